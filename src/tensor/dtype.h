@@ -1,0 +1,56 @@
+// The element types that tensors, files and programs share: what one element weighs and how it prints.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace plimsoll {
+
+enum class DType : std::uint8_t { f32, f16, bf16, i32, i64, u8, u16, u32 };
+
+inline constexpr std::array kDTypes{DType::f32, DType::f16, DType::bf16, DType::i32,
+                                    DType::i64, DType::u8,  DType::u16,  DType::u32};
+
+// Bytes of one element.
+constexpr std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8: return 1;
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16: return 2;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32: return 4;
+    case DType::i64: return 8;
+  }
+  return 0;
+}
+
+// "f32", "bf16", ...
+constexpr std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "f32";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::i32: return "i32";
+    case DType::i64: return "i64";
+    case DType::u8: return "u8";
+    case DType::u16: return "u16";
+    case DType::u32: return "u32";
+  }
+  return "?";
+}
+
+constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// The inverse of name(); empty for any other text.
+constexpr std::optional<DType> dtype_named(std::string_view text) {
+  for (const DType dtype : kDTypes) {
+    if (name(dtype) == text) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll
