@@ -1,0 +1,71 @@
+# Every library that Plimsoll uses, found on the system, never fetched, and why. scripts/install_packages names the Debian
+# packages. plimsoll_dependency(NAME HEADERS prefix... ) declares the includes that belong to it: scripts/check_floors reads
+# these lines and refuses the includes in folders that do not list NAME under EXTERNAL, and in all headers unless IN_HEADERS.
+
+find_package(PkgConfig REQUIRED)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+
+function(plimsoll_dependency name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "IN_HEADERS" "" "HEADERS;TARGETS")
+  add_library(plimsoll_external_${name} INTERFACE)
+  target_link_libraries(plimsoll_external_${name} INTERFACE ${arg_TARGETS})
+endfunction()
+
+# fmt: the text of messages and reports.
+find_package(fmt 9 REQUIRED)
+plimsoll_dependency(fmt TARGETS fmt::fmt HEADERS fmt/)
+
+# nlohmann-json: reads Hugging Face's config.json, writes plan.json and run.json.
+find_package(nlohmann_json 3.11 REQUIRED)
+plimsoll_dependency(json TARGETS nlohmann_json::nlohmann_json HEADERS nlohmann/)
+
+# toml++: reads the configuration and machine files.
+pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+plimsoll_dependency(toml TARGETS PkgConfig::tomlplusplus HEADERS toml++/ toml.hpp)
+
+# CLI11: the command line.
+find_package(CLI11 2 REQUIRED)
+plimsoll_dependency(cli11 TARGETS CLI11::CLI11 HEADERS CLI/)
+
+# PCRE2: the patterns by which tokenizers split text (they need Unicode classes and lookahead).
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+plimsoll_dependency(pcre2 TARGETS PkgConfig::pcre2 HEADERS pcre2.h)
+
+# xxHash: identity of graphs, plans and data, checksums of saved weights.
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+plimsoll_dependency(xxhash TARGETS PkgConfig::xxhash HEADERS xxhash.h)
+
+# OpenMP: the team of threads behind device/cpu/parallel, shared with oneDNN. ThreadSanitizer does not understand it.
+if(PLIMSOLL_STD_THREADS)
+  plimsoll_dependency(openmp HEADERS omp.h)
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  plimsoll_dependency(openmp TARGETS OpenMP::OpenMP_CXX HEADERS omp.h)
+endif()
+
+# Threads: prefetching of data, and the back end without OpenMP.
+find_package(Threads REQUIRED)
+plimsoll_dependency(threads TARGETS Threads::Threads)
+
+# oneDNN: matrix products on the CPU. Its CMake package asks for the OpenCL headers, which are not needed here.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+plimsoll_dependency(dnnl TARGETS ${DNNL_LIBRARY} HEADERS dnnl oneapi/dnnl/)
+target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+
+# Highway: our own kernels, written once and compiled for SSE4, AVX2 and AVX-512, chosen when the program starts. Its *-inl.h
+# files are written to be included by other such files, so they are allowed in headers.
+find_package(hwy REQUIRED)
+plimsoll_dependency(hwy IN_HEADERS TARGETS hwy::hwy HEADERS hwy/)
+target_compile_definitions(plimsoll_external_hwy INTERFACE HWY_DISABLE_PCLMUL_AES HWY_DISABLED_TARGETS=HWY_SSSE3)
+
+if(PLIMSOLL_TESTS)
+  # GoogleTest: the tests. Python's standard library drives the commands from outside.
+  find_package(GTest 1.12 REQUIRED)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+endif()
+
+if(PLIMSOLL_BENCH)
+  # Google Benchmark: kernel timings; optional.
+  find_package(benchmark QUIET)
+endif()
