@@ -53,8 +53,8 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 plimsoll_dependency(dnnl TARGETS ${DNNL_LIBRARY} HEADERS dnnl oneapi/dnnl/)
 target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 
-# Highway: our own kernels, written once and compiled for SSE4 (no AES needed), AVX2 and AVX-512, chosen when the program starts. Its
-# *-inl.h files are written to be included by other such files, so they are allowed in headers.
+# Highway: our own kernels, written once and compiled for SSE4 (no AES needed), AVX2 and AVX-512, chosen when the program
+# starts. Its *-inl.h files are written to be included by other such files, so they are allowed in headers.
 find_package(hwy REQUIRED)
 plimsoll_dependency(hwy IN_HEADERS TARGETS hwy::hwy HEADERS hwy/)
 target_compile_definitions(plimsoll_external_hwy INTERFACE HWY_DISABLE_PCLMUL_AES)

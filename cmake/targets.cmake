@@ -1,9 +1,9 @@
 # plimsoll_library(NAME [FILES pattern...] [EXCEPT pattern...] [LINKS floor...] [EXTERNAL dependency...])
 #
 # One static library from the sources below the folder of the CMakeLists.txt that calls it: all of them, or those whose file
-# names match a pattern of FILES, less those that match EXCEPT. LINKS are the floors that its sources may include, themselves and
-# through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture: scripts/check_floors
-# reads them from these files. A folder without sources yields no target, and links to it are left out.
+# names match a pattern of FILES, less those that match EXCEPT. LINKS are the floors that its sources may include, themselves
+# and through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture:
+# scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out.
 
 function(plimsoll_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EXCEPT;LINKS;EXTERNAL")
