@@ -8,10 +8,10 @@
 
 namespace plimsoll {
 
-enum class DType : std::uint8_t { f32, f16, bf16, i32, i64, u8, u16, u32 };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i32, i64, u8, u16, u32 };
 
-inline constexpr std::array kDTypes{DType::f32, DType::f16, DType::bf16, DType::i32,
-                                    DType::i64, DType::u8,  DType::u16,  DType::u32};
+inline constexpr std::array kDTypes{DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32,
+                                    DType::i64, DType::u8,  DType::u16, DType::u32};
 
 // Bytes of one element.
 constexpr std::int64_t size_of(DType dtype) {
@@ -23,6 +23,7 @@ constexpr std::int64_t size_of(DType dtype) {
     case DType::f32:
     case DType::i32:
     case DType::u32: return 4;
+    case DType::f64:
     case DType::i64: return 8;
   }
   return 0;
@@ -31,6 +32,7 @@ constexpr std::int64_t size_of(DType dtype) {
 // "f32", "bf16", ...
 constexpr std::string_view name(DType dtype) {
   switch (dtype) {
+    case DType::f64: return "f64";
     case DType::f32: return "f32";
     case DType::f16: return "f16";
     case DType::bf16: return "bf16";
@@ -43,7 +45,9 @@ constexpr std::string_view name(DType dtype) {
   return "?";
 }
 
-constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+constexpr bool is_float(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
 
 // The inverse of name(); empty for any other text.
 constexpr std::optional<DType> dtype_named(std::string_view text) {

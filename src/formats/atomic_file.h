@@ -1,0 +1,42 @@
+// A file that appears whole or not at all: written under a temporary name beside the target, fsynced, checked for its length and
+// renamed over the target; then the folder is fsynced. What existed before stays intact until that moment.
+// Every failure (full disk, I/O error) is data_error E-IO-WRITE, and the temporary file is removed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace plimsoll {
+
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends. Unbuffered: the bytes go from the caller's memory to the kernel.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  std::int64_t written() const { return written_; }
+
+  // Makes the target what was written. Without it the destructor discards everything.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(std::string_view action, int error);
+  void discard() noexcept;
+  void sync_folder();
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  int fd_ = -1;
+  std::int64_t written_ = 0;
+};
+
+void write_file_atomically(const std::filesystem::path& target, std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,69 @@
+// A byte-level BPE vocabulary as GPT-2 publishes it: the bytes of every token, and the merges by rank. At most 65,536 tokens.
+// Read from encoder.json + vocab.bpe or vocab.json + merges.txt; both are parsed as hostile (data_error E-FORMAT-VOCABULARY).
+// Memory: about 3 MiB for GPT-2's 50,257 tokens, plus about 5 MiB while it is being read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+using Token = std::uint16_t;
+
+inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+class BpeVocabulary {
+ public:
+  static BpeVocabulary load(const std::filesystem::path& folder);
+  // Writes vocab.json and merges.txt, each whole or not at all; load() and other tools read them back.
+  void save(const std::filesystem::path& folder) const;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(token_begin_.size()) - 1; }
+  std::string_view bytes_of(Token token) const {
+    return std::string_view(token_bytes_).substr(token_begin_[token], token_begin_[token + 1u] - token_begin_[token]);
+  }
+  // The token of kEndOfText, where there is one.
+  std::optional<Token> end_of_text() const { return end_of_text_; }
+  // The text of tokens; data_error E-DATA-TOKEN for a token outside the vocabulary.
+  std::string decode(std::span<const std::int32_t> tokens) const;
+  std::string decode(std::span<const Token> tokens) const;
+  // Identifies tokens and merges, whatever files they came from.
+  std::string hash() const;
+
+  static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
+  Token byte_token(unsigned char byte) const { return byte_token_[byte]; }
+  // The rank of merging two tokens, lower is earlier; kNoRank where they do not merge.
+  std::uint32_t merge_rank(Token left, Token right) const {
+    const std::uint32_t key = std::uint32_t{left} << 16 | right;
+    for (std::uint32_t slot = slot_of(key);; slot = (slot + 1) & slot_mask_) {
+      if (slots_[slot].rank == kNoRank || slots_[slot].key == key) return slots_[slot].rank;
+    }
+  }
+  Token merged(std::uint32_t rank) const { return merges_[rank].result; }
+
+ private:
+  struct Merge {
+    Token left, right, result;
+  };
+  struct Slot {
+    std::uint32_t key, rank;
+  };
+
+  std::uint32_t slot_of(std::uint32_t key) const { return (key * 0x9E3779B1u >> 8) & slot_mask_; }
+  void index_merges(const std::string& where);
+
+  std::string token_bytes_;                 // of all tokens, in the order of their ids
+  std::vector<std::uint32_t> token_begin_;  // one more than tokens
+  std::vector<Merge> merges_;               // by rank
+  std::vector<Slot> slots_;                 // open addressing over merges_, at most half full
+  std::uint32_t slot_mask_ = 0;
+  Token byte_token_[256] = {};
+  std::optional<Token> end_of_text_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,152 @@
+#include "formats/huggingface.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMaxConfigBytes = 1 << 20;
+constexpr int kMaxDepth = 16;
+
+// One folder's config.json with checked access to its keys.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::filesystem::path& path) : where_(path.string()) {
+    const std::string text = read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG");
+    bool too_deep = false;
+    const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep = too_deep || depth > kMaxDepth); };
+    json_ = Json::parse(text, watch, /*allow_exceptions=*/false);
+    if (too_deep || !json_.is_object()) throw refuse("it is not a JSON object", "the config.json of a GPT-2 folder");
+  }
+
+  Error refuse(std::string why, std::string expected) const {
+    return data_error("E-FORMAT-CONFIG", where_, std::move(why), std::move(expected));
+  }
+
+  // A whole number in [1, limit].
+  std::int64_t count(const char* key, std::int64_t limit) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) throw refuse(fmt::format("{} is missing", key), "the shape of the model");
+    const bool whole = found->is_number_integer();
+    const bool small =
+        whole && (!found->is_number_unsigned() || found->get<std::uint64_t>() <= static_cast<std::uint64_t>(limit));
+    const std::int64_t value = small ? found->get<std::int64_t>() : 0;
+    if (value < 1) throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a whole number from 1 to {}", limit));
+    return value;
+  }
+  // A number in [low, high).
+  double number(const char* key, double fallback, double low, double high) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) return fallback;
+    const double value = found->is_number() ? found->get<double>() : high;
+    if (!(value >= low && value < high)) {
+      throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a number from {} to below {}", low, high));
+    }
+    return value;
+  }
+  // `key` is absent, null or one of `accepted`; everything else would change the computation.
+  void demand(const char* key, std::initializer_list<Json> accepted) const {
+    const auto found = json_.find(key);
+    if (found == json_.end() || found->is_null()) return;
+    std::string expected;
+    for (const Json& value : accepted) {
+      if (*found == value) return;
+      expected += (expected.empty() ? "" : " or ") + value.dump();
+    }
+    throw refuse(fmt::format("{} is {}", key, shown(*found)), expected);
+  }
+  const Json& json() const { return json_; }
+
+ private:
+  static std::string shown(const Json& value) {
+    std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    return text;
+  }
+
+  std::string where_;
+  Json json_;
+};
+
+void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
+  if (reader.json().value("model_type", Json()) != Json("gpt2")) {
+    throw reader.refuse("model_type is not \"gpt2\"", "the folder of a GPT-2 model");
+  }
+  reader.demand("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  reader.demand("n_inner", {4 * config.width});
+  reader.demand("tie_word_embeddings", {true});
+  reader.demand("scale_attn_weights", {true});
+  reader.demand("scale_attn_by_inverse_layer_idx", {false});
+  reader.demand("reorder_and_upcast_attn", {false});
+  reader.demand("add_cross_attention", {false});
+  if (config.width % config.heads != 0) {
+    throw reader.refuse(fmt::format("n_embd is {} and n_head is {}", config.width, config.heads), "heads that divide the width");
+  }
+}
+
+}  // namespace
+
+Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
+  const ConfigReader reader(folder / "config.json");
+  Gpt2Config config;
+  config.layers = reader.count("n_layer", 1 << 12);
+  config.width = reader.count("n_embd", 1 << 20);
+  config.heads = reader.count("n_head", 1 << 12);
+  config.context = reader.count("n_positions", 1 << 24);
+  config.vocab = reader.count("vocab_size", 1 << 24);
+  config.layer_norm_epsilon = reader.number("layer_norm_epsilon", config.layer_norm_epsilon, 1e-12, 1);
+  config.embedding_dropout = reader.number("embd_pdrop", config.embedding_dropout, 0, 1);
+  config.attention_dropout = reader.number("attn_pdrop", config.attention_dropout, 0, 1);
+  config.residual_dropout = reader.number("resid_pdrop", config.residual_dropout, 0, 1);
+  config.initializer_range = reader.number("initializer_range", config.initializer_range, 0, 1e3);
+  reader.demand("plimsoll_tokenizer", {"bytes"});
+  config.byte_vocabulary = reader.json().value("plimsoll_tokenizer", Json()) == Json("bytes");
+  check_architecture(reader, config);
+  return config;
+}
+
+void write_gpt2_config(const std::filesystem::path& folder, const Gpt2Config& config) {
+  nlohmann::ordered_json json = {{"architectures", {"GPT2LMHeadModel"}},
+                                 {"model_type", "gpt2"},
+                                 {"activation_function", "gelu_new"},
+                                 {"n_layer", config.layers},
+                                 {"n_embd", config.width},
+                                 {"n_head", config.heads},
+                                 {"n_inner", nullptr},
+                                 {"n_positions", config.context},
+                                 {"n_ctx", config.context},
+                                 {"vocab_size", config.vocab},
+                                 {"layer_norm_epsilon", config.layer_norm_epsilon},
+                                 {"embd_pdrop", config.embedding_dropout},
+                                 {"attn_pdrop", config.attention_dropout},
+                                 {"resid_pdrop", config.residual_dropout},
+                                 {"initializer_range", config.initializer_range},
+                                 {"scale_attn_weights", true},
+                                 {"tie_word_embeddings", true},
+                                 {"torch_dtype", "float32"}};
+  if (config.byte_vocabulary) json["plimsoll_tokenizer"] = "bytes";
+  // GPT-2's vocabulary marks both ends of a text with its last token; a byte vocabulary has no such token.
+  const Json end_of_text = config.byte_vocabulary || config.vocab < 50257 ? Json() : Json(50256);
+  json["bos_token_id"] = end_of_text;
+  json["eos_token_id"] = end_of_text;
+  write_file_atomically(folder / "config.json", json.dump(2) + "\n");
+}
+
+std::string_view gpt2_parameter_name(std::string_view stored) {
+  constexpr std::string_view kPrefix = "transformer.";
+  if (stored.starts_with(kPrefix)) stored.remove_prefix(kPrefix.size());
+  if (stored.ends_with(".attn.bias") || stored.ends_with(".attn.masked_bias") || stored == "lm_head.weight") return {};
+  return stored;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,142 @@
+#include "formats/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/safetensors_header.h"
+#include "tensor/half.h"
+
+namespace plimsoll {
+namespace {
+
+Error malformed(const std::string& where, std::string why) {
+  return data_error("E-FORMAT-SAFETENSORS", where, std::move(why), "a complete safetensors file");
+}
+
+std::string read_header(const File& file) {
+  if (file.size() < 8)
+    throw malformed(file.path(), fmt::format("it has {} bytes; the header's length alone takes 8", file.size()));
+  std::array<unsigned char, 8> raw{};
+  file.read_at(0, std::as_writable_bytes(std::span(raw)));
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < 8; ++i) length |= std::uint64_t{raw[i]} << (8 * i);
+  const auto limit = static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file.size() - 8));
+  if (length > limit)
+    throw malformed(file.path(), fmt::format("the header claims {} bytes; at most {} are possible", length, limit));
+  std::string text(length, '\0');
+  file.read_at(8, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+template <float (*kWiden)(std::uint16_t)>
+void widen(std::span<const std::byte> halves, float* out) {
+  for (std::size_t i = 0; i < halves.size() / 2; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, halves.data() + 2 * i, 2);
+    out[i] = kWiden(bits);
+  }
+}
+
+}  // namespace
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  SafetensorsFile result;
+  result.file_ = File::open(path);
+  const std::string text = read_header(result.file_);
+  SafetensorsHeader header =
+      parse_safetensors_header(text, 8 + static_cast<std::int64_t>(text.size()), result.file_.size(), result.path());
+  result.tensors_ = std::move(header.tensors);
+  result.metadata_ = std::move(header.metadata);
+  result.by_name_.resize(result.tensors_.size());
+  std::iota(result.by_name_.begin(), result.by_name_.end(), 0u);
+  const auto name_of = [&](std::uint32_t i) -> const std::string& { return result.tensors_[i].name; };
+  std::ranges::sort(result.by_name_, {}, name_of);
+  const auto twice = std::ranges::adjacent_find(result.by_name_, {}, name_of);
+  if (twice != result.by_name_.end()) throw malformed(result.path(), fmt::format("tensor '{}' appears twice", name_of(*twice)));
+  return result;
+}
+
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+  const auto name_of = [&](std::uint32_t i) -> std::string_view { return tensors_[i].name; };
+  const auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  return found != by_name_.end() && name_of(*found) == name ? &tensors_[*found] : nullptr;
+}
+
+const StoredTensor& SafetensorsFile::require(std::string_view name) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor == nullptr) throw data_error("E-FORMAT-TENSOR", path(), fmt::format("it has no tensor '{}'", name));
+  return *tensor;
+}
+
+void SafetensorsFile::read_into(const StoredTensor& tensor, std::span<std::byte> destination) const {
+  ensure(std::ssize(destination) == tensor.bytes, "SafetensorsFile::read_into",
+         "the destination does not have the tensor's size");
+  file_.read_at(tensor.offset, destination);
+}
+
+void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> destination) const {
+  read_into(require(name), destination);
+}
+
+void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const {
+  if (tensor.dtype == DType::f32) return read_into(tensor, std::as_writable_bytes(destination));
+  if (tensor.dtype != DType::f16 && tensor.dtype != DType::bf16) {
+    throw data_error("E-FORMAT-TENSOR", path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
+                     "F32, F16 or BF16");
+  }
+  ensure(std::ssize(destination) == tensor.bytes / 2, "SafetensorsFile::read_f32",
+         "the destination does not have the tensor's size");
+  ensure(staging.size() >= 2, "SafetensorsFile::read_f32", "the staging buffer is smaller than one element");
+  std::size_t done = 0;
+  while (done < destination.size()) {
+    const std::size_t count = std::min(staging.size() / 2, destination.size() - done);
+    const std::span<std::byte> piece = staging.first(2 * count);
+    file_.read_at(tensor.offset + static_cast<std::int64_t>(2 * done), piece);
+    tensor.dtype == DType::f16 ? widen<widen_f16>(piece, &destination[done]) : widen<widen_bf16>(piece, &destination[done]);
+    done += count;
+  }
+}
+
+void SafetensorsFile::read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const {
+  read_f32(require(name), destination, staging);
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors)
+    : tensors_(std::move(tensors)), file_(path) {
+  const std::string header = make_safetensors_header(tensors_);
+  file_.write(header);
+  file_bytes_ = static_cast<std::int64_t>(header.size());
+  for (const TensorSpec& tensor : tensors_) file_bytes_ += dense_bytes(tensor.shape, tensor.dtype);
+  if (!tensors_.empty()) remaining_ = dense_bytes(tensors_[0].shape, tensors_[0].dtype);
+  skip_complete();
+}
+
+void SafetensorsWriter::skip_complete() {
+  while (remaining_ == 0 && current_ < tensors_.size()) {
+    ++current_;
+    if (current_ < tensors_.size()) remaining_ = dense_bytes(tensors_[current_].shape, tensors_[current_].dtype);
+  }
+}
+
+void SafetensorsWriter::append(std::string_view name, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  ensure(current_ < tensors_.size() && tensors_[current_].name == name, "SafetensorsWriter::append",
+         "it is another tensor's turn");
+  ensure(std::ssize(bytes) <= remaining_, "SafetensorsWriter::append", "the piece is longer than what the tensor lacks");
+  file_.write(bytes);
+  remaining_ -= std::ssize(bytes);
+  skip_complete();
+}
+
+void SafetensorsWriter::commit() {
+  ensure(current_ == tensors_.size(), "SafetensorsWriter::commit", "a tensor is incomplete");
+  file_.commit();
+}
+
+}  // namespace plimsoll

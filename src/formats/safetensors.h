@@ -1,0 +1,87 @@
+// The safetensors format: an 8-byte header length, a JSON table of tensors, then their bytes without holes.
+// The reader parses it as hostile and hands out ranges of the file; tensor bytes go straight into the caller's memory, so neither
+// side allocates anything that grows with them. Every malformed file is data_error E-FORMAT-SAFETENSORS.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace plimsoll {
+
+struct StoredTensor {
+  std::string name;
+  std::string stored_as;       // the format's word: "F32", "BOOL"
+  std::optional<DType> dtype;  // empty for types that files may hold and Plimsoll does not compute with
+  Shape shape;
+  std::int64_t offset = 0;  // of the first byte, from the start of the file
+  std::int64_t bytes = 0;
+};
+
+class SafetensorsFile {
+ public:
+  static SafetensorsFile open(const std::filesystem::path& path);
+
+  // In the order of their bytes in the file.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const StoredTensor* find(std::string_view name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& path() const { return file_.path(); }
+
+  // The tensor's bytes as they are stored. `destination` has exactly tensor.bytes bytes.
+  void read_into(const StoredTensor& tensor, std::span<std::byte> destination) const;
+  void read_into(std::string_view name, std::span<std::byte> destination) const;
+  // A tensor of F32, F16 or BF16 as fp32. `destination` has exactly one float per element; F16 and BF16 pass through `staging`
+  // (any size of at least 2 bytes; larger means fewer reads), F32 does not touch it.
+  void read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const;
+  void read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const;
+
+ private:
+  const StoredTensor& require(std::string_view name) const;
+
+  File file_;
+  std::vector<StoredTensor> tensors_;
+  std::vector<std::uint32_t> by_name_;  // indices into tensors_, sorted by name
+  std::map<std::string, std::string> metadata_;
+};
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+// Writes a file in one pass: the table first, then the tensors in the order of the table, each in one or more pieces.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors);
+
+  // The next bytes of tensor `name`, which must be the one whose turn it is.
+  void append(std::string_view name, std::span<const std::byte> bytes);
+  // Every tensor must be complete. Before this the target is untouched.
+  void commit();
+  // The size of the whole file.
+  std::int64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  void skip_complete();
+
+  std::vector<TensorSpec> tensors_;
+  std::size_t current_ = 0;
+  std::int64_t remaining_ = 0;  // bytes that the current tensor still lacks
+  std::int64_t file_bytes_ = 0;
+  AtomicFile file_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,217 @@
+#include "formats/safetensors_header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 4096;
+constexpr std::size_t kMaxRank = 32;
+
+struct StoredType {
+  std::string_view word;
+  std::int64_t bytes;
+  std::optional<DType> dtype;
+};
+
+constexpr std::array<StoredType, 15> kStoredTypes{{{"F32", 4, DType::f32},
+                                                   {"F16", 2, DType::f16},
+                                                   {"BF16", 2, DType::bf16},
+                                                   {"I32", 4, DType::i32},
+                                                   {"I64", 8, DType::i64},
+                                                   {"U8", 1, DType::u8},
+                                                   {"U16", 2, DType::u16},
+                                                   {"U32", 4, DType::u32},
+                                                   {"BOOL", 1, {}},
+                                                   {"I8", 1, {}},
+                                                   {"I16", 2, {}},
+                                                   {"U64", 8, {}},
+                                                   {"F64", 8, DType::f64},
+                                                   {"F8_E4M3", 1, {}},
+                                                   {"F8_E5M2", 1, {}}}};
+
+const StoredType* stored_type(std::string_view word) {
+  const auto* found = std::ranges::find(kStoredTypes, word, &StoredType::word);
+  return found == kStoredTypes.end() ? nullptr : found;
+}
+
+// Receives the events of the JSON parser. Returning false stops it; `problem` then says why.
+class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  struct Entry {
+    std::string name;
+    std::optional<std::string> dtype;
+    std::optional<std::vector<std::int64_t>> shape;
+    std::optional<std::vector<std::int64_t>> offsets;
+  };
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
+  std::string problem;
+
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) return depth_ = 1, true;
+    if (depth_ != 1) return refuse("an object where none is allowed");
+    depth_ = 2;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (depth_ != 1 || in_metadata_) return true;
+    const Entry& entry = entries.back();
+    if (!entry.dtype || !entry.shape || !entry.offsets) return refuse("dtype, shape or data_offsets is missing");
+    return true;
+  }
+  bool key(std::string& text) override {
+    if (depth_ == 1) return open_entry(text);
+    if (in_metadata_) {
+      metadata_key_ = text;
+      return !metadata.contains(text) || refuse(fmt::format("the metadata key '{}' appears twice", text));
+    }
+    const Entry& entry = entries.back();
+    field_ = text;
+    if (text == "dtype") return !entry.dtype || refuse("dtype appears twice");
+    if (text == "shape") return !entry.shape || refuse("shape appears twice");
+    if (text == "data_offsets") return !entry.offsets || refuse("data_offsets appears twice");
+    return refuse(fmt::format("unknown key '{}'", text));
+  }
+  bool string(std::string& text) override {
+    if (depth_ != 2) return refuse("text where none is allowed");
+    if (in_metadata_) return metadata.emplace(metadata_key_, text), true;
+    if (field_ != "dtype") return refuse(fmt::format("{} is a text", field_));
+    entries.back().dtype = text;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ != 2 || in_metadata_ || field_ == "dtype") return refuse("a list where none is allowed");
+    depth_ = 3;
+    list().emplace();
+    return true;
+  }
+  bool end_array() override {
+    depth_ = 2;
+    return field_ != "data_offsets" || list()->size() == 2 || refuse("data_offsets does not have two numbers");
+  }
+  bool number_unsigned(std::uint64_t number) override {
+    if (depth_ != 3) return refuse("a number where none is allowed");
+    if (number > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+      return refuse(fmt::format("{} passes 2^63 - 1", number));
+    if (list()->size() == kMaxRank) return refuse(fmt::format("more than {} axes", kMaxRank));
+    list()->push_back(static_cast<std::int64_t>(number));
+    return true;
+  }
+  bool number_integer(std::int64_t number) override { return refuse(fmt::format("the negative number {}", number)); }
+  bool number_float(double, const std::string& text) override { return refuse(fmt::format("{} is not a whole number", text)); }
+  bool null() override { return refuse("null"); }
+  bool boolean(bool) override { return refuse("a truth value"); }
+  bool binary(nlohmann::json::binary_t&) override { return refuse("binary data"); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+    return refuse(fmt::format("it is not JSON at byte {} of the header", position));
+  }
+
+ private:
+  bool open_entry(const std::string& text) {
+    in_metadata_ = text == "__metadata__";
+    if (in_metadata_) return !std::exchange(seen_metadata_, true) || refuse("__metadata__ appears twice");
+    if (text.size() > kMaxNameBytes) return refuse(fmt::format("a name of {} bytes", text.size()));
+    entries.push_back({text, {}, {}, {}});
+    return true;
+  }
+  std::optional<std::vector<std::int64_t>>& list() { return field_ == "shape" ? entries.back().shape : entries.back().offsets; }
+  bool refuse(std::string why) {
+    const bool named = depth_ >= 1 && !in_metadata_ && !entries.empty();
+    if (problem.empty()) problem = named ? fmt::format("tensor '{}': {}", entries.back().name, why) : std::move(why);
+    return false;
+  }
+
+  int depth_ = 0;  // 1: the table, 2: one entry, 3: a list inside an entry
+  bool in_metadata_ = false;
+  bool seen_metadata_ = false;
+  std::string field_;
+  std::string metadata_key_;
+};
+
+// The tensor of one entry, offsets still from the start of the data. `data_bytes` is what follows the header.
+StoredTensor checked_tensor(HeaderEvents::Entry& entry, std::int64_t data_bytes, const auto& refuse) {
+  const StoredType* type = stored_type(*entry.dtype);
+  if (type == nullptr) throw refuse(fmt::format("tensor '{}' has the unknown dtype '{}'", entry.name, *entry.dtype));
+  StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(std::move(*entry.shape)), 0, 0};
+  const auto elements = checked_elements(tensor.shape);
+  if (!elements || __builtin_mul_overflow(*elements, type->bytes, &tensor.bytes)) {
+    throw refuse(fmt::format("tensor '{}' {} has more bytes than a number can hold", tensor.name, to_text(tensor.shape)));
+  }
+  const std::int64_t begin = (*entry.offsets)[0];
+  const std::int64_t end = (*entry.offsets)[1];
+  if (begin > end || end > data_bytes) {
+    throw refuse(fmt::format("tensor '{}' lies at [{}, {}) of {} data bytes", tensor.name, begin, end, data_bytes));
+  }
+  if (end - begin != tensor.bytes) {
+    throw refuse(fmt::format("tensor '{}' {} of {} needs {} bytes and its offsets span {}", tensor.name, to_text(tensor.shape),
+                             tensor.stored_as, tensor.bytes, end - begin));
+  }
+  tensor.offset = begin;
+  return tensor;
+}
+
+void check_coverage(const std::vector<StoredTensor>& tensors, std::int64_t data_bytes, const auto& refuse) {
+  std::int64_t covered = 0;
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.offset != covered) {
+      throw refuse(fmt::format("tensor '{}' starts at data byte {} and the one before it ends at {}", tensor.name, tensor.offset,
+                               covered));
+    }
+    covered += tensor.bytes;
+  }
+  if (covered != data_bytes) throw refuse(fmt::format("the tensors cover {} of {} data bytes", covered, data_bytes));
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_begin, std::int64_t file_bytes,
+                                           const std::string& where) {
+  const auto refuse = [&](std::string why) {
+    return data_error("E-FORMAT-SAFETENSORS", where, std::move(why), "a complete safetensors file");
+  };
+  if (text.empty() || text.front() != '{') throw refuse("the header does not start with '{'");
+  // The JSON library takes a zero byte for the end of its input.
+  if (text.find('\0') != std::string_view::npos) throw refuse("the header contains a zero byte");
+  HeaderEvents events;
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &events)) throw refuse("header: " + events.problem);
+
+  SafetensorsHeader header;
+  header.metadata = std::move(events.metadata);
+  header.tensors.reserve(events.entries.size());
+  const std::int64_t data_bytes = file_bytes - data_begin;
+  for (HeaderEvents::Entry& entry : events.entries) header.tensors.push_back(checked_tensor(entry, data_bytes, refuse));
+  // Tensors without elements share their offset with the next one, hence the end as second key.
+  std::ranges::stable_sort(header.tensors, {}, [](const StoredTensor& t) { return std::pair(t.offset, t.offset + t.bytes); });
+  check_coverage(header.tensors, data_bytes, refuse);
+  for (StoredTensor& tensor : header.tensors) tensor.offset += data_begin;
+  return header;
+}
+
+std::string make_safetensors_header(const std::vector<TensorSpec>& tensors) {
+  std::string text = R"({"__metadata__":{"format":"pt"})";
+  std::int64_t offset = 0;
+  for (const TensorSpec& tensor : tensors) {
+    const auto type = std::ranges::find(kStoredTypes, std::optional(tensor.dtype), &StoredType::dtype);
+    const std::int64_t end = offset + dense_bytes(tensor.shape, tensor.dtype);
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", nlohmann::json(tensor.name).dump(),
+                        type->word, nlohmann::json(tensor.shape.extents).dump(), offset, end);
+    offset = end;
+  }
+  text += '}';
+  text.append((8 - text.size() % 8) % 8, ' ');
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
+  return length + text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,17 @@
+// Where valid UTF-8 ends. Surrogates, overlong forms and code points past U+10FFFF are invalid (RFC 3629).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace plimsoll {
+
+// Bytes of the valid code point at the front of `text`: 1 to 4, or 0 where there is none (or the text ends inside it).
+std::size_t utf8_length(std::string_view text);
+
+// Bytes of the longest valid prefix.
+std::size_t utf8_valid_prefix(std::string_view text);
+
+constexpr bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+}  // namespace plimsoll
