@@ -20,8 +20,8 @@ import tempfile
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 RELATIVE = 1e-5
-# PyTorch in fp32 against fp64 (golden.json, "fp32"): mean 2.4e-8, one element of 100,704 above 1e-5. An element whose gradient is near
-# zero takes an Adam step of any size up to the learning rate per update; so few of them may stray, and none further than that.
+# PyTorch in fp32 against fp64 (golden.json, "fp32"): mean 2.4e-8, one element of 100,704 above 1e-5. An element whose gradient is
+# near zero takes an Adam step of any size up to the learning rate per update: a few may stray, none further than that.
 WEIGHT_MEAN, WEIGHT_ORDINARY, WEIGHT_STRAYS, WEIGHT_LIMIT = 2e-7, 1e-5, 16, 1e-2
 
 CONFIG = """\
@@ -151,7 +151,7 @@ def check_weights(path, golden, check):
     if count:
         print(f"  weights: mean error {total / count:.2g}, {strays} of {count} elements above {WEIGHT_ORDINARY:g}")
         check.that(total / count <= WEIGHT_MEAN, f"mean error of the final weights is {total / count:g}, limit {WEIGHT_MEAN:g}")
-        check.that(strays <= WEIGHT_STRAYS, f"{strays} final weights are off by more than {WEIGHT_ORDINARY:g}, limit {WEIGHT_STRAYS}")
+        check.that(strays <= WEIGHT_STRAYS, f"{strays} elements are off by more than {WEIGHT_ORDINARY:g}, limit {WEIGHT_STRAYS}")
 
 
 def train(binary, config, folder, golden, check):

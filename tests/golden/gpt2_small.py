@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden values of a small GPT-2, computed with PyTorch and transformers. Writes, beside this file:
 
-  gpt2_small/config.json, model.safetensors   the initial weights in fp32, names as on the hub ("wte.weight", "h.0.attn.c_attn.weight")
+  gpt2_small/config.json, model.safetensors   the initial weights in fp32, named as on the hub ("wte.weight", ...)
   gpt2_small/tokens.bin                       raw u16 tokens: exactly 40 samples of 32 tokens and the last target
   gpt2_small/logits.safetensors               "logits" (4, 32, 300) of the first batch
   gpt2_small/gradients.safetensors            every gradient of the mean loss of the first batch
@@ -9,13 +9,14 @@
   gpt2_small/golden.json                      settings, losses, gradient norms, and how far fp32 may stray from them
   gpt2_old/                                   the same weights as old checkpoints name them: prefix "transformer.", mask buffers
 
-Every value is computed in fp64 from the fp32 weights and rounded once, so it is a reference and not one rounding among many. The same
-computation in fp32 (whole batch, and in micro-batches with one thread) gives the spread in golden.json ("fp32"), on which the
-tolerances of the tests rest. The gradient of the key bias is zero in exact arithmetic: Adam turns its rounding noise into steps
-of any size, so the middle third of every c_attn.bias is left out of the comparison of the final weights.
+Every value is computed in fp64 from the fp32 weights and rounded once, so it is a reference and not one rounding among many. The
+same computation in fp32, whole and in micro-batches, gives the spread in golden.json ("fp32"), on which the tolerances of the
+tests rest. The gradient of the key bias is zero in exact arithmetic: Adam turns its rounding noise into steps of any size, so the
+middle third of every c_attn.bias is left out of the comparison of the final weights.
 
-Sample i is tokens [32 i, 32 i + 32]; update u takes the samples 4u .. 4u + 3. Weight decay acts on tensors of two axes (embeddings
-included); the gradient norm is taken before the clip. Run: python3 gpt2_small.py   (torch 2.15, transformers 5.23, safetensors 0.8)
+Sample i is tokens [32 i, 32 i + 32]; update u takes the samples 4u .. 4u + 3. Weight decay acts on tensors of two axes
+(embeddings included); the gradient norm is taken before the clip. The evaluation is the mean over all 40 samples.
+Run: python3 gpt2_small.py   (made with torch 2.15, transformers 5.23, safetensors 0.8)
 """
 import json
 import os
@@ -35,8 +36,9 @@ OPTIMIZER = dict(learning_rate=1e-3, betas=[0.9, 0.95], epsilon=1e-8, weight_dec
 
 
 def make_config():
-    return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, resid_pdrop=0.0, embd_pdrop=0.0,
-                      attn_pdrop=0.0, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, architectures=["GPT2LMHeadModel"])
+    return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
+                      resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=VOCAB - 1,
+                      eos_token_id=VOCAB - 1, architectures=["GPT2LMHeadModel"])
 
 
 def make_weights():
@@ -93,7 +95,8 @@ def train(weights, tokens, dtype=torch.float64, context=CONTEXT, micro=BATCH):
     named = list(model.transformer.named_parameters())
     groups = [dict(params=[p for _, p in named if p.dim() >= 2], weight_decay=OPTIMIZER["weight_decay"]),
               dict(params=[p for _, p in named if p.dim() < 2], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]), eps=OPTIMIZER["epsilon"])
+    optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]),
+                                  eps=OPTIMIZER["epsilon"])
     losses, norms = [], []
     for update in range(UPDATES):
         optimizer.zero_grad(set_to_none=True)
@@ -161,7 +164,8 @@ def write_inputs(weights, tokens, folder, old):
     (folder / "tokens.bin").write_bytes(tokens.tobytes())
     save(old_names(weights), old / "model.safetensors")
     write_json(dict(architectures=["GPT2LMHeadModel"], model_type="gpt2", activation_function="gelu_new", layer_norm_epsilon=1e-5,
-                    n_ctx=CONTEXT, n_embd=WIDTH, n_head=HEADS, n_layer=LAYERS, n_positions=CONTEXT, vocab_size=VOCAB), old / "config.json")
+                    n_ctx=CONTEXT, n_embd=WIDTH, n_head=HEADS, n_layer=LAYERS, n_positions=CONTEXT, vocab_size=VOCAB),
+               old / "config.json")
 
 
 def main():

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Plimsoll and PyTorch side by side: GPT-2 training steps in fp32 on the CPU, alternating in rounds (A B C ... A B C ...).
+
+Prints medians and best of tokens per second, the process high-water mark, the ratio of Plimsoll to each PyTorch variant (the
+median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at the
+measured GEMM peak plus that of AdamW's bytes (28 per parameter) at the measured copy bandwidth; both come from
+`plimsoll machine --json` (gemm_fp32_flops_per_second, copy_bytes_per_second) or from --gemm and --copy, and the line is left out
+where they are unknown.
+
+  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
+  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
+  python3 bench/gpt2_cpu.py --python /path/to/python-with-torch          PyTorch alone
+
+Standard library only. A busy machine makes every figure worthless: the column "others" is the share of the machine that other
+processes took during the timed steps.
+"""
+import argparse
+import array
+import json
+import os
+import pathlib
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+MODELS = {
+    "gpt2": dict(layers=12, width=768, heads=12, vocab=50304, context=256, batch=4),
+    "byte10m": dict(layers=6, width=384, heads=6, vocab=256, context=256, batch=16),
+}
+MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=17179869184:glibc.malloc.trim_threshold=17179869184"
+PEERS = {
+    "torch eager": ([], {}),
+    "torch compile": (["--compile"], {}),
+    "torch eager, malloc": ([], {"GLIBC_TUNABLES": MALLOC}),
+    "torch compile, malloc": (["--compile"], {"GLIBC_TUNABLES": MALLOC}),
+}
+CONFIG = """\
+seed = 1
+[model]
+kind = "gpt2"
+init = "random"
+layers = {layers}
+width = {width}
+heads = {heads}
+context = {context}
+vocab = {vocab}
+dropout = 0.0
+[data]
+train = "{tokens}"
+format = "u16"
+order = "sequential"
+[train]
+effective_batch = {batch}
+micro_batch = {batch}
+accumulation = 1
+updates = {updates}
+gradient_clip = 1.0
+[optimizer]
+name = "adamw"
+learning_rate = 3e-4
+betas = [0.9, 0.95]
+epsilon = 1e-8
+weight_decay = 0.1
+decay = "all"
+[schedule]
+name = "constant"
+[memory]
+budget = "{memory}"
+[precision]
+compute = "fp32"
+[machine]
+threads = {threads}
+"""
+
+
+def busy_seconds():
+    """Seconds in which any processor of the machine was busy, so far."""
+    fields = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(fields[:3]) + sum(fields[5:8])) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def call(command, environment=None):
+    """Stdout of a command and the share of the machine that others took while it ran; stops the benchmark when it fails."""
+    busy, own, start = busy_seconds(), own_seconds(), os.times().elapsed
+    command = [str(word) for word in command]
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nexited {result.returncode}\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+    seconds = os.times().elapsed - start
+    return result.stdout, max(0.0, busy_seconds() - busy - (own_seconds() - own)) / (seconds * os.cpu_count())
+
+
+def run_peer(args, flags, environment):
+    script = pathlib.Path(__file__).resolve().parent / "peers" / "torch_gpt2.py"
+    command = [args.python, script, "--steps", args.steps, "--warmup", 2, "--threads", args.threads, *flags]
+    for key, value in MODELS[args.model].items():
+        command += ["--" + key, value]
+    out = json.loads(call(command, environment)[0].splitlines()[-1])
+    return dict(median=out["tokens_per_second"], best=out["best_tokens_per_second"], hwm=out["vm_hwm_bytes"],
+                others=statistics.mean(out["others_share"]))
+
+
+def write_tokens(path, model, updates):
+    rng = random.Random(7)
+    count = updates * model["batch"] * model["context"] + 1
+    tokens = array.array("H", (rng.randrange(model["vocab"]) for _ in range(count)))
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    path.write_bytes(tokens.tobytes())
+
+
+def run_plimsoll(args, work, number):
+    model, folder, config = MODELS[args.model], work / f"run{number}", work / "bench.toml"
+    config.write_text(CONFIG.format(**model, tokens=work / "tokens.bin", updates=args.steps + 2, memory=args.memory,
+                                    threads=args.threads))
+    _, others = call([args.binary, "train", config, "--run", folder, "--json"])
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    speeds = [line["tokens_per_second"] for line in lines[2:]]
+    hwm = max(line["vm_hwm_bytes"] for line in lines)
+    return dict(median=statistics.median(speeds), best=max(speeds), hwm=hwm, others=others)
+
+
+def find_number(value, key):
+    """The first number under `key`, at any depth of a JSON value."""
+    if isinstance(value, dict) and isinstance(value.get(key), (int, float)):
+        return value[key]
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for found in (find_number(child, key) for child in children) if found is not None), None)
+
+
+def machine_rates(args):
+    """(GEMM flop/s, copy bytes/s); None where unknown."""
+    machine = json.loads(call([args.binary, "machine", "--json"])[0]) if args.binary else {}
+    gemm = args.gemm * 1e9 if args.gemm else find_number(machine, "gemm_fp32_flops_per_second")
+    return gemm, args.copy * 1e9 if args.copy else find_number(machine, "copy_bytes_per_second")
+
+
+def parameters(m):
+    block = (12 * m["width"] + 13) * m["width"]
+    return (m["vocab"] + m["context"] + 2) * m["width"] + m["layers"] * block
+
+
+def flops_per_step(m):
+    """Matrix products of forward and backward; attention counted causal, that is, half of the square."""
+    weights = m["vocab"] * m["width"] + m["layers"] * 12 * m["width"] ** 2
+    return (6 * weights + 6 * m["layers"] * m["context"] * m["width"]) * m["batch"] * m["context"]
+
+
+def roofline(m, rates):
+    """Tokens per second that no step of these products and AdamW exceeds, or None."""
+    if None in rates:
+        return None
+    return m["batch"] * m["context"] / (flops_per_step(m) / rates[0] + 28 * parameters(m) / rates[1])
+
+
+def processor():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    fields = dict(reversed([tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line]))
+    names = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile")
+    wide = [name for name in names if name in fields.get("flags", "").split()]
+    family = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
+    return f"{fields.get('model name', platform.machine())} ({family}; {' '.join(wide)})"
+
+
+def summary(name, runs, own, limit):
+    """One row; `own` are Plimsoll's runs of the same rounds, or None."""
+    ratio = statistics.median(a["median"] / b["median"] for a, b in zip(own, runs)) if own else None
+    median = statistics.median(run["median"] for run in runs)
+    return dict(name=name, tokens_per_second=median, best_tokens_per_second=max(run["best"] for run in runs),
+                plimsoll_ratio=ratio, roofline_share=median / limit if limit else None,
+                vm_hwm_bytes=max(run["hwm"] for run in runs), others_share=statistics.mean(run["others"] for run in runs))
+
+
+def show(args, rows, rates, limit):
+    m = MODELS[args.model]
+    print(f"{processor()}, {args.threads} threads")
+    print(f"{args.model}: {parameters(m) / 1e6:.1f} M parameters, B={m['batch']}, T={m['context']}, fp32, AdamW, clip; "
+          f"{args.rounds} rounds of {args.steps} timed steps")
+    if limit:
+        print(f"roofline {limit:.0f} tokens/s: {flops_per_step(m) / 1e9:.0f} GFLOP per step at {rates[0] / 1e9:.0f} GFLOP/s, "
+              f"{28 * parameters(m) / 1e9:.2f} GB of AdamW at {rates[1] / 1e9:.0f} GB/s")
+    print(f"{'':24}{'tokens/s':>10}{'best':>10}{'roofline':>10}{'plimsoll/it':>13}{'VmHWM GB':>10}{'others':>8}")
+    for row in rows:
+        share = f"{row['roofline_share']:.0%}" if limit else "-"
+        ratio = f"{row['plimsoll_ratio']:.2f}" if row["plimsoll_ratio"] else "-"
+        print(f"{row['name']:24}{row['tokens_per_second']:10.1f}{row['best_tokens_per_second']:10.1f}{share:>10}{ratio:>13}"
+              f"{row['vm_hwm_bytes'] / 1e9:10.2f}{row['others_share']:8.0%}")
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("binary", nargs="?", type=lambda text: pathlib.Path(text).resolve(), help="plimsoll; left out: PyTorch alone")
+    p.add_argument("--python", help="a Python that has torch; left out: Plimsoll alone")
+    p.add_argument("--model", choices=MODELS, default="gpt2")
+    p.add_argument("--peers", default=",".join(name.replace(",", "").replace(" ", "-") for name in PEERS),
+                   help="comma-separated choice of: %(default)s")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=5, help="timed steps of a run, after two that are not")
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--memory", default="8GiB", help="Plimsoll's budget")
+    p.add_argument("--gemm", type=float, help="GFLOP/s of the roofline")
+    p.add_argument("--copy", type=float, help="GB/s of the roofline")
+    p.add_argument("--json", type=pathlib.Path, help="write the rows here as well")
+    return p.parse_args()
+
+
+def main():
+    args = arguments()
+    chosen = args.peers.split(",") if args.python else []
+    peers = {name: peer for name, peer in PEERS.items() if name.replace(",", "").replace(" ", "-") in chosen}
+    if not args.binary and not peers:
+        sys.exit("nothing to run: give the binary, or --python and at least one peer")
+    runs = {name: [] for name in (["plimsoll"] if args.binary else []) + list(peers)}
+    with tempfile.TemporaryDirectory(prefix="plimsoll_bench_") as folder:
+        work = pathlib.Path(folder)
+        write_tokens(work / "tokens.bin", MODELS[args.model], args.steps + 2)
+        for number in range(args.rounds):
+            for name, done in runs.items():
+                done.append(run_plimsoll(args, work, number) if name == "plimsoll" else run_peer(args, *peers[name]))
+                print(f"round {number + 1} {name}: {done[-1]['median']:.1f} tokens/s", file=sys.stderr)
+    rates = machine_rates(args)
+    limit = roofline(MODELS[args.model], rates)
+    rows = [summary(name, done, runs.get("plimsoll") if name != "plimsoll" else None, limit) for name, done in runs.items()]
+    show(args, rows, rates, limit)
+    if args.json:
+        result = dict(processor=processor(), model=args.model, roofline=limit, rows=rows, runs=runs)
+        args.json.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
