@@ -1,0 +1,251 @@
+#include "autodiff/training.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/builder.h"
+#include "graph/gradient.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/update/update.h"
+
+namespace plimsoll {
+namespace {
+
+// One reverse walk over the forward nodes of the section `micro`.
+class Backward : public GradientContext {
+ public:
+  Backward(Graph& graph, ValueId losses) : builder_(graph), losses_(losses) {
+    forward_ = graph.section_order(Section::micro);
+    add_accumulators();
+    mark_needed();
+  }
+
+  // Returns the losses as the backward pass yields them.
+  ValueId run() {
+    builder_.set_section(Section::micro, /*backward=*/true);
+    builder_.set_role(Role::gradient);
+    for (auto it = forward_.rbegin(); it != forward_.rend(); ++it) differentiate(*it);
+    return losses_;
+  }
+
+  const std::vector<std::pair<ValueId, ValueId>>& accumulators() const { return accumulators_; }
+  NodeId root() const { return root_; }
+
+  GraphBuilder& builder() override { return builder_; }
+  const Node& node() const override { return node_; }
+  ValueId gradient(std::size_t output) const override { return get(gradients_, node_.outputs.at(output)); }
+  bool wants(std::size_t input) const override { return needed_[node_.inputs.at(input)]; }
+
+  ValueId accumulator(std::size_t input) const override {
+    const ValueId value = node_.inputs.at(input);
+    return trainable(value) ? get(gradients_, value) : ValueId{};
+  }
+
+  void contribute(std::size_t input, ValueId gradient) override {
+    const ValueId value = node_.inputs.at(input);
+    const ValueId before = get(gradients_, value);
+    if (trainable(value)) {
+      if (!builder_.value(gradient).version_of.valid()) {
+        gradient = builder_.add1(ops::kAccumulate, ops::NoAttributes{}, {gradient, before}, "grad.sum");
+      }
+    } else if (before.valid()) {
+      gradient = ops::add(builder_, before, gradient, "grad.sum");
+    }
+    set(value, gradient);
+  }
+
+  void replace(std::size_t output, ValueId value) override {
+    if (node_.outputs.at(output) != losses_) throw internal_error("autodiff", "only the root may be replaced");
+    losses_ = value;
+  }
+
+ private:
+  static ValueId get(const PerValue<ValueId>& map, ValueId value) {
+    return value.index < map.size() ? map[value] : ValueId{};
+  }
+
+  void set(ValueId value, ValueId gradient) {
+    if (gradients_.size() < builder_.graph().values.size()) gradients_.resize(builder_.graph().values.size());
+    gradients_[value] = gradient;
+  }
+
+  bool trainable(ValueId value) const {
+    const auto& parameter = builder_.value(value).parameter;
+    return parameter && parameter->trainable;
+  }
+
+  void add_accumulators() {
+    for (const ValueId parameter : builder_.graph().parameters()) {
+      if (!trainable(parameter)) continue;
+      const Value& value = builder_.value(parameter);
+      const ValueId accumulator = builder_.add_persistent(value.name + ".grad", ValueType(value.type), Role::accumulator);
+      accumulators_.emplace_back(parameter, accumulator);
+      set(parameter, accumulator);
+    }
+  }
+
+  // A value needs a gradient if a trainable parameter stands behind it.
+  void mark_needed() {
+    const Graph& graph = builder_.graph();
+    needed_.resize(graph.values.size());
+    for (const auto& [parameter, accumulator] : accumulators_) needed_[parameter] = 1;
+    for (const NodeId id : forward_) {
+      const Node& node = graph.nodes[id];
+      const bool any = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return needed_[input] != 0; });
+      for (const ValueId output : node.outputs) needed_[output] = any;
+    }
+  }
+
+  void differentiate(NodeId id) {
+    node_ = builder_.graph().nodes[id];  // a copy: the graph grows below
+    const bool root = std::find(node_.outputs.begin(), node_.outputs.end(), losses_) != node_.outputs.end();
+    const bool flows = std::any_of(node_.outputs.begin(), node_.outputs.end(),
+                                   [&](ValueId output) { return get(gradients_, output).valid(); });
+    if (!root && !flows) return;
+    if (node_.op->gradient == nullptr) {
+      throw config_error("E-GRADIENT", node_.line, std::string(node_.op->name) + " has no gradient: " +
+                                                       std::string(node_.op->not_differentiable));
+    }
+    builder_.set_line(node_.line);
+    node_.op->gradient(*this);
+    if (root) root_ = id;
+  }
+
+  NodeId root_;
+  GraphBuilder builder_;
+  ValueId losses_;
+  Node node_;
+  std::vector<NodeId> forward_;
+  std::vector<std::pair<ValueId, ValueId>> accumulators_;
+  PerValue<ValueId> gradients_;
+  PerValue<char> needed_;
+};
+
+// Takes a node with one output, which nobody reads any more, out of the graph: the forward loss, which the backward loss computes
+// as well. Ids above the removed ones move down by one.
+class Removal {
+ public:
+  Removal(Graph& graph, NodeId node) : node_(node), value_(graph.nodes[node].outputs.at(0)) {
+    std::erase(graph.order, node);
+    graph.nodes = without(std::move(graph.nodes), node);
+    graph.values = without(std::move(graph.values), value_);
+    for (NodeId& id : graph.order) move_down(id);
+    for (Node& each : graph.nodes) {
+      for (ValueId& id : each.inputs) move_down(id);
+      for (ValueId& id : each.outputs) move_down(id);
+      move_down(each.clone_of);
+    }
+    for (Value& each : graph.values) {
+      move_down(each.producer);
+      move_down(each.clone_of);
+      move_down(each.version_of);
+    }
+    for (ValueId& id : graph.results) move_down(id);
+  }
+
+  void move_down(NodeId& id) const {
+    if (id.valid() && id.index > node_.index) --id.index;
+  }
+  void move_down(ValueId& id) const {
+    if (id.valid() && id.index > value_.index) --id.index;
+  }
+
+ private:
+  template <class IdType, class T>
+  static PerId<IdType, T> without(PerId<IdType, T> items, IdType removed) {
+    PerId<IdType, T> kept;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i != removed.index) kept.push_back(std::move(items[IdType{i}]));
+    }
+    return kept;
+  }
+
+  NodeId node_;
+  ValueId value_;
+};
+
+class UpdateSection {
+ public:
+  UpdateSection(Graph& graph, const OptimizerSettings& settings) : builder_(graph), settings_(settings) {}
+
+  TrainingValues build(const std::vector<std::pair<ValueId, ValueId>>& accumulators) {
+    builder_.set_section(Section::update);
+    builder_.set_line("update");
+    builder_.set_role(Role::output);
+    TrainingValues values;
+    values.update_scalars = builder_.add_input("update.scalars", {DType::f64, Shape{ops::kUpdateScalars}});
+    std::vector<ValueId> sums;
+    for (const auto& [parameter, accumulator] : accumulators) {
+      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {accumulator}, builder_.value(accumulator).name));
+    }
+    const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
+    values.gradient_norm = clip[0];
+    for (const auto& [parameter, accumulator] : accumulators) {
+      update_parameter(parameter, accumulator, values.update_scalars, clip[1]);
+    }
+    return values;
+  }
+
+ private:
+  ValueId state(ValueId parameter, const char* name) {
+    const Value& value = builder_.value(parameter);
+    return builder_.add_persistent(value.name + "." + name, ValueType(value.type), Role::optimizer_state);
+  }
+
+  void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
+    const bool decays = settings_.decay_all || builder_.value(parameter).parameter->decay;
+    const double decay = decays ? settings_.weight_decay : 0;
+    const std::int64_t end = builder_.shape(parameter).elements();
+    builder_.set_line("update." + builder_.value(parameter).name);
+    if (settings_.kind == OptimizerSettings::Kind::adamw) {
+      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, 0, end};
+      const ValueId m = state(parameter, "m"), v = state(parameter, "v");
+      builder_.add(ops::kAdamW, attributes, {parameter, m, v, gradient, scalars, coefficient}, {"", "m", "v"});
+    } else {
+      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, 0, end};
+      std::vector<ValueId> inputs{parameter};
+      std::vector<std::string> names{""};
+      if (settings_.momentum > 0) {
+        inputs.push_back(state(parameter, "momentum"));
+        names.push_back("momentum");
+      }
+      inputs.insert(inputs.end(), {gradient, scalars, coefficient});
+      builder_.add(ops::kSgd, attributes, std::move(inputs), std::move(names));
+    }
+  }
+
+  GraphBuilder builder_;
+  const OptimizerSettings& settings_;
+};
+
+}  // namespace
+
+TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer) {
+  Backward backward(graph, losses);
+  const ValueId final_losses = backward.run();
+  auto accumulators = backward.accumulators();
+  GraphBuilder& builder = backward.builder();
+  builder.set_line("loss");
+  TrainingValues values;
+  values.loss_total = builder.add_persistent("loss.total", {DType::f64, Shape{1}}, Role::output);
+  builder.add1(ops::kSumLosses, ops::SumLossesAttributes{}, {final_losses, values.loss_total}, "total");
+  if (final_losses != losses) {
+    const Removal removal(graph, backward.root());
+    removal.move_down(values.loss_total);
+    for (auto& [parameter, accumulator] : accumulators) {
+      removal.move_down(parameter);
+      removal.move_down(accumulator);
+    }
+  }
+  const TrainingValues update = UpdateSection(graph, optimizer).build(accumulators);
+  values.update_scalars = update.update_scalars;
+  values.gradient_norm = update.gradient_norm;
+  graph.results.push_back(values.gradient_norm);
+  sort_sections(graph);
+  verify(graph);
+  return values;
+}
+
+}  // namespace plimsoll

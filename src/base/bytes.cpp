@@ -1,0 +1,60 @@
+#include "base/bytes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, double>, 13> kUnits{{{"", 1},
+                                                                     {"B", 1},
+                                                                     {"KiB", 0x1p10},
+                                                                     {"MiB", 0x1p20},
+                                                                     {"GiB", 0x1p30},
+                                                                     {"TiB", 0x1p40},
+                                                                     {"KB", 1e3},
+                                                                     {"kB", 1e3},
+                                                                     {"MB", 1e6},
+                                                                     {"GB", 1e9},
+                                                                     {"TB", 1e12},
+                                                                     {"k", 0x1p10},
+                                                                     {"K", 0x1p10}}};
+
+}  // namespace
+
+Bytes parse_bytes(std::string_view text, std::string_view where) {
+  const auto refuse = [&](const char* why) {
+    return config_error("E-CONFIG-SIZE", std::string(where), fmt::format("'{}' is not a size: {}", text, why),
+                        "a number with a unit: 512MiB, 2GiB, 1500000000");
+  };
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || !std::isfinite(number)) throw refuse("it does not start with a number");
+  if (number < 0) throw refuse("it is negative");
+  std::string_view unit(end, text.data() + text.size() - end);
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const auto& [name, factor] : kUnits) {
+    if (unit != name) continue;
+    const double bytes = std::floor(number * factor);
+    if (bytes >= 0x1p62) throw refuse("it is past 4 EiB");
+    return Bytes{static_cast<std::int64_t>(bytes)};
+  }
+  throw refuse("the unit is unknown");
+}
+
+std::string to_text(Bytes size) {
+  const double n = static_cast<double>(size.n);
+  const double magnitude = std::abs(n);
+  if (magnitude >= 0x1p30) return fmt::format("{:.2f} GiB", n / 0x1p30);
+  if (magnitude >= 0x1p20) return fmt::format("{:.1f} MiB", n / 0x1p20);
+  if (magnitude >= 0x1p10) return fmt::format("{:.1f} KiB", n / 0x1p10);
+  return fmt::format("{} B", size.n);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// A number of bytes, as a type of its own, and its text forms ("512MiB", "1.42 GiB").
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+struct Bytes {
+  std::int64_t n = 0;
+
+  constexpr Bytes() = default;
+  constexpr explicit Bytes(std::int64_t n) : n(n) {}
+
+  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+  friend constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes{a.n + b.n}; }
+  friend constexpr Bytes operator-(Bytes a, Bytes b) { return Bytes{a.n - b.n}; }
+  friend constexpr Bytes operator*(Bytes a, std::int64_t k) { return Bytes{a.n * k}; }
+  constexpr Bytes& operator+=(Bytes b) { n += b.n; return *this; }
+  constexpr Bytes& operator-=(Bytes b) { n -= b.n; return *this; }
+};
+
+inline constexpr Bytes kKiB{1024};
+inline constexpr Bytes kMiB{1024 * 1024};
+inline constexpr Bytes kGiB{1024LL * 1024 * 1024};
+inline constexpr Bytes kPage{4096};
+// Every buffer in an arena starts at a multiple of this: a cache line, and the widest vector.
+inline constexpr Bytes kAlignment{64};
+
+constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{(size.n + alignment.n - 1) / alignment.n * alignment.n}; }
+
+// "512MiB", "2GiB", "1.5GB", "1500000000". Binary units end in "iB"; "KB", "MB", "GB", "TB" are decimal. Throws config_error
+// E-CONFIG-SIZE, naming `where`, for anything else, for negative and for sizes past 2^62.
+Bytes parse_bytes(std::string_view text, std::string_view where);
+
+// "1.42 GiB", "512.0 MiB", "64 B".
+std::string to_text(Bytes size);
+
+}  // namespace plimsoll

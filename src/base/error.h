@@ -1,0 +1,57 @@
+// The one error type. `user` errors are mistakes that a user can mend, `environment` errors are broken files, disks or libraries,
+// `internal` errors are defects of Plimsoll. Each carries what the command line prints: a code, where, what is, what was expected, what to try.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+enum class ErrorKind { user, environment, internal };
+
+enum class ExitCode : int {
+  ok = 0,
+  internal = 1,
+  configuration = 2,
+  does_not_fit = 3,
+  diverged = 4,
+  data = 5,
+  interrupted = 6,
+  verify_failed = 7,
+};
+
+class Error : public std::exception {
+ public:
+  Error(ErrorKind kind, ExitCode exit, std::string code, std::string where, std::string message, std::string expected = {},
+        std::vector<std::string> remedies = {});
+
+  const char* what() const noexcept override { return text_.c_str(); }
+
+  ErrorKind kind;
+  ExitCode exit;
+  std::string code;                   // "E-DATA-SHORT"; `plimsoll explain CODE` tells more
+  std::string where;                  // the file, key or op that the error is about
+  std::string message;                // what is, with values
+  std::string expected;               // what was expected; may be empty
+  std::vector<std::string> remedies;  // what to try, commands where possible
+
+ private:
+  std::string text_;
+};
+
+// A mistake in the configuration or on the command line: exit code 2.
+Error config_error(std::string code, std::string where, std::string message, std::string expected = {},
+                   std::vector<std::string> remedies = {});
+// Bad data or failed input/output: exit code 5.
+Error data_error(std::string code, std::string where, std::string message, std::string expected = {},
+                 std::vector<std::string> remedies = {});
+// A defect of ours: exit code 1.
+Error internal_error(std::string where, std::string message);
+
+// Throws internal_error(where, message) unless `condition` holds. For invariants of ours, never for what input can cause.
+inline void ensure(bool condition, const char* where, const char* message) {
+  if (!condition) throw internal_error(where, message);
+}
+
+}  // namespace plimsoll

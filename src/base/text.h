@@ -1,0 +1,16 @@
+// Small text helpers for messages: the nearest name to a misspelt one, numbers that round-trip.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// The candidate with the smallest edit distance to `name`, or "" where none is within a third of its length.
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+// The 16 hex digits of the bits of an fp64.
+std::string bits_hex(double value);
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+// All threads of the compute lane sit behind this. `parallel_for` runs body(task) for each task in [0, tasks) on the team.
+// Which thread takes which task never changes a result: kernels cut their work into tiles by shape, not by thread count.
+// OpenMP by default; a std::thread pool where PLIMSOLL_STD_THREADS is defined (ThreadSanitizer does not understand libgomp).
+// Only one thread of the process may call this: a second one would get a second team with its own stacks.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace plimsoll::cpu {
+
+int thread_count();
+// Sets the team's size; call once, before the first parallel_for.
+void set_thread_count(int threads);
+
+namespace detail {
+using TaskFunction = void (*)(void* context, std::int64_t task);
+void run_tasks(std::int64_t tasks, TaskFunction function, void* context);
+}  // namespace detail
+
+template <class Body>
+void parallel_for(std::int64_t tasks, Body&& body) {
+  using Plain = std::remove_reference_t<Body>;
+  detail::run_tasks(
+      tasks, [](void* context, std::int64_t task) { (*static_cast<Plain*>(context))(task); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,83 @@
+#include "graph/builder.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace plimsoll {
+
+GraphBuilder::Scope::Scope(GraphBuilder& builder, std::string_view part) : builder_(builder), outer_(builder.line_) {
+  builder_.line_ += (builder_.line_.empty() ? "" : ".") + std::string(part);
+}
+
+GraphBuilder::Scope::~Scope() { builder_.line_ = std::move(outer_); }
+
+ValueId GraphBuilder::add_persistent(std::string name, ValueType type, Role role) {
+  Value value;
+  value.name = std::move(name);
+  value.type = std::move(type);
+  value.role = role;
+  return graph_.values.push_back(std::move(value));
+}
+
+ValueId GraphBuilder::add_parameter(std::string name, Shape shape, Initializer initializer) {
+  const bool matrix = shape.rank() >= 2;
+  const ValueId id = add_persistent(std::move(name), {DType::f32, std::move(shape)}, Role::parameter);
+  graph_.values[id].parameter = ParameterInfo{initializer, /*trainable=*/true, /*decay=*/matrix};
+  return id;
+}
+
+ValueId GraphBuilder::add_input(std::string name, ValueType type) {
+  const ValueId id = add_persistent(std::move(name), std::move(type), Role::input);
+  graph_.values[id].section = section_;
+  return id;
+}
+
+std::string GraphBuilder::full_name(const std::string& name) const {
+  if (line_.empty()) return name;
+  return name.empty() ? line_ : line_ + "." + name;
+}
+
+std::vector<ValueId> GraphBuilder::add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                       std::vector<std::string> names) {
+  return add_random(op, std::move(attributes), std::move(inputs), std::move(names), 0);
+}
+
+ValueId GraphBuilder::add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name) {
+  return add(op, std::move(attributes), std::move(inputs), {std::move(name)}).front();
+}
+
+std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                              std::vector<std::string> names, std::uint64_t site) {
+  const std::vector<ValueType> types = op.infer(attributes, types_of(graph_, inputs));
+  ensure(types.size() == names.size(), "builder", "an op's outputs and their names differ in number");
+  Node node{&op, std::move(attributes), std::move(inputs), {}, section_, backward_, line_, site, {}};
+  const NodeId id{graph_.nodes.size()};
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    Value value;
+    value.name = full_name(names[i]);
+    value.type = types[i];
+    value.role = role_;
+    value.section = section_;
+    value.producer = id;
+    node.outputs.push_back(graph_.values.push_back(std::move(value)));
+  }
+  for (const NodeAlias& alias : aliases_of(graph_, node)) {
+    if (alias.kind != AliasKind::updates) continue;
+    const Value& updated = graph_.values[alias.input];
+    graph_.values[alias.output].role = updated.role;
+    graph_.values[alias.output].version_of = updated.persistent() ? alias.input : updated.version_of;
+  }
+  graph_.nodes.push_back(std::move(node));
+  graph_.order.push_back(id);
+  return graph_.nodes[id].outputs;
+}
+
+std::uint64_t random_site(std::string_view line) {
+  std::uint64_t site = 0;
+  for (const char letter : line) site = mix64(site ^ static_cast<unsigned char>(letter));
+  return site;
+}
+
+}  // namespace plimsoll

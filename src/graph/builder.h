@@ -1,0 +1,66 @@
+// Appends nodes to a graph: types are inferred, names and model lines come from the builder's current scope.
+// Layers (nn/), gradients (autodiff/) and passes that rewrite (plan/) all write through it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(Graph& graph) : graph_(graph) {}
+
+  Graph& graph() { return graph_; }
+  const Value& value(ValueId id) const { return graph_.values[id]; }
+  const ValueType& type(ValueId id) const { return graph_.values[id].type; }
+  const Shape& shape(ValueId id) const { return graph_.values[id].type.shape; }
+
+  // The section and role of the nodes and values that follow.
+  void set_section(Section section, bool backward = false) { section_ = section, backward_ = backward; }
+  void set_role(Role role) { role_ = role; }
+  // The model line of the nodes that follow, for example "h.3.attn"; restored when the guard dies.
+  class Scope {
+   public:
+    Scope(GraphBuilder& builder, std::string_view part);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    GraphBuilder& builder_;
+    std::string outer_;
+  };
+  const std::string& line() const { return line_; }
+  void set_line(std::string line) { line_ = std::move(line); }
+
+  ValueId add_persistent(std::string name, ValueType type, Role role);
+  ValueId add_parameter(std::string name, Shape shape, Initializer initializer);
+  // A value that is written from outside before each run of the current section.
+  ValueId add_input(std::string name, ValueType type);
+
+  // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).
+  std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
+  ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
+  // Like add, for an op that draws noise at a site of the model.
+  std::vector<ValueId> add_random(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                  std::vector<std::string> names, std::uint64_t site);
+
+ private:
+  std::string full_name(const std::string& name) const;
+
+  Graph& graph_;
+  std::string line_;
+  Section section_ = Section::micro;
+  bool backward_ = false;
+  Role role_ = Role::activation;
+};
+
+// The site of a random op: a hash of the model line that makes it, so that it does not depend on ids, batch size or plan.
+std::uint64_t random_site(std::string_view line);
+
+}  // namespace plimsoll

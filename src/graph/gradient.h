@@ -1,0 +1,41 @@
+// What an op's gradient rule sees and may do. The rule emits backward nodes through the builder and hands back, for each input
+// that wants one, the gradient of the loss. A parameter's gradient is added straight into its accumulator.
+#pragma once
+
+#include <vector>
+
+#include "graph/builder.h"
+
+namespace plimsoll {
+
+class GradientContext {
+ public:
+  virtual ~GradientContext() = default;
+
+  virtual GraphBuilder& builder() = 0;
+  virtual const Node& node() const = 0;
+  // The gradient that flows into an output; invalid where none does.
+  virtual ValueId gradient(std::size_t output) const = 0;
+  virtual bool wants(std::size_t input) const = 0;
+  // For a trainable parameter: the accumulator's present version, into which the gradient op has to add (it writes on the first
+  // micro-step of a window). Invalid for anything else: there the op returns a plain gradient.
+  virtual ValueId accumulator(std::size_t input) const = 0;
+  // Hands over a contribution to the gradient of an input (for a parameter: the accumulator's new version).
+  virtual void contribute(std::size_t input, ValueId gradient) = 0;
+  // The backward node also yields this output of the forward node, which may then be dead.
+  virtual void replace(std::size_t output, ValueId value) = 0;
+
+  ValueId input(std::size_t i) const { return node().inputs.at(i); }
+  ValueId output(std::size_t i) const { return node().outputs.at(i); }
+
+  // Emits a one-output gradient op whose attributes have a flag `accumulate` and, with it, a last input to add into.
+  template <class A>
+  void contribute(std::size_t to, const OpDef& op, A attributes, std::vector<ValueId> inputs) {
+    const ValueId into = accumulator(to);
+    attributes.accumulate = into.valid();
+    if (into.valid()) inputs.push_back(into);
+    contribute(to, builder().add1(op, attributes, std::move(inputs), builder().value(input(to)).name + ".grad"));
+  }
+};
+
+}  // namespace plimsoll

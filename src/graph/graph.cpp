@@ -1,0 +1,104 @@
+#include "graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace plimsoll {
+
+std::string_view name(Section section) {
+  switch (section) {
+    case Section::micro: return "micro";
+    case Section::update: return "update";
+    case Section::evaluate: return "evaluate";
+    case Section::generate: return "generate";
+  }
+  return "?";
+}
+
+std::string_view name(Role role) {
+  switch (role) {
+    case Role::parameter: return "parameters";
+    case Role::accumulator: return "gradient accumulators";
+    case Role::optimizer_state: return "optimizer state";
+    case Role::staging: return "data staging";
+    case Role::input: return "batch";
+    case Role::activation: return "activations";
+    case Role::gradient: return "activation gradients";
+    case Role::recomputed: return "recomputed activations";
+    case Role::output: return "results";
+  }
+  return "?";
+}
+
+std::vector<NodeId> Graph::section_order(Section section) const {
+  std::vector<NodeId> result;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(result), [&](NodeId id) { return nodes[id].section == section; });
+  return result;
+}
+
+std::vector<ValueId> Graph::parameters() const {
+  std::vector<ValueId> result;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[ValueId{i}].parameter) result.push_back(ValueId{i});
+  }
+  return result;
+}
+
+ValueId Graph::find(std::string_view name) const {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[ValueId{i}].name == name) return ValueId{i};
+  }
+  return {};
+}
+
+void sort_sections(Graph& graph) {
+  std::stable_sort(graph.order.begin(), graph.order.end(),
+                   [&](NodeId a, NodeId b) { return graph.nodes[a].section < graph.nodes[b].section; });
+}
+
+std::vector<NodeAlias> aliases_of(const Graph&, const Node& node) {
+  std::vector<NodeAlias> result;
+  for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
+    result.push_back({node.inputs.at(alias.input), node.outputs.at(alias.output), alias.kind});
+  }
+  return result;
+}
+
+std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<ValueType> types;
+  types.reserve(values.size());
+  for (const ValueId value : values) types.push_back(graph.values[value].type);
+  return types;
+}
+
+std::string to_text(const Graph& graph) {
+  std::string text;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.producer.valid()) continue;
+    text += fmt::format("%{} {}{} {} : {}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name, name(value.role),
+                        value.persistent() ? "" : fmt::format(" of {}", name(*value.section)));
+  }
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    std::string outputs, inputs;
+    for (const ValueId output : node.outputs) {
+      const Value& value = graph.values[output];
+      outputs += fmt::format("{}%{} {}{} {}", outputs.empty() ? "" : ", ", output.index, name(value.type.dtype),
+                             to_text(value.type.shape), value.name);
+    }
+    for (const ValueId input : node.inputs) inputs += fmt::format("{}%{}", inputs.empty() ? "" : ", ", input.index);
+    text += fmt::format("{}: {} = {}[{}]({}) @{:x}\n", name(node.section), outputs, node.op->name, node.attributes.text(), inputs,
+                        node.site);
+  }
+  return text;
+}
+
+std::string graph_hash(const Graph& graph) { return hash_hex(to_text(graph)); }
+
+}  // namespace plimsoll

@@ -1,0 +1,115 @@
+// The one intermediate representation: typed values, each produced once, and the nodes that produce them, in an order that can run.
+// A training step has the sections `micro` (runs k times) and `update` (runs once); `evaluate` and `generate` are forward only.
+// Persistent values (parameters, accumulators, optimizer state, staging) live across steps and belong to no section.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "graph/attributes.h"
+#include "graph/op.h"
+
+namespace plimsoll {
+
+using ValueId = Id<struct ValueTag>;
+using NodeId = Id<struct NodeTag>;
+template <class T>
+using PerValue = PerId<ValueId, T>;
+template <class T>
+using PerNode = PerId<NodeId, T>;
+
+enum class Section : std::uint8_t { micro, update, evaluate, generate };
+inline constexpr std::array kSections{Section::micro, Section::update, Section::evaluate, Section::generate};
+std::string_view name(Section section);
+
+// Who owns the bytes of a value in the tables that a user reads.
+enum class Role : std::uint8_t { parameter, accumulator, optimizer_state, staging, input, activation, gradient, recomputed, output };
+std::string_view name(Role role);
+
+// Where the parts of a value live when there are several ranks; one rank holds everything replicated.
+struct Placement {
+  enum class Kind : std::uint8_t { replicated, sharded, partial } kind = Kind::replicated;
+  int axis = -1;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+struct Initializer {
+  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
+  double std = 0;
+  friend bool operator==(const Initializer&, const Initializer&) = default;
+};
+
+// What only a parameter has. The name is stable across versions and is the one in a Hugging Face file.
+struct ParameterInfo {
+  Initializer initializer;
+  bool trainable = true;  // false: frozen; no gradient, accumulator or state
+  bool decay = false;     // weight decay applies (tensors of two or more axes)
+};
+
+struct Value {
+  std::string name;  // "h.3.attn.qkv": what it is, for people
+  ValueType type;    // logical shape and storage dtype
+  Role role = Role::activation;
+  std::optional<Section> section;  // empty: persistent, lives across steps
+  Placement placement;
+  std::string format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
+  NodeId producer;               // invalid: persistent, or fed from outside at the start of its section
+  std::optional<ParameterInfo> parameter;
+  ValueId clone_of;              // the forward value that this one recomputes
+  ValueId version_of;            // the persistent value that this one is an updated version of
+
+  bool persistent() const { return !section.has_value(); }
+  Bytes bytes() const { return Bytes{dense_bytes(type.shape, type.dtype)}; }
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attributes attributes;
+  std::vector<ValueId> inputs, outputs;
+  Section section = Section::micro;
+  bool backward = false;
+  // The model line that made it: "h.3.mlp.c_fc". Gradients and clones carry the line of their forward node.
+  std::string line;
+  // The random site, fixed when the model is built and copied by clones; 0 where the op draws no noise.
+  std::uint64_t site = 0;
+  NodeId clone_of;
+};
+
+struct Graph {
+  PerValue<Value> values;
+  PerNode<Node> nodes;
+  std::vector<NodeId> order;     // every node once; inputs before outputs; sections in kSections order
+  std::vector<ValueId> results;  // read from outside after each run of their section (loss total, gradient norm, logits)
+
+  std::vector<NodeId> section_order(Section section) const;
+  std::vector<ValueId> parameters() const;
+  ValueId find(std::string_view name) const;  // first value of that name, invalid if none
+};
+
+// Moves the nodes of each section together, in kSections order; keeps the order within a section.
+void sort_sections(Graph& graph);
+
+// Alias pairs of a node, as value ids.
+struct NodeAlias {
+  ValueId input, output;
+  AliasKind kind;
+};
+std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
+
+std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);
+
+// Rules that every graph obeys: single production, definition before use, sections not mixed, inferred types equal stated ones.
+// Throws an internal error that names the node.
+void verify(const Graph& graph);
+
+// One line per node: "%12 f32(4, 256, 768) h.0.ln_1 = layer_norm[epsilon=1e-05](%3, %4, %5)". Canonical: its hash is the graph's.
+std::string to_text(const Graph& graph);
+std::string graph_hash(const Graph& graph);
+
+}  // namespace plimsoll

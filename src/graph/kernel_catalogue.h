@@ -1,0 +1,43 @@
+// What planning has to know of kernels without linking any: for an op with its types, which implementation runs, how much scratch
+// it needs and how long it takes. Answers are live (the libraries of this machine are asked), recorded (a machine file) or bounds
+// (a roofline). Implementation and bytes never depend on the budget or on timing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "graph/op.h"
+
+namespace plimsoll {
+
+enum class CostSource : std::uint8_t { measured, recorded, bound };
+std::string_view name(CostSource source);
+
+struct KernelRequest {
+  const OpDef* op = nullptr;
+  const Attributes* attributes = nullptr;
+  TypeSpan inputs, outputs;
+  int threads = 1;
+  int chunks = 1;          // of a chunked op
+  bool overwrite = false;  // the first micro-step of a window: outputs are written where later micro-steps add
+};
+
+// "matmul[transpose_b=true](f32(1024, 768), f32(768, 768))x2": the key of a kernel in machine files and plans.
+std::string kernel_key(const KernelRequest& request);
+
+struct KernelChoice {
+  std::string implementation;
+  Bytes scratch;
+  int primitives = 0;  // distinct pieces of generated code that it needs
+  double seconds = 0;
+  CostSource source = CostSource::bound;
+};
+
+class KernelCatalogue {
+ public:
+  virtual ~KernelCatalogue() = default;
+  virtual KernelChoice choose(const KernelRequest& request) = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+// What an op is, as one value: its types, gradient, cost and effects on memory. Passes ask these properties; none lists ops by name.
+// Kernels are elsewhere (ops/*/cpu.cpp): this is all that planning needs.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/attributes.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace plimsoll {
+
+class GradientContext;  // autodiff/gradient.h's side of a gradient rule; declared here because the rule is the op's property
+
+struct ValueType {
+  DType dtype = DType::f32;
+  Shape shape;
+  friend bool operator==(const ValueType&, const ValueType&) = default;
+};
+
+// Arithmetic operations and bytes read and written by one run of an op, for the roofline.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+// How an output relates to the bytes of an input.
+enum class AliasKind {
+  may_overwrite,  // elementwise: the output may take the input's bytes if the input dies here
+  updates,        // the output is the input, changed in place (parameters, accumulators, moments): always the same bytes
+  view,           // the output is the same bytes read under another shape: no instruction
+};
+
+struct Alias {
+  std::size_t input;
+  std::size_t output;
+  AliasKind kind;
+};
+
+using TypeSpan = std::span<const ValueType>;
+
+struct OpDef {
+  std::string_view name;
+
+  // Output types from input types; throws config_error E-SHAPE with both shapes where they do not agree.
+  std::vector<ValueType> (*infer)(const Attributes&, TypeSpan inputs) = nullptr;
+  Cost (*cost)(const Attributes&, TypeSpan inputs, TypeSpan outputs) = nullptr;
+  // Emits the nodes of the backward pass; null where `not_differentiable` says why there is none.
+  void (*gradient)(GradientContext&) = nullptr;
+  std::string_view not_differentiable = {};
+  std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
+
+  bool elementwise = false;
+  bool costly = false;      // matrix products and attention: what the `cheap` mode of recomputation keeps
+  bool random = false;      // draws counter-based noise; a replay yields the same bits
+  bool replayable = true;   // false: never recomputed (routing, persistent statistics)
+  bool view = false;        // moves no byte and needs no kernel
+  bool chunked = false;     // the planner may choose into how many chunks it is split; its results do not depend on it
+};
+
+inline std::vector<Alias> aliases_of(const OpDef& op, const Attributes& attributes) {
+  return op.aliases == nullptr ? std::vector<Alias>{} : op.aliases(attributes);
+}
+
+}  // namespace plimsoll

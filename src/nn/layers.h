@@ -1,0 +1,28 @@
+// Layers as graph builders: each makes its parameters under the names that Hugging Face uses and applies them. A layer knows nothing
+// of memory, precision or batch size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "graph/builder.h"
+
+namespace plimsoll::nn {
+
+struct Linear {
+  ValueId weight;  // [inputs, outputs], as GPT-2's Conv1D stores it
+  ValueId bias;    // [outputs]
+
+  Linear(GraphBuilder& builder, const std::string& name, std::int64_t inputs, std::int64_t outputs, double std);
+  ValueId operator()(GraphBuilder& builder, ValueId x, const std::string& name) const;
+};
+
+struct LayerNorm {
+  ValueId weight, bias;  // [width]
+  double epsilon;
+
+  LayerNorm(GraphBuilder& builder, const std::string& name, std::int64_t width, double epsilon);
+  ValueId operator()(GraphBuilder& builder, ValueId x) const;
+};
+
+}  // namespace plimsoll::nn

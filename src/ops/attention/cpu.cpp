@@ -1,0 +1,52 @@
+#include "ops/attention/attention.h"
+#include "ops/attention/kernels.h"
+#include "ops/kernel.h"
+
+namespace plimsoll {
+namespace {
+
+cpu::AttentionShape shape_of(const KernelRequest& request) {
+  const Shape& qkv = request.inputs[0].shape;
+  const std::int64_t heads = request.attributes->as<ops::AttentionAttributes>().heads;
+  return {qkv[0], qkv[1], heads, qkv[2] / 3 / heads};
+}
+
+cpu::AttentionDropout dropout_of(const KernelRequest& request) {
+  const auto& attributes = request.attributes->as<ops::AttentionAttributes>();
+  return {static_cast<float>(attributes.dropout), attributes.key, nullptr};
+}
+
+cpu::AttentionDropout with_samples(cpu::AttentionDropout dropout, const std::uint32_t* sample_ids) {
+  dropout.sample_ids = sample_ids;
+  return dropout;
+}
+
+KernelChoice choose(const KernelRequest& request) {
+  return own_kernel(cpu::attention_forward_scratch(shape_of(request), request.threads));
+}
+
+KernelChoice choose_backward(const KernelRequest& request) {
+  return own_kernel(cpu::attention_backward_scratch(shape_of(request), request.threads));
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  return make_kernel([shape = shape_of(request), dropout = dropout_of(request)](const KernelCall& call) {
+    cpu::attention_forward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.out(0), call.out(1),
+                           call.scratch);
+  });
+}
+
+std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
+  return make_kernel([shape = shape_of(request), dropout = dropout_of(request)](const KernelCall& call) {
+    cpu::attention_backward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.in(2), call.in(3), call.in(4),
+                            call.out(0), call.scratch);
+  });
+}
+
+}  // namespace
+
+CpuKernels attention_cpu_kernels() {
+  return {{&ops::kAttention, choose, bind}, {&ops::kAttentionBackward, choose_backward, bind_backward}};
+}
+
+}  // namespace plimsoll

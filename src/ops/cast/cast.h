@@ -1,0 +1,21 @@
+// Change of dtype: the only place where a value is rounded. To nearest even; bf16 and f16 widen exactly.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct CastAttributes {
+  DType to = DType::f32;
+  friend bool operator==(const CastAttributes&, const CastAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("to", to);
+  }
+};
+
+extern const OpDef kCast;
+
+ValueId cast(GraphBuilder& builder, ValueId x, DType to, std::string name);
+
+}  // namespace plimsoll::ops

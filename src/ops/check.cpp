@@ -1,0 +1,34 @@
+#include "ops/check.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll::ops {
+
+void require(bool ok, std::string_view where, const std::string& message, const std::string& expected) {
+  if (!ok) throw config_error("E-SHAPE", std::string(where), message, expected);
+}
+
+void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where) {
+  require(inputs.size() == count, where, fmt::format("got {} inputs", inputs.size()), fmt::format("pass {}", count));
+}
+
+std::string to_text(const ValueType& type) { return fmt::format("{}{}", name(type.dtype), to_text(type.shape)); }
+
+void require_same(const ValueType& a, const ValueType& b, std::string_view where) {
+  require(a == b, where, fmt::format("the inputs are {} and {}", to_text(a), to_text(b)), "both must be of one shape and dtype");
+}
+
+void require_type(const ValueType& value, const ValueType& expected, std::string_view where, std::string_view what) {
+  require(value == expected, where, fmt::format("{} is {}", what, to_text(value)), fmt::format("pass {}", to_text(expected)));
+}
+
+double bytes_touched(TypeSpan inputs, TypeSpan outputs) {
+  double bytes = 0;
+  for (const ValueType& type : inputs) bytes += static_cast<double>(dense_bytes(type.shape, type.dtype));
+  for (const ValueType& type : outputs) bytes += static_cast<double>(dense_bytes(type.shape, type.dtype));
+  return bytes;
+}
+
+std::int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.elements() / std::max<std::int64_t>(1, shape.last()); }
+
+}  // namespace plimsoll::ops

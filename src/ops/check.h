@@ -1,0 +1,28 @@
+// The checks that shape rules share: how many inputs an op takes and what they have to look like. Each failure is E-SHAPE with
+// what is and what was expected.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "graph/op.h"
+
+namespace plimsoll::ops {
+
+// Throws E-SHAPE "[where] message; expected" unless `ok`.
+void require(bool ok, std::string_view where, const std::string& message, const std::string& expected);
+void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where);
+void require_same(const ValueType& a, const ValueType& b, std::string_view where);
+void require_type(const ValueType& value, const ValueType& expected, std::string_view where, std::string_view what);
+
+std::string to_text(const ValueType& type);
+// Bytes of all inputs and outputs: what an op that touches everything once moves.
+double bytes_touched(TypeSpan inputs, TypeSpan outputs);
+// Product of all axes but the last.
+std::int64_t rows_of(const Shape& shape);
+
+inline constexpr std::string_view kFirstOrderOnly = "it is itself part of a backward pass; second derivatives are not built";
+inline constexpr std::string_view kUpdateOnly = "it belongs to the update, which is not differentiated";
+
+}  // namespace plimsoll::ops

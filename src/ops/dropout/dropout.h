@@ -1,0 +1,26 @@
+// Dropout with counter-based noise (Philox): the mask is a function of (key, epoch, sample, element in the sample), never stored;
+// the backward pass applies the same op to the gradient. x is [batch, ...]; sample_ids [batch, 2] holds {epoch, sample}.
+#pragma once
+
+#include <array>
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct DropoutAttributes {
+  double probability = 0;
+  std::array<std::uint32_t, 2> key{};
+  friend bool operator==(const DropoutAttributes&, const DropoutAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("probability", probability), v("key", key);
+  }
+};
+
+extern const OpDef kDropout;
+
+// Returns x itself where the probability is zero.
+ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed);
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "base/philox.h"
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/dropout/dropout.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
+  require_inputs(inputs, 2, "dropout");
+  const double p = any.as<DropoutAttributes>().probability;
+  require(p >= 0 && p < 1, "dropout", fmt::format("the probability is {}", p), "it lies in [0, 1)");
+  require(inputs[0].shape.rank() >= 1, "dropout", "x is a scalar", "its first axis is the batch");
+  require_type(inputs[1], {DType::u32, Shape{inputs[0].shape[0], 2}}, "dropout", "sample_ids");
+  return {inputs[0]};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {30.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient(GradientContext& context) {
+  if (!context.wants(0)) return;
+  const Node& node = context.node();
+  const auto outputs =
+      context.builder().add_random(kDropout, node.attributes, {context.gradient(0), context.input(1)}, {"grad"}, node.site);
+  context.contribute(0, outputs[0]);
+}
+
+std::vector<Alias> aliases(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
+
+}  // namespace
+
+const OpDef kDropout{.name = "dropout",
+                     .infer = infer,
+                     .cost = cost,
+                     .gradient = gradient,
+                     .aliases = aliases,
+                     .elementwise = true,
+                     .random = true};
+
+ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed) {
+  if (probability == 0) return x;
+  const std::uint64_t site = random_site(builder.line());
+  return builder.add_random(kDropout, DropoutAttributes{probability, philox_key(seed, site)}, {x, sample_ids}, {"dropped"}, site)
+      .front();
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,31 @@
+// Elementwise ops on fp32 values of one shape. All may write over an input that dies.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct NoAttributes {
+  friend bool operator==(const NoAttributes&, const NoAttributes&) = default;
+  template <class V>
+  void fields(V&&) const {}
+};
+
+struct ScaleAttributes {
+  double factor = 1;
+  friend bool operator==(const ScaleAttributes&, const ScaleAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("factor", factor);
+  }
+};
+
+extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward;
+// Adds a gradient into an accumulator, for ops that cannot add by themselves: (gradient, into) -> into.
+extern const OpDef kAccumulate;
+
+ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name);
+// GPT-2's GELU, by tanh (Hendrycks and Gimpel, 2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ValueId gelu(GraphBuilder& builder, ValueId x, std::string name);
+
+}  // namespace plimsoll::ops

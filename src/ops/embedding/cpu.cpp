@@ -1,0 +1,50 @@
+#include "ops/embedding/embedding.h"
+#include "ops/embedding/kernels.h"
+#include "ops/kernel.h"
+#include "ops/shape/kernels.h"
+
+namespace plimsoll {
+namespace {
+
+cpu::EmbeddingShape shape_of(const Shape& y) { return {y[0], y[1], y[2]}; }
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  return make_kernel([shape = shape_of(request.outputs[0].shape)](const KernelCall& call) {
+    cpu::embedding_forward(shape, call.in<std::int32_t>(0), call.in(1), call.in(2), call.out(0));
+  });
+}
+
+bool accumulates(const KernelRequest& request) {
+  return request.attributes->as<ops::EmbeddingBackwardAttributes>().accumulate && !request.overwrite;
+}
+
+std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {
+  const std::int64_t rows = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
+  return make_kernel([shape = shape_of(request.inputs[1].shape), rows, accumulate = accumulates(request)](const KernelCall& call) {
+    cpu::embedding_token_gradient(shape, rows, call.in<std::int32_t>(0), call.in(1), accumulate, call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
+  const std::int64_t rows = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
+  return make_kernel([shape = shape_of(request.inputs[0].shape), rows, accumulate = accumulates(request)](const KernelCall& call) {
+    cpu::embedding_position_gradient(shape, rows, call.in(0), accumulate, call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {
+  return make_kernel([width = request.outputs[0].shape.last()](const KernelCall& call) {
+    cpu::copy(Bytes{width * 4}, call.in(0) + *call.in<std::int32_t>(1) * width, call.out(0));
+  });
+}
+
+}  // namespace
+
+CpuKernels embedding_cpu_kernels() {
+  return {{&ops::kEmbedding, nullptr, bind},
+          {&ops::kTokenGradient, nullptr, bind_tokens},
+          {&ops::kPositionGradient, nullptr, bind_positions},
+          {&ops::kSelectRow, nullptr, bind_select}};
+}
+
+}  // namespace plimsoll

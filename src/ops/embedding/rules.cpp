@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 3, "embedding");
+  const Shape &tokens = inputs[0].shape, &table = inputs[1].shape, &positions = inputs[2].shape;
+  require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]), "pass i32(batch, tokens)");
+  require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1], "embedding",
+          fmt::format("the table is {}, the positions {} for {} tokens", to_text(table), to_text(positions), tokens[1]),
+          "equal widths, and a position for each token");
+  return {{DType::f32, {tokens[0], tokens[1], table.last()}}};
+}
+
+Cost cost(const Attributes&, TypeSpan, TypeSpan outputs) {
+  const double bytes = static_cast<double>(dense_bytes(outputs[0].shape, outputs[0].dtype));
+  return {bytes / 4, 3 * bytes};
+}
+
+void gradient(GradientContext& context) {
+  GraphBuilder& builder = context.builder();
+  const ValueId dy = context.gradient(0);
+  const EmbeddingBackwardAttributes tokens{builder.shape(context.input(1))[0]}, positions{builder.shape(context.input(2))[0]};
+  if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {dy});
+  if (context.wants(1)) context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
+}
+
+template <std::size_t kGradient>
+std::vector<ValueType> infer_gradient(const Attributes& any, TypeSpan inputs) {
+  const auto& attributes = any.as<EmbeddingBackwardAttributes>();
+  require_inputs(inputs, kGradient + 1 + std::size_t{attributes.accumulate}, "embedding gradient");
+  const ValueType output{DType::f32, {attributes.rows, inputs[kGradient].shape.last()}};
+  if (attributes.accumulate) require_type(inputs.back(), output, "embedding gradient", "the accumulator");
+  return {output};
+}
+
+template <std::size_t kGradient>
+Cost cost_of_gradient(const Attributes&, TypeSpan inputs, TypeSpan) {
+  const double bytes = static_cast<double>(dense_bytes(inputs[kGradient].shape, DType::f32));
+  return {bytes / 4, 3 * bytes};
+}
+
+template <std::size_t kGradient>
+std::vector<Alias> aliases_of_gradient(const Attributes& any) {
+  if (!any.as<EmbeddingBackwardAttributes>().accumulate) return {};
+  return {{kGradient + 1, 0, AliasKind::updates}};
+}
+
+std::vector<ValueType> infer_select(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "select_row");
+  const Shape& x = inputs[0].shape;
+  require(x.rank() == 3 && x[0] == 1, "select_row", "x is " + to_text(x), "pass (1, tokens, width)");
+  require_type(inputs[1], {DType::i32, Shape{1}}, "select_row", "the index");
+  return {{DType::f32, {1, x[2]}}};
+}
+
+Cost cost_of_select(const Attributes&, TypeSpan, TypeSpan outputs) { return {0, 2 * bytes_touched({}, outputs)}; }
+
+}  // namespace
+
+const OpDef kEmbedding{.name = "embedding", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kTokenGradient{.name = "token_gradient",
+                           .infer = infer_gradient<1>,
+                           .cost = cost_of_gradient<1>,
+                           .not_differentiable = kFirstOrderOnly,
+                           .aliases = aliases_of_gradient<1>};
+const OpDef kPositionGradient{.name = "position_gradient",
+                              .infer = infer_gradient<0>,
+                              .cost = cost_of_gradient<0>,
+                              .not_differentiable = kFirstOrderOnly,
+                              .aliases = aliases_of_gradient<0>};
+const OpDef kSelectRow{.name = "select_row",
+                       .infer = infer_select,
+                       .cost = cost_of_select,
+                       .not_differentiable = "it serves generation, which has no backward pass"};
+
+ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name) {
+  return builder.add1(kEmbedding, NoAttributes{}, {tokens, table, positions}, std::move(name));
+}
+
+}  // namespace plimsoll::ops

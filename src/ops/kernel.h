@@ -1,0 +1,80 @@
+// A kernel bound to the types of one node, and the table that says for each op how the CPU runs it. Binding may create library
+// handles; running allocates nothing, reads its inputs, writes its outputs and uses exactly the scratch that was planned.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "graph/kernel_catalogue.h"
+
+namespace plimsoll {
+
+// Addresses in the order of the node's inputs and outputs. An input that the node does not read (an accumulator that is about to be
+// written) is given all the same.
+struct KernelCall {
+  std::span<std::byte* const> inputs, outputs;
+  std::byte* scratch = nullptr;
+
+  template <class T = float>
+  const T* in(std::size_t i) const {
+    return reinterpret_cast<const T*>(inputs[i]);
+  }
+  template <class T = float>
+  T* out(std::size_t i) const {
+    return reinterpret_cast<T*>(outputs[i]);
+  }
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run(const KernelCall& call) const = 0;
+};
+
+// A kernel from a callable that takes a KernelCall.
+template <class Function>
+std::unique_ptr<Kernel> make_kernel(Function function) {
+  struct Bound final : Kernel {
+    explicit Bound(Function function) : function(std::move(function)) {}
+    void run(const KernelCall& call) const override { function(call); }
+    Function function;
+  };
+  return std::make_unique<Bound>(std::move(function));
+}
+
+// How the CPU runs an op. `choose` fills implementation, scratch and primitives; null: our own kernel without scratch.
+struct CpuKernel {
+  const OpDef* op;
+  KernelChoice (*choose)(const KernelRequest&);
+  std::unique_ptr<Kernel> (*bind)(const KernelRequest&);
+};
+
+// Null where the CPU has no kernel for the op.
+const CpuKernel* find_cpu_kernel(const OpDef& op);
+
+// Each family's kernels, gathered by find_cpu_kernel.
+using CpuKernels = std::vector<CpuKernel>;
+CpuKernels matmul_cpu_kernels();
+CpuKernels elementwise_cpu_kernels();
+CpuKernels norm_cpu_kernels();
+CpuKernels softmax_cpu_kernels();
+CpuKernels attention_cpu_kernels();
+CpuKernels embedding_cpu_kernels();
+CpuKernels reduce_cpu_kernels();
+CpuKernels shape_cpu_kernels();
+CpuKernels cast_cpu_kernels();
+CpuKernels dropout_cpu_kernels();
+CpuKernels loss_cpu_kernels();
+CpuKernels update_cpu_kernels();
+
+// Our own kernels go by this name in plans and machine files.
+inline KernelChoice own_kernel(Bytes scratch = {}) {
+  KernelChoice choice;
+  choice.implementation = "plimsoll";
+  choice.scratch = scratch;
+  return choice;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+#include "ops/kernel.h"
+#include "ops/loss/kernels.h"
+#include "ops/loss/loss.h"
+
+namespace plimsoll {
+namespace {
+
+cpu::LossShape shape_of(const KernelRequest& request) {
+  const Shape &h = request.inputs[0].shape, &w = request.inputs[1].shape;
+  return {h[0] * h[1], h[2], w[0], request.chunks};
+}
+
+template <bool kBackward>
+KernelChoice choose(const KernelRequest& request) {
+  const cpu::LossPlan plan = cpu::plan_loss(shape_of(request), kBackward, request.threads);
+  KernelChoice choice;
+  choice.implementation = plan.implementation;
+  choice.scratch = plan.scratch;
+  choice.primitives = plan.primitives;
+  return choice;
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape_of(request), false, request.threads)](const KernelCall& call) {
+    loss.forward(call.in(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch);
+  });
+}
+
+std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
+  const bool overwrite = request.overwrite || !request.attributes->as<ops::LossBackwardAttributes>().accumulate;
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape_of(request), true, request.threads), overwrite](const KernelCall& call) {
+    loss.backward(call.in(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2), overwrite,
+                  call.scratch);
+  });
+}
+
+}  // namespace
+
+CpuKernels loss_cpu_kernels() {
+  return {{&ops::kLinearCrossEntropy, choose<false>, bind}, {&ops::kLinearCrossEntropyBackward, choose<true>, bind_backward}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+
+namespace plimsoll::ops {
+namespace {
+
+void check(TypeSpan inputs) {
+  const Shape &h = inputs[0].shape, &w = inputs[1].shape;
+  require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
+          fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
+  require_type(inputs[2], {DType::i32, {h[0], h[1]}}, "linear_cross_entropy", "targets");
+  require_type(inputs[3], {DType::f32, Shape{1}}, "linear_cross_entropy", "inverse_units");
+}
+
+std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 4, "linear_cross_entropy");
+  check(inputs);
+  return {{DType::f32, inputs[2].shape}};
+}
+
+std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
+  const bool accumulate = any.as<LossBackwardAttributes>().accumulate;
+  require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
+  check(inputs);
+  if (accumulate) require_type(inputs[4], inputs[1], "linear_cross_entropy_backward", "the accumulator");
+  return {{DType::f32, inputs[2].shape}, inputs[0], inputs[1]};
+}
+
+template <int kProducts>
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  const double rows = static_cast<double>(rows_of(inputs[0].shape));
+  return {2.0 * kProducts * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient(GradientContext& context) {
+  const ValueId into = context.accumulator(1);
+  std::vector<ValueId> inputs{context.input(0), context.input(1), context.input(2), context.input(3)};
+  if (into.valid()) inputs.push_back(into);
+  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, LossBackwardAttributes{into.valid()}, std::move(inputs),
+                                             {"losses", "grad", "weight.grad"});
+  context.replace(0, outputs[0]);
+  if (context.wants(0)) context.contribute(0, outputs[1]);
+  if (context.wants(1)) context.contribute(1, outputs[2]);
+}
+
+std::vector<Alias> aliases_of_backward(const Attributes& any) {
+  if (!any.as<LossBackwardAttributes>().accumulate) return {};
+  return {{4, 2, AliasKind::updates}};
+}
+
+}  // namespace
+
+const OpDef kLinearCrossEntropy{
+    .name = "linear_cross_entropy", .infer = infer, .cost = cost<1>, .gradient = gradient, .costly = true, .chunked = true};
+const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
+                                        .infer = infer_backward,
+                                        .cost = cost<3>,
+                                        .not_differentiable = kFirstOrderOnly,
+                                        .aliases = aliases_of_backward,
+                                        .costly = true,
+                                        .chunked = true};
+
+ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units) {
+  return builder.add1(kLinearCrossEntropy, NoAttributes{}, {h, w, targets, inverse_units}, "losses");
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,36 @@
+// Matrix product with optional transposes, bias and addition into an accumulator:
+//   out = op(a) op(b) [+ bias] [+ into].
+// Not batched: the leading axes of `a` (and of `b` where both are tall) are flattened into rows, so x [b, t, k] times w [k, n] is
+// [b, t, n], and the weight gradient x^T dy of two [b, t, .] values is [k, n]. Batched: leading axes are equal batch axes.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct MatmulAttributes {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool batched = false;
+  bool bias = false;        // third input [n], added to every row
+  bool accumulate = false;  // last input, added in place: the output is its new version
+  friend bool operator==(const MatmulAttributes&, const MatmulAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias), v("accumulate", accumulate);
+  }
+};
+
+// The product's extents after flattening: op(a) is m x k, op(b) is k x n.
+struct MatmulExtents {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+MatmulExtents matmul_extents(const MatmulAttributes& attributes, TypeSpan inputs);
+
+extern const OpDef kMatmul;
+
+ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name);
+// x w + bias, with w [k, n]; `bias` may be invalid.
+ValueId linear(GraphBuilder& builder, ValueId x, ValueId w, ValueId bias, std::string name);
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/matmul/matmul.h"
+#include "ops/reduce/reduce.h"
+
+namespace plimsoll::ops {
+namespace {
+
+struct Matrix {
+  std::int64_t batch, rows, columns;
+};
+
+Matrix as_matrix(const Shape& shape, bool batched, bool transposed) {
+  require(shape.rank() >= 2, "matmul", fmt::format("an operand is {}", to_text(shape)), "operands have two or more axes");
+  const std::int64_t last = shape.last();
+  Matrix matrix = batched ? Matrix{shape.elements() / std::max<std::int64_t>(1, last * shape.last(1)), shape.last(1), last}
+                          : Matrix{1, rows_of(shape), last};
+  if (transposed) std::swap(matrix.rows, matrix.columns);
+  return matrix;
+}
+
+Shape output_shape(const MatmulAttributes& attributes, TypeSpan inputs, const MatmulExtents& extents) {
+  if (!attributes.batched && attributes.transpose_a) return {extents.m, extents.n};
+  Shape shape = inputs[0].shape;
+  shape[shape.rank() - 1] = extents.n;
+  if (attributes.batched) shape[shape.rank() - 2] = extents.m;
+  return shape;
+}
+
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
+  const auto& attributes = any.as<MatmulAttributes>();
+  require_inputs(inputs, 2 + std::size_t{attributes.bias} + std::size_t{attributes.accumulate}, "matmul");
+  const MatmulExtents extents = matmul_extents(attributes, inputs);
+  const ValueType output{DType::f32, output_shape(attributes, inputs, extents)};
+  if (attributes.bias) require_type(inputs[2], {DType::f32, Shape{extents.n}}, "matmul", "the bias");
+  if (attributes.accumulate) {
+    const ValueType& into = inputs.back();
+    require(into.dtype == DType::f32 && into.shape.elements() == output.shape.elements(), "matmul",
+            fmt::format("the accumulator is {}", to_text(into)), fmt::format("pass {}", to_text(output)));
+    return {into};
+  }
+  return {output};
+}
+
+Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
+  const MatmulExtents e = matmul_extents(any.as<MatmulAttributes>(), inputs);
+  return {2.0 * static_cast<double>(e.batch) * static_cast<double>(e.m) * static_cast<double>(e.n) * static_cast<double>(e.k),
+          bytes_touched(inputs, outputs)};
+}
+
+// Weight gradient first: it is the last reader of the activation, whose bytes the input gradient can then take.
+void gradient(GradientContext& context) {
+  const auto& a = context.node().attributes.as<MatmulAttributes>();
+  const ValueId dy = context.gradient(0), x = context.input(0), w = context.input(1);
+  MatmulAttributes to{.batched = a.batched};
+  if (a.bias && context.wants(2)) context.contribute(2, kSumRows, SumRowsAttributes{}, {dy});
+  if (context.wants(1)) {
+    to.transpose_a = a.transpose_b || !a.transpose_a;
+    to.transpose_b = a.transpose_a && a.transpose_b;
+    context.contribute(1, kMatmul, to, a.transpose_b ? std::vector{dy, x} : std::vector{x, dy});
+  }
+  if (context.wants(0)) {
+    to.transpose_a = a.transpose_a && a.transpose_b;
+    to.transpose_b = a.transpose_a || !a.transpose_b;
+    context.contribute(0, kMatmul, to, a.transpose_a ? std::vector{w, dy} : std::vector{dy, w});
+  }
+}
+
+std::vector<Alias> aliases(const Attributes& any) {
+  const auto& attributes = any.as<MatmulAttributes>();
+  if (!attributes.accumulate) return {};
+  return {{2 + std::size_t{attributes.bias}, 0, AliasKind::updates}};
+}
+
+}  // namespace
+
+MatmulExtents matmul_extents(const MatmulAttributes& attributes, TypeSpan inputs) {
+  const Matrix a = as_matrix(inputs[0].shape, attributes.batched, attributes.transpose_a);
+  const Matrix b = as_matrix(inputs[1].shape, attributes.batched, attributes.transpose_b);
+  require(a.columns == b.rows && a.batch == b.batch, "matmul",
+          fmt::format("op(a) is {} x {} of {} and op(b) is {} x {} of {}", a.rows, a.columns, to_text(inputs[0].shape), b.rows,
+                      b.columns, to_text(inputs[1].shape)),
+          "the inner extents and the batch axes must agree");
+  return {a.batch, a.rows, b.columns, a.columns};
+}
+
+const OpDef kMatmul{.name = "matmul", .infer = infer, .cost = cost, .gradient = gradient, .aliases = aliases, .costly = true};
+
+ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name) {
+  return builder.add1(kMatmul, attributes, {a, b}, std::move(name));
+}
+
+ValueId linear(GraphBuilder& builder, ValueId x, ValueId w, ValueId bias, std::string name) {
+  std::vector<ValueId> inputs{x, w};
+  if (bias.valid()) inputs.push_back(bias);
+  return builder.add1(kMatmul, MatmulAttributes{.bias = bias.valid()}, std::move(inputs), std::move(name));
+}
+
+}  // namespace plimsoll::ops

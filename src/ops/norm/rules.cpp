@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/norm/norm.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 3, "layer_norm");
+  const Shape& x = inputs[0].shape;
+  for (const std::size_t i : {1, 2}) {
+    require(inputs[i].shape == Shape{x.last()}, "layer_norm",
+            fmt::format("weight has {} elements but the last axis of x {} has {}", inputs[i].shape.elements(), to_text(x), x.last()),
+            fmt::format("pass a weight of shape ({})", x.last()));
+  }
+  const ValueType row{DType::f32, Shape{rows_of(x)}};
+  return {inputs[0], row, row};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient(GradientContext& context) {
+  GraphBuilder& builder = context.builder();
+  const ValueId into_gamma = context.accumulator(1), into_beta = context.accumulator(2);
+  const bool accumulate = into_gamma.valid() && into_beta.valid();
+  std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
+  if (accumulate) inputs.insert(inputs.end(), {into_gamma, into_beta});
+  const auto outputs = builder.add(kLayerNormBackward, LayerNormBackwardAttributes{accumulate}, std::move(inputs),
+                                   {"grad", "weight.grad", "bias.grad"});
+  for (const std::size_t i : {0, 1, 2}) {
+    if (context.wants(i)) context.contribute(i, outputs[i]);
+  }
+}
+
+std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
+  const bool accumulate = any.as<LayerNormBackwardAttributes>().accumulate;
+  require_inputs(inputs, accumulate ? 7 : 5, "layer_norm_backward");
+  require_same(inputs[0], inputs[1], "layer_norm_backward");
+  return {inputs[1], inputs[4], inputs[4]};
+}
+
+std::vector<Alias> aliases_of_backward(const Attributes& any) {
+  std::vector<Alias> aliases{{0, 0, AliasKind::may_overwrite}};
+  if (any.as<LayerNormBackwardAttributes>().accumulate) {
+    aliases.push_back({5, 1, AliasKind::updates});
+    aliases.push_back({6, 2, AliasKind::updates});
+  }
+  return aliases;
+}
+
+}  // namespace
+
+const OpDef kLayerNorm{.name = "layer_norm", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kLayerNormBackward{.name = "layer_norm_backward",
+                               .infer = infer_backward,
+                               .cost = cost,
+                               .not_differentiable = kFirstOrderOnly,
+                               .aliases = aliases_of_backward};
+
+ValueId layer_norm(GraphBuilder& builder, ValueId x, ValueId gamma, ValueId beta, double epsilon) {
+  return builder.add(kLayerNorm, LayerNormAttributes{epsilon}, {x, gamma, beta}, {"", "mean", "rstd"}).front();
+}
+
+}  // namespace plimsoll::ops

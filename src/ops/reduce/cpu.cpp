@@ -1,0 +1,61 @@
+#include "ops/elementwise/kernels.h"
+#include "ops/kernel.h"
+#include "ops/reduce/kernels.h"
+#include "ops/reduce/reduce.h"
+
+namespace plimsoll {
+namespace {
+
+struct Rows {
+  std::int64_t rows, width;
+};
+
+Rows rows_of(const ValueType& x) {
+  const std::int64_t width = x.shape.last();
+  return {x.shape.elements() / width, width};
+}
+
+std::unique_ptr<Kernel> bind_reduce(const KernelRequest& request) {
+  const bool mean = request.attributes->as<ops::ReduceAttributes>().mean;
+  return make_kernel([x = rows_of(request.inputs[0]), mean](const KernelCall& call) {
+    cpu::reduce_last_axis(x.rows, x.width, mean, call.in(0), call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_broadcast(const KernelRequest& request) {
+  const auto factor = static_cast<float>(request.attributes->as<ops::BroadcastLastAttributes>().factor);
+  return make_kernel([y = rows_of(request.outputs[0]), factor](const KernelCall& call) {
+    cpu::broadcast_last(y.rows, y.width, factor, call.in(0), call.out(0));
+  });
+}
+
+KernelChoice choose_sum_rows(const KernelRequest& request) {
+  const Rows x = rows_of(request.inputs[0]);
+  return own_kernel(cpu::sum_rows_scratch(x.rows, x.width));
+}
+
+std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
+  const bool accumulate = request.attributes->as<ops::SumRowsAttributes>().accumulate && !request.overwrite;
+  return make_kernel([x = rows_of(request.inputs[0]), accumulate](const KernelCall& call) {
+    cpu::sum_rows(x.rows, x.width, call.in(0), accumulate, call.out(0), call.scratch);
+  });
+}
+
+std::unique_ptr<Kernel> bind_sum_losses(const KernelRequest& request) {
+  return make_kernel([n = request.inputs[0].shape.elements(), overwrite = request.overwrite](const KernelCall& call) {
+    double* total = call.out<double>(0);
+    if (overwrite) *total = 0;
+    cpu::sum_in_order(n, call.in(0), total);
+  });
+}
+
+}  // namespace
+
+CpuKernels reduce_cpu_kernels() {
+  return {{&ops::kReduce, nullptr, bind_reduce},
+          {&ops::kBroadcastLast, nullptr, bind_broadcast},
+          {&ops::kSumRows, choose_sum_rows, bind_sum_rows},
+          {&ops::kSumLosses, nullptr, bind_sum_losses}};
+}
+
+}  // namespace plimsoll

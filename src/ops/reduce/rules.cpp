@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/reduce/reduce.h"
+
+namespace plimsoll::ops {
+namespace {
+
+Cost one_pass(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+std::vector<ValueType> infer_reduce(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 1, "reduce");
+  require(inputs[0].shape.rank() >= 1, "reduce", "the input is a scalar", "it needs an axis to reduce");
+  Shape shape = inputs[0].shape;
+  shape.extents.pop_back();
+  return {{DType::f32, shape}};
+}
+
+void gradient_of_reduce(GradientContext& context) {
+  if (!context.wants(0)) return;
+  const std::int64_t extent = context.builder().shape(context.input(0)).last();
+  const bool mean = context.node().attributes.as<ReduceAttributes>().mean;
+  const BroadcastLastAttributes attributes{extent, mean ? 1.0 / static_cast<double>(extent) : 1.0};
+  context.contribute(0, context.builder().add1(kBroadcastLast, attributes, {context.gradient(0)}, "grad"));
+}
+
+std::vector<ValueType> infer_broadcast(const Attributes& any, TypeSpan inputs) {
+  require_inputs(inputs, 1, "broadcast_last");
+  Shape shape = inputs[0].shape;
+  shape.extents.push_back(any.as<BroadcastLastAttributes>().extent);
+  return {{DType::f32, shape}};
+}
+
+void gradient_of_broadcast(GradientContext& context) {
+  if (!context.wants(0)) return;
+  GraphBuilder& builder = context.builder();
+  const double factor = context.node().attributes.as<BroadcastLastAttributes>().factor;
+  require(factor == 1.0, "broadcast_last", fmt::format("the factor is {}", factor), "only the gradient of factor 1 is built");
+  context.contribute(0, builder.add1(kReduce, ReduceAttributes{}, {context.gradient(0)}, "grad"));
+}
+
+std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
+  const bool accumulate = any.as<SumRowsAttributes>().accumulate;
+  require_inputs(inputs, accumulate ? 2 : 1, "sum_rows");
+  const ValueType output{DType::f32, Shape{inputs[0].shape.last()}};
+  if (accumulate) require_type(inputs[1], output, "sum_rows", "the accumulator");
+  return {output};
+}
+
+std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
+  if (!any.as<SumRowsAttributes>().accumulate) return {};
+  return {{1, 0, AliasKind::updates}};
+}
+
+std::vector<ValueType> infer_sum_losses(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "sum_losses");
+  require_type(inputs[1], {DType::f64, Shape{1}}, "sum_losses", "the total");
+  return {inputs[1]};
+}
+
+std::vector<Alias> aliases_of_sum_losses(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
+
+}  // namespace
+
+const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .cost = one_pass, .gradient = gradient_of_reduce};
+const OpDef kBroadcastLast{
+    .name = "broadcast_last", .infer = infer_broadcast, .cost = one_pass, .gradient = gradient_of_broadcast};
+const OpDef kSumRows{.name = "sum_rows",
+                     .infer = infer_sum_rows,
+                     .cost = one_pass,
+                     .not_differentiable = kFirstOrderOnly,
+                     .aliases = aliases_of_sum_rows};
+const OpDef kSumLosses{.name = "sum_losses",
+                       .infer = infer_sum_losses,
+                       .cost = one_pass,
+                       .not_differentiable = "it reports the loss; gradients start at the loss itself",
+                       .aliases = aliases_of_sum_losses};
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,22 @@
+// Changes of shape: `reshape` is a view (the same bytes, no instruction), `transpose` swaps the last two axes by copying.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct ReshapeAttributes {
+  Shape shape;
+  friend bool operator==(const ReshapeAttributes&, const ReshapeAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("shape", shape);
+  }
+};
+
+extern const OpDef kReshape, kTranspose;
+
+ValueId reshape(GraphBuilder& builder, ValueId x, Shape shape, std::string name);
+ValueId transpose(GraphBuilder& builder, ValueId x, std::string name);
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,41 @@
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/softmax/softmax.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 1, "softmax");
+  require(inputs[0].shape.rank() >= 1, "softmax", "the input is a scalar", "it needs an axis");
+  return {inputs[0]};
+}
+
+std::vector<ValueType> infer_backward(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "softmax_backward");
+  require_same(inputs[0], inputs[1], "softmax_backward");
+  return {inputs[0]};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {20.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient(GradientContext& context) {
+  if (!context.wants(0)) return;
+  context.contribute(
+      0, context.builder().add1(kSoftmaxBackward, NoAttributes{}, {context.gradient(0), context.output(0)}, "grad"));
+}
+
+}  // namespace
+
+const OpDef kSoftmax{.name = "softmax", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kSoftmaxBackward{
+    .name = "softmax_backward", .infer = infer_backward, .cost = cost, .not_differentiable = kFirstOrderOnly};
+
+ValueId softmax(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kSoftmax, NoAttributes{}, {x}, std::move(name));
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,12 @@
+// Softmax over the last axis. Its gradient needs only its output: dx = y (dy - sum(dy y)).
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+extern const OpDef kSoftmax, kSoftmaxBackward;
+
+ValueId softmax(GraphBuilder& builder, ValueId x, std::string name);
+
+}  // namespace plimsoll::ops

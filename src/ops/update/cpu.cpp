@@ -1,0 +1,63 @@
+#include "ops/kernel.h"
+#include "ops/reduce/kernels.h"
+#include "ops/update/kernels.h"
+#include "ops/update/update.h"
+
+namespace plimsoll {
+namespace {
+
+KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
+
+std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
+  return make_kernel([n = request.inputs[0].shape.elements()](const KernelCall& call) {
+    cpu::sum_of_squares(n, call.in(0), call.out<double>(0), call.scratch);
+  });
+}
+
+std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
+  const double limit = request.attributes->as<ops::ClipAttributes>().limit;
+  return make_kernel([limit](const KernelCall& call) {
+    double sum = 0;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) sum += *call.in<double>(i);
+    const double norm = cpu::global_norm(std::span(&sum, 1));
+    *call.out<double>(0) = norm;
+    *call.out(1) = static_cast<float>(cpu::clip_coefficient(norm, limit));
+  });
+}
+
+std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
+  return make_kernel([a = request.attributes->as<ops::AdamWAttributes>()](const KernelCall& call) {
+    const double* scalars = call.in<double>(4);
+    const cpu::AdamWStep step{scalars[ops::kLearningRate],
+                              a.beta1,
+                              a.beta2,
+                              a.epsilon,
+                              a.weight_decay,
+                              scalars[ops::kBiasCorrection1],
+                              scalars[ops::kBiasCorrection2],
+                              *call.in(5)};
+    cpu::adamw(a.end - a.begin, call.out(0) + a.begin, call.out(1) + a.begin, call.out(2) + a.begin, call.in(3) + a.begin, step);
+  });
+}
+
+std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
+  return make_kernel([a = request.attributes->as<ops::SgdAttributes>()](const KernelCall& call) {
+    const std::size_t states = a.momentum > 0 ? 2 : 1;
+    const double* scalars = call.in<double>(states + 1);
+    const cpu::SgdStep step{scalars[ops::kLearningRate],    a.momentum, a.weight_decay, a.nesterov,
+                            scalars[ops::kFirstUpdate] != 0, *call.in(states + 2)};
+    float* buffer = states == 2 ? call.out(1) + a.begin : nullptr;
+    cpu::sgd(a.end - a.begin, call.out(0) + a.begin, buffer, call.in(states) + a.begin, step);
+  });
+}
+
+}  // namespace
+
+CpuKernels update_cpu_kernels() {
+  return {{&ops::kSumOfSquares, choose_sum, bind_sum},
+          {&ops::kClip, nullptr, bind_clip},
+          {&ops::kAdamW, nullptr, bind_adamw},
+          {&ops::kSgd, nullptr, bind_sgd}};
+}
+
+}  // namespace plimsoll

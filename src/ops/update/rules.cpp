@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include "ops/check.h"
+#include "ops/update/update.h"
+
+namespace plimsoll::ops {
+namespace {
+
+const ValueType kSum{DType::f64, Shape{1}};
+const ValueType kCoefficient{DType::f32, Shape{1}};
+const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
+
+std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 1, "sum_of_squares");
+  return {kSum};
+}
+
+Cost cost_of_sum(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {2.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+std::vector<ValueType> infer_clip(const Attributes&, TypeSpan inputs) {
+  for (const ValueType& input : inputs) require_type(input, kSum, "clip", "a sum of squares");
+  return {kSum, kCoefficient};
+}
+
+Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
+}
+
+// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient.
+std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end, const char* where) {
+  require_inputs(inputs, states + 3, where);
+  for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
+  require_type(inputs[states + 1], kScalars, where, "the scalars");
+  require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
+  require(0 <= begin && begin <= end && end <= inputs[0].shape.elements(), where, fmt::format("the range is [{}, {})", begin, end),
+          fmt::format("a range within [0, {})", inputs[0].shape.elements()));
+  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)};
+}
+
+std::vector<ValueType> infer_adamw(const Attributes& any, TypeSpan inputs) {
+  const auto& attributes = any.as<AdamWAttributes>();
+  return infer_update(inputs, 3, attributes.begin, attributes.end, "adamw");
+}
+
+std::vector<ValueType> infer_sgd(const Attributes& any, TypeSpan inputs) {
+  const auto& attributes = any.as<SgdAttributes>();
+  return infer_update(inputs, attributes.momentum > 0 ? 2 : 1, attributes.begin, attributes.end, "sgd");
+}
+
+std::vector<Alias> aliases_of_sgd(const Attributes& any) {
+  if (any.as<SgdAttributes>().momentum > 0) return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}};
+  return {{0, 0, AliasKind::updates}};
+}
+
+std::vector<Alias> aliases_of_adamw(const Attributes&) {
+  return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
+}
+
+template <int kFlops>
+Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+}  // namespace
+
+const OpDef kSumOfSquares{
+    .name = "sum_of_squares", .infer = infer_sum, .cost = cost_of_sum, .not_differentiable = kUpdateOnly};
+const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
+const OpDef kAdamW{.name = "adamw",
+                   .infer = infer_adamw,
+                   .cost = cost_of_update<15>,
+                   .not_differentiable = kUpdateOnly,
+                   .aliases = aliases_of_adamw};
+const OpDef kSgd{.name = "sgd",
+                 .infer = infer_sgd,
+                 .cost = cost_of_update<6>,
+                 .not_differentiable = kUpdateOnly,
+                 .aliases = aliases_of_sgd};
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,48 @@
+// The update of a window: sums of squares of the gradients, the global norm and its clip coefficient, and the optimizers. Updates
+// act on flat ranges [begin, end) of a parameter, so that a paged parameter can be updated in pieces.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+struct ClipAttributes {
+  double limit = 0;  // largest global norm; 0: no clip, the norm is still computed
+  friend bool operator==(const ClipAttributes&, const ClipAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("limit", limit);
+  }
+};
+
+// AdamW (Loshchilov and Hutter, 2019), with PyTorch's semantics: decoupled decay, bias corrections, epsilon outside the root.
+struct AdamWAttributes {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  std::int64_t begin = 0, end = 0;
+  friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("begin", begin), v("end", end);
+  }
+};
+
+struct SgdAttributes {
+  double momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+  std::int64_t begin = 0, end = 0;
+  friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("begin", begin), v("end", end);
+  }
+};
+
+// What changes from update to update, fed as f64 [kUpdateScalars].
+enum UpdateScalar : std::size_t { kLearningRate, kBiasCorrection1, kBiasCorrection2, kFirstUpdate, kUpdateScalars };
+
+// sum_of_squares: (gradient) -> f64[1].  clip: (sums...) -> norm f64[1], coefficient f32[1].
+// adamw: (p, m, v, gradient, scalars, coefficient) -> p, m, v.  sgd: (p, [momentum buffer], gradient, scalars, coefficient) -> p, [buffer];
+// without momentum there is no buffer.
+extern const OpDef kSumOfSquares, kClip, kAdamW, kSgd;
+
+}  // namespace plimsoll::ops

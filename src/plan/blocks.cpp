@@ -1,0 +1,121 @@
+#include "plan/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/hash.h"
+
+namespace plimsoll {
+namespace {
+
+using Piece = std::vector<NodeId>;
+
+std::vector<NodeId> forward_nodes(const Graph& graph) {
+  std::vector<NodeId> nodes;
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    if (!graph.nodes[id].backward) nodes.push_back(id);
+  }
+  return nodes;
+}
+
+// Cuts after each node where exactly one computed value is still needed by later forward nodes.
+std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
+  std::map<ValueId, std::size_t> last_use;
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    for (const ValueId input : graph.nodes[forward[i]].inputs) {
+      if (graph.values[input].producer.valid()) last_use[input] = i;
+    }
+  }
+  std::vector<Piece> pieces(1);
+  std::size_t crossing = 0;
+  std::map<std::size_t, std::size_t> dying;
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    pieces.back().push_back(forward[i]);
+    for (const ValueId output : graph.nodes[forward[i]].outputs) {
+      const auto use = last_use.find(output);
+      if (use == last_use.end()) continue;
+      ++crossing;
+      ++dying[use->second];
+    }
+    crossing -= dying[i];
+    if (crossing == 1 && i + 1 < forward.size()) pieces.emplace_back();
+  }
+  return pieces;
+}
+
+// Op, types and where inputs come from, relative to the piece; names, sites and noise keys do not count.
+std::string structure(const Graph& graph, const Piece& piece) {
+  std::map<ValueId, std::size_t> inside;
+  std::string text;
+  for (const NodeId id : piece) {
+    const Node& node = graph.nodes[id];
+    text += node.op->name;
+    if (!node.op->random) text += node.attributes.text();
+    for (const ValueId input : node.inputs) {
+      const Value& value = graph.values[input];
+      const auto local = inside.find(input);
+      text += fmt::format(" {}{}{}", name(value.type.dtype), to_text(value.type.shape),
+                          local == inside.end() ? (value.persistent() ? "p" : "x") : fmt::format("#{}", local->second));
+    }
+    for (const ValueId output : node.outputs) inside.emplace(output, inside.size());
+    text += "\n";
+  }
+  return hash_hex(text);
+}
+
+struct Run {
+  std::size_t begin = 0, period = 0, repeats = 0;
+  std::size_t pieces() const { return period * repeats; }
+};
+
+// The periodic run that covers most pieces; of equal ones the shortest period. The period holds more than one node, so that a chain
+// of single ops is not taken for layers.
+Run longest_run(const std::vector<std::string>& hashes) {
+  Run best;
+  for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {
+    for (std::size_t begin = 0; begin + 2 * period <= hashes.size(); ++begin) {
+      std::size_t end = begin + period;
+      while (end < hashes.size() && hashes[end] == hashes[end - period]) ++end;
+      const Run run{begin, period, (end - begin) / period};
+      if (run.repeats >= 2 && run.pieces() > best.pieces()) best = run;
+    }
+  }
+  return best;
+}
+
+std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::string shared = graph.nodes[nodes.front()].line;
+  for (const NodeId id : nodes) {
+    const std::string& line = graph.nodes[id].line;
+    while (!shared.empty() && line != shared && line.compare(0, shared.size() + 1, shared + ".") != 0) {
+      const std::size_t dot = shared.rfind('.');
+      shared.resize(dot == std::string::npos ? 0 : dot);
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+std::vector<GraphBlock> find_blocks(const Graph& graph) {
+  const std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
+  std::vector<std::string> hashes;
+  for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
+  const Run run = longest_run(hashes);
+  std::vector<GraphBlock> blocks;
+  for (std::size_t i = 0; i < run.repeats; ++i) {
+    GraphBlock block;
+    for (std::size_t j = 0; j < run.period; ++j) {
+      const Piece& piece = pieces[run.begin + i * run.period + j];
+      block.nodes.insert(block.nodes.end(), piece.begin(), piece.end());
+    }
+    block.name = shared_line(graph, block.nodes);
+    if (block.name.empty()) block.name = fmt::format("block {}", i);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,20 @@
+// The repeated blocks of a model, found from the graph alone: the forward nodes are cut wherever a single value crosses, the pieces
+// are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+struct GraphBlock {
+  std::string name;           // the part of the model line that its nodes share: "h.3"
+  std::vector<NodeId> nodes;  // forward nodes of the section micro, in order
+};
+
+// In forward order; empty where nothing repeats.
+std::vector<GraphBlock> find_blocks(const Graph& graph);
+
+}  // namespace plimsoll

@@ -1,0 +1,283 @@
+#include "plan/candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kOutside = -1;
+
+// The block that each step of the micro section works for, forward, backward or recomputing; kOutside for the rest.
+std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
+  std::map<std::string, int> block_of_line;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const NodeId id : blocks[i].nodes) block_of_line[simulation.graph.nodes[id].line] = static_cast<int>(i);
+  }
+  std::vector<int> result;
+  for (const Step& step : simulation.timeline.steps) {
+    int block = kOutside;
+    if (step.kind == Step::Kind::node && step.section == Section::micro) {
+      const auto found = block_of_line.find(simulation.graph.nodes[step.node].line);
+      if (found != block_of_line.end()) block = found->second;
+    }
+    result.push_back(block);
+  }
+  return result;
+}
+
+int find_loss_step(const Simulation& simulation) {
+  const StepRange micro = simulation.timeline.micro;
+  for (int step = micro.begin; step < micro.end; ++step) {
+    const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+    if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked) return step;
+  }
+  throw internal_error("planner", "the training graph has no chunked loss");
+}
+
+Bytes scratch_of(const StepKernel& kernel) { return std::max(kernel.add.scratch, kernel.write.scratch); }
+
+double seconds_of(const StepKernel& kernel, bool window_start) { return window_start ? kernel.write.seconds : kernel.add.seconds; }
+
+}  // namespace
+
+NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
+  NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
+  result.request = {node.op,    &node.attributes,
+                    result.inputs, result.outputs,
+                    threads,    node.op->chunked ? loss_chunks : 1,
+                    overwrite && starts_window(graph, node)};
+  return result;
+}
+
+Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue) {
+  Simulation simulation;
+  simulation.graph = std::move(graph);
+  simulation.timeline = make_timeline(simulation.graph, accumulation, saves);
+  std::vector<Bytes> scratch;
+  for (const Step& step : simulation.timeline.steps) {
+    StepKernel kernel;
+    if (step.kind == Step::Kind::node) {
+      const Node& node = simulation.graph.nodes[step.node];
+      kernel.add = catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, false).request);
+      kernel.write = starts_window(simulation.graph, node)
+                         ? catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, true).request)
+                         : kernel.add;
+    }
+    const bool file = step.kind == Step::Kind::load || step.kind == Step::Kind::save;
+    scratch.push_back(file ? kFileBuffer : scratch_of(kernel));
+    simulation.kernels.push_back(std::move(kernel));
+  }
+  simulation.lifetimes = analyse(simulation.graph, simulation.timeline, scratch);
+  return simulation;
+}
+
+Costs costs_of(const Simulation& simulation) {
+  Costs costs;
+  const bool always_first = simulation.timeline.accumulation == 1;
+  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
+    const int step = static_cast<int>(i);
+    const KernelChoice& kernel = always_first ? simulation.kernels[i].write : simulation.kernels[i].add;
+    if (simulation.timeline.micro.contains(step)) {
+      costs.micro += kernel.seconds;
+    } else if (simulation.timeline.update.contains(step)) {
+      costs.update += kernel.seconds;
+    } else {
+      continue;
+    }
+    if (simulation.timeline.steps[i].kind != Step::Kind::node) continue;
+    ++(kernel.source == CostSource::measured   ? costs.measured
+       : kernel.source == CostSource::recorded ? costs.recorded
+                                               : costs.bound);
+  }
+  return costs;
+}
+
+BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request,
+                                 int threads, KernelCatalogue& catalogue)
+    : graph_(std::move(graph)), micro_batch_(micro_batch), accumulation_(accumulation), blocks_(find_blocks(graph_)) {
+  switch (request.recompute) {
+    case RecomputePolicy::none: allowed_ = {BlockMode::keep}; break;
+    case RecomputePolicy::all: allowed_ = {BlockMode::recompute}; break;
+    case RecomputePolicy::automatic: allowed_ = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}; break;
+  }
+  const int chunks = request.loss_chunks.value_or(1);
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
+    Graph rewritten = apply_recompute(graph_, blocks_, std::vector<BlockMode>(blocks_.size(), mode));
+    const Simulation simulation = simulate(std::move(rewritten), accumulation, chunks, request.saves, threads, catalogue);
+    profile(mode, simulation);
+    if (mode != BlockMode::keep) continue;
+    find_chunks(request, simulation, threads, catalogue);
+    find_bound(simulation);
+  }
+}
+
+void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
+  const Timeline& timeline = simulation.timeline;
+  const std::vector<int> block_of = block_of_steps(simulation, blocks_);
+  const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
+  const int loss = find_loss_step(simulation);
+  auto& profiles = profiles_[static_cast<std::size_t>(mode)];
+  profiles.assign(blocks_.size(), {});
+
+  for (const Buffer& buffer : simulation.lifetimes.buffers) {
+    if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) continue;
+    const int block = block_of[static_cast<std::size_t>(std::max(buffer.begin, timeline.load.begin))];
+    if (block != kOutside) profiles[static_cast<std::size_t>(block)].saved += buffer.bytes.n;
+  }
+  std::vector<std::int64_t> before(blocks_.size() + 1, 0);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) before[i + 1] = before[i] + profiles[i].saved;
+
+  const int first = timeline.micro.begin;
+  const auto live_at = [&](int step) { return steady.bytes[static_cast<std::size_t>(step - first)].n; };
+  int last_forward = first, first_backward = timeline.micro.end;
+  for (int step = first; step < timeline.micro.end; ++step) {
+    if (block_of[static_cast<std::size_t>(step)] == kOutside) continue;
+    if (step < loss) last_forward = step;
+    if (step > loss) first_backward = std::min(first_backward, step);
+  }
+  std::int64_t outside = 0, between = 0;
+  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
+    outside = std::max(outside, live_profile(simulation.lifetimes, timeline, phase).peak.n);
+  }
+  for (int step = first; step < timeline.update.end; ++step) {
+    const int block = block_of[static_cast<std::size_t>(step)];
+    if (block != kOutside) {
+      BlockProfile& profile = profiles[static_cast<std::size_t>(block)];
+      profile.peak = std::max(profile.peak, live_at(step) - before[static_cast<std::size_t>(block)]);
+      const Step& what = timeline.steps[static_cast<std::size_t>(step)];
+      if (simulation.graph.nodes[what.node].clone_of.valid()) {
+        profile.seconds += simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
+      }
+    } else if (step == loss) {
+      const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
+      loss_base_ = live_at(step) - before.back() - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+    } else if (step > last_forward && step < first_backward) {
+      between = std::max(between, live_at(step) - before.back());
+    } else {
+      outside = std::max(outside, live_at(step));
+    }
+  }
+  outside_peak_ = std::max(outside_peak_, outside);
+  between_peak_ = std::max(between_peak_, between);
+}
+
+void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue) {
+  const int loss = find_loss_step(simulation);
+  const Node& node = simulation.graph.nodes[simulation.timeline.steps[static_cast<std::size_t>(loss)].node];
+  const Costs costs = costs_of(simulation);
+  const bool write = accumulation_ == 1;
+  base_seconds_ = static_cast<double>(accumulation_) *
+                      (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
+                  costs.update;
+  const auto choice = [&](int chunks) {
+    const KernelChoice add = catalogue.choose(request_for(simulation.graph, node, threads, chunks, false).request);
+    const KernelChoice first = catalogue.choose(request_for(simulation.graph, node, threads, chunks, true).request);
+    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, write ? first.seconds : add.seconds};
+  };
+  if (request.loss_chunks) {
+    chunks_ = {choice(*request.loss_chunks)};
+    return;
+  }
+  constexpr int kMostChunks = 1 << 14;
+  for (int chunks = 1; chunks <= kMostChunks; chunks *= 2) {
+    const ChunkChoice next = choice(chunks);
+    if (!chunks_.empty() && next.scratch >= chunks_.back().scratch) continue;
+    chunks_.push_back(next);
+  }
+}
+
+void BatchCandidates::find_bound(const Simulation& simulation) {
+  std::int64_t always = 0, window = 0;
+  for (const Buffer& buffer : simulation.lifetimes.buffers) {
+    if (buffer.persistent) always += buffer.bytes.n;
+    if (buffer.value.valid() && simulation.graph.values[buffer.value].role == Role::accumulator) window += buffer.bytes.n;
+  }
+  const Timeline& timeline = simulation.timeline;
+  const int loss = find_loss_step(simulation);
+  std::int64_t bound = always + window;  // the norm reads every accumulator
+  for (int step = 0; step < static_cast<int>(timeline.steps.size()); ++step) {
+    const Step& what = timeline.steps[static_cast<std::size_t>(step)];
+    const StepAccess access = access_of(simulation.graph, what, false);
+    std::set<BufferId> touched;
+    for (const auto& values : {access.reads, access.writes}) {
+      for (const ValueId value : values) touched.insert(simulation.lifetimes.buffer_of[value]);
+    }
+    const bool in_window = accumulation_ > 1 && (timeline.micro.contains(step) || timeline.update.contains(step));
+    std::int64_t needed = always + (in_window ? window : 0);
+    for (const BufferId id : touched) {
+      const Buffer& buffer = simulation.lifetimes.buffers[id];
+      const bool accumulator = buffer.value.valid() && simulation.graph.values[buffer.value].role == Role::accumulator;
+      if (!buffer.persistent && !(accumulator && in_window)) needed += buffer.bytes.n;
+    }
+    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
+    if (step == loss) {
+      needed += chunks_.back().scratch;
+    } else if (scratch.valid()) {
+      needed += simulation.lifetimes.buffers[scratch].bytes.n;
+    }
+    bound = std::max(bound, needed);
+  }
+  arena_bound_ = Bytes{bound};
+}
+
+std::vector<BlockMode> BatchCandidates::modes(const Candidate& candidate) const {
+  std::vector<BlockMode> modes(blocks_.size(), BlockMode::keep);
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (index < candidate.recomputed) {
+      modes[i] = BlockMode::recompute;
+    } else if (index < candidate.recomputed + candidate.cheap) {
+      modes[i] = BlockMode::cheap;
+    }
+  }
+  return modes;
+}
+
+std::int64_t BatchCandidates::peak_of(int recomputed, int cheap, std::int64_t loss_scratch) const {
+  std::int64_t peak = outside_peak_, held = 0;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const int index = static_cast<int>(i);
+    const BlockMode mode = index < recomputed           ? BlockMode::recompute
+                           : index < recomputed + cheap ? BlockMode::cheap
+                                                        : BlockMode::keep;
+    const BlockProfile& profile = profiles_[static_cast<std::size_t>(mode)][i];
+    peak = std::max(peak, held + profile.peak);
+    held += profile.saved;
+  }
+  return std::max({peak, held + between_peak_, held + loss_base_ + loss_scratch});
+}
+
+// Blocks near the input hold their values longest, so they recompute first: for equal blocks no other arrangement of the same counts
+// has a lower peak.
+std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
+  std::vector<Candidate> candidates;
+  const int count = static_cast<int>(blocks_.size());
+  const auto sum_seconds = [&](BlockMode mode, int begin, int end) {
+    const auto& profiles = profiles_[static_cast<std::size_t>(mode)];
+    return std::accumulate(profiles.begin() + begin, profiles.begin() + end, 0.0,
+                           [](double sum, const BlockProfile& profile) { return sum + profile.seconds; });
+  };
+  const auto permitted = [&](int recomputed, int cheap) {
+    if (allowed_.size() == 3) return true;
+    return allowed_[0] == BlockMode::keep ? recomputed + cheap == 0 : recomputed == count;
+  };
+  for (int recomputed = 0; recomputed <= count; ++recomputed) {
+    for (int cheap = 0; recomputed + cheap <= count; ++cheap) {
+      if (!permitted(recomputed, cheap)) continue;
+      const double clones =
+          sum_seconds(BlockMode::recompute, 0, recomputed) + sum_seconds(BlockMode::cheap, recomputed, recomputed + cheap);
+      for (const ChunkChoice& chunk : chunks_) {
+        candidates.push_back({batch_index, chunk.chunks, recomputed, cheap, Bytes{peak_of(recomputed, cheap, chunk.scratch)},
+                              base_seconds_ + static_cast<double>(accumulation_) * (clones + chunk.seconds)});
+      }
+    }
+  }
+  return candidates;
+}
+
+}  // namespace plimsoll

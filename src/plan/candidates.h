@@ -1,0 +1,84 @@
+// All candidates of one micro-batch size, exactly and cheaply. Three uniform plans (keep, cheap, recompute everywhere) are simulated in
+// full; since a block's values live from its forward to its backward pass and nowhere else, the live bytes of any mixture follow from
+// what each block adds in each mode. The full simulator judges whatever is chosen in the end.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+// A graph with decisions applied, simulated.
+struct Simulation {
+  Graph graph;
+  Timeline timeline;
+  std::vector<StepKernel> kernels;
+  Lifetimes lifetimes;
+};
+
+struct Costs {
+  double micro = 0, update = 0;  // seconds of one micro-step, of the update section
+  int measured = 0, recorded = 0, bound = 0;
+};
+
+Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue);
+Costs costs_of(const Simulation& simulation);
+// Bytes that load and save hold for reading and writing files.
+inline constexpr Bytes kFileBuffer{1024 * 1024};
+
+// The request for the kernel of a node; spans point into `inputs` and `outputs`.
+struct NodeRequest {
+  std::vector<ValueType> inputs, outputs;
+  KernelRequest request;
+};
+NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite);
+
+class BatchCandidates {
+ public:
+  BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request, int threads,
+                  KernelCatalogue& catalogue);
+
+  std::int64_t micro_batch() const { return micro_batch_; }
+  std::int64_t accumulation() const { return accumulation_; }
+  const Graph& graph() const { return graph_; }
+  const std::vector<GraphBlock>& blocks() const { return blocks_; }
+  std::vector<BlockMode> modes(const Candidate& candidate) const;
+  // Every combination of chunks and modes that the request allows.
+  std::vector<Candidate> all(std::size_t batch_index) const;
+  // No schedule of these ops needs less arena: the largest working set of one step over what is always there.
+  Bytes arena_bound() const { return arena_bound_; }
+
+ private:
+  static constexpr std::size_t kModes = 3;
+  struct BlockProfile {
+    std::int64_t saved = 0;  // bytes held from forward to backward
+    std::int64_t peak = 0;   // most live bytes of its own steps, less what earlier blocks hold
+    double seconds = 0;      // of its clones
+  };
+
+  void profile(BlockMode mode, const Simulation& simulation);
+  void find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue);
+  void find_bound(const Simulation& simulation);
+  std::int64_t peak_of(int recomputed, int cheap, std::int64_t loss_scratch) const;
+
+  Graph graph_;
+  std::int64_t micro_batch_, accumulation_;
+  std::vector<GraphBlock> blocks_;
+  std::vector<BlockMode> allowed_;
+  std::array<std::vector<BlockProfile>, kModes> profiles_;
+  std::int64_t outside_peak_ = 0;    // of steps that hold no block's values
+  std::int64_t loss_base_ = 0;       // live bytes at the loss, less scratch and what blocks hold
+  std::int64_t between_peak_ = 0;    // of the other steps between the last block's forward and backward, likewise
+  struct ChunkChoice {
+    int chunks;
+    std::int64_t scratch;
+    double seconds;
+  };
+  std::vector<ChunkChoice> chunks_;
+  double base_seconds_ = 0;  // of an update that keeps everything, without the loss
+  Bytes arena_bound_;
+};
+
+}  // namespace plimsoll

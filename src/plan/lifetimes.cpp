@@ -1,0 +1,269 @@
+#include "plan/lifetimes.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+// Persistent values that a section accumulates into live only for one pass of their loop: a window's accumulators from the first
+// micro-step to the update, the total of an evaluation within the evaluation.
+bool updated_in(const Graph& graph, ValueId value, Section section) {
+  return std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& version) {
+    return version.version_of == value && version.section == section;
+  });
+}
+
+enum class Span { run, window, evaluation };
+
+class Analysis {
+ public:
+  Analysis(const Graph& graph, const Timeline& timeline, const std::vector<Bytes>& scratch)
+      : graph_(graph), timeline_(timeline), scratch_(scratch), last_use_(graph.values.size(), -1) {}
+
+  Lifetimes run() {
+    result_.buffer_of.resize(graph_.values.size());
+    result_.scratch.resize(timeline_.steps.size());
+    find_last_uses();
+    add_persistent();
+    for (int step = 0; step < static_cast<int>(timeline_.steps.size()); ++step) visit(step);
+    return std::move(result_);
+  }
+
+ private:
+  void find_last_uses() {
+    for (int step = 0; step < static_cast<int>(timeline_.steps.size()); ++step) {
+      const StepAccess access = access_of(graph_, timeline_.steps[static_cast<std::size_t>(step)], false);
+      for (const ValueId value : access.reads) last_use_[value] = step;
+    }
+    // A view has no step of its own: what reads it reads the viewed value.
+    for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
+      const Node& node = graph_.nodes[*it];
+      if (node.op->view) last_use_[node.inputs[0]] = std::max(last_use_[node.inputs[0]], last_use_[node.outputs[0]]);
+    }
+  }
+
+  Span span_of(ValueId value) const {
+    const Role role = graph_.values[value].role;
+    if (role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro))) return Span::window;
+    return role == Role::output ? Span::evaluation : Span::run;
+  }
+
+  void add_persistent() {
+    const int end = static_cast<int>(timeline_.steps.size());
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      const ValueId id{i};
+      if (!graph_.values[id].persistent()) continue;
+      Buffer buffer = buffer_for(id);
+      switch (span_of(id)) {
+        case Span::run:
+          buffer.persistent = true;
+          buffer.end = end;
+          break;
+        case Span::window:
+          buffer.begin = timeline_.accumulation == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+          buffer.first_begin = std::numeric_limits<int>::max();
+          break;
+        case Span::evaluation:
+          buffer.begin = buffer.first_begin = timeline_.evaluate.begin;
+          buffer.end = timeline_.evaluate.end;
+          break;
+      }
+      result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
+      last_.push_back(last_use_[id]);
+    }
+  }
+
+  Buffer buffer_for(ValueId id) const {
+    const Value& value = graph_.values[id];
+    Buffer buffer;
+    buffer.bytes = align_up(value.bytes(), kAlignment);
+    buffer.value = id;
+    buffer.owner = name(value.role);
+    return buffer;
+  }
+
+  void visit(int step) {
+    const Step& what = timeline_.steps[static_cast<std::size_t>(step)];
+    if (what.kind == Step::Kind::node) {
+      place_outputs(graph_.nodes[what.node], step);
+    } else if (what.kind == Step::Kind::feed) {
+      for (const ValueId value : access_of(graph_, what, false).writes) give_own_buffer(value, step);
+    }
+    const StepAccess access = access_of(graph_, what, /*window_start=*/false);
+    for (const ValueId value : access.reads) touch(value, step);
+    for (const ValueId value : access.writes) touch(value, step);
+    add_scratch(step);
+  }
+
+  // `last_[buffer]` is the last step that reads any value in the buffer.
+  void place_outputs(const Node& node, int step) {
+    const std::vector<NodeAlias> aliases = aliases_of(graph_, node);
+    std::vector<BufferId> taken;
+    for (const ValueId output : node.outputs) {
+      BufferId shared;
+      for (const NodeAlias& alias : aliases) {
+        if (alias.output != output) continue;
+        const BufferId candidate = result_.buffer_of[alias.input];
+        if (alias.kind == AliasKind::updates) shared = candidate;
+        if (alias.kind == AliasKind::may_overwrite && !shared.valid() && may_take(node, alias, candidate, step, taken)) {
+          shared = candidate;
+        }
+      }
+      if (shared.valid()) {
+        join(output, shared);
+        taken.push_back(shared);
+      } else {
+        give_own_buffer(output, step);
+      }
+    }
+  }
+
+  bool may_take(const Node& node, const NodeAlias& alias, BufferId buffer, int step, const std::vector<BufferId>& taken) const {
+    const Value& input = graph_.values[alias.input];
+    if (input.persistent() || input.role == Role::input || last_[buffer.index] != step) return false;
+    if (align_up(input.bytes(), kAlignment) != align_up(graph_.values[alias.output].bytes(), kAlignment)) return false;
+    if (result_.buffers[buffer].bytes != align_up(input.bytes(), kAlignment)) return false;
+    if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;
+    return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
+      return other != alias.input && result_.buffer_of[other] == buffer;
+    });
+  }
+
+  void join(ValueId value, BufferId buffer) {
+    result_.buffer_of[value] = buffer;
+    last_[buffer.index] = std::max(last_[buffer.index], last_use_[value]);
+    join_views(value);
+  }
+
+  // Views of a value, and views of those, live in its buffer.
+  void join_views(ValueId value) {
+    for (const NodeId id : graph_.order) {
+      const Node& node = graph_.nodes[id];
+      if (node.op->view && node.inputs[0] == value) join(node.outputs[0], result_.buffer_of[value]);
+    }
+  }
+
+  void give_own_buffer(ValueId value, int step) {
+    if (result_.buffer_of[value].valid()) return;
+    Buffer buffer = buffer_for(value);
+    buffer.begin = buffer.first_begin = step;
+    const BufferId id = result_.buffers.push_back(std::move(buffer));
+    last_.push_back(last_use_[value]);
+    result_.buffer_of[value] = id;
+    if (has_views_) join_views(value);
+  }
+
+  void touch(ValueId value, int step) {
+    Buffer& buffer = result_.buffers[result_.buffer_of[value]];
+    buffer.begin = std::min(buffer.begin, step);
+    buffer.first_begin = std::min(buffer.first_begin, step);
+    buffer.end = std::max(buffer.end, step + 1);
+  }
+
+  void add_scratch(int step) {
+    const Bytes bytes = scratch_[static_cast<std::size_t>(step)];
+    if (bytes.n == 0) return;
+    const bool file = timeline_.steps[static_cast<std::size_t>(step)].kind != Step::Kind::node;
+    result_.scratch[static_cast<std::size_t>(step)] = result_.buffers.push_back(
+        {align_up(bytes, kAlignment), step, step + 1, step, false, {}, file ? "file buffer" : "kernel scratch"});
+    last_.push_back(step);
+  }
+
+  const Graph& graph_;
+  const Timeline& timeline_;
+  const std::vector<Bytes>& scratch_;
+  PerValue<int> last_use_;
+  std::vector<int> last_;
+  bool has_views_ = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& node) { return node.op->view; });
+  Lifetimes result_;
+};
+
+}  // namespace
+
+bool starts_window(const Graph& graph, const Node& node) {
+  if (node.section != Section::micro && node.section != Section::evaluate) return false;
+  for (const NodeAlias& alias : aliases_of(graph, node)) {
+    if (alias.kind == AliasKind::updates && graph.values[alias.input].persistent()) return true;
+  }
+  return false;
+}
+
+StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
+  StepAccess access;
+  const auto each_value = [&](auto&& wanted, std::vector<ValueId>& into) {
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      if (wanted(ValueId{i}, graph.values[ValueId{i}])) into.push_back(ValueId{i});
+    }
+  };
+  const auto state = [](const Value& value) {
+    return value.persistent() && value.role != Role::accumulator && value.role != Role::output;
+  };
+  switch (step.kind) {
+    case Step::Kind::load: each_value([&](ValueId, const Value& value) { return state(value); }, access.writes); break;
+    case Step::Kind::save: each_value([&](ValueId, const Value& value) { return state(value); }, access.reads); break;
+    case Step::Kind::feed:
+      each_value(
+          [&](ValueId, const Value& value) {
+            return !value.producer.valid() && value.section == step.section && value.role == Role::input;
+          },
+          access.writes);
+      break;
+    case Step::Kind::fetch:
+      for (const ValueId result : graph.results) {
+        if (graph.values[result].section == step.section) access.reads.push_back(result);
+      }
+      each_value(
+          [&](ValueId id, const Value& value) {
+            const Section written = step.section == Section::update ? Section::micro : step.section;
+            return value.persistent() && value.role == Role::output && updated_in(graph, id, written);
+          },
+          access.reads);
+      break;
+    case Step::Kind::node: {
+      const Node& node = graph.nodes[step.node];
+      access.reads = node.inputs;
+      access.writes = node.outputs;
+      if (!window_start || !starts_window(graph, node)) break;
+      for (const NodeAlias& alias : aliases_of(graph, node)) {
+        if (alias.kind == AliasKind::updates) std::erase(access.reads, alias.input);
+      }
+      break;
+    }
+  }
+  return access;
+}
+
+bool lives(const Buffer& buffer, int step, Phase phase) {
+  return (phase == Phase::first ? buffer.first_begin : buffer.begin) <= step && step < buffer.end;
+}
+
+LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase) {
+  const StepRange range = timeline.of(phase);
+  LiveProfile profile;
+  std::vector<std::int64_t> delta(static_cast<std::size_t>(range.end - range.begin) + 1, 0);
+  for (const Buffer& buffer : lifetimes.buffers) {
+    const int born = phase == Phase::first ? buffer.first_begin : buffer.begin;
+    const int begin = std::max(born, range.begin);
+    // In `first` without an update the accumulators stay for the next micro-step.
+    const int end = std::min(buffer.end, range.end);
+    if (begin >= end) continue;
+    delta[static_cast<std::size_t>(begin - range.begin)] += buffer.bytes.n;
+    delta[static_cast<std::size_t>(end - range.begin)] -= buffer.bytes.n;
+  }
+  std::int64_t live = 0;
+  profile.peak_step = range.begin;
+  for (int step = range.begin; step < range.end; ++step) {
+    live += delta[static_cast<std::size_t>(step - range.begin)];
+    profile.bytes.push_back(Bytes{live});
+    if (Bytes{live} > profile.peak) {
+      profile.peak = Bytes{live};
+      profile.peak_step = step;
+    }
+  }
+  return profile;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+// The machine that a plan is for, as data: tiers and links, peak rates, and what a process needs outside its arena. Measured by
+// `plimsoll machine` and kept in a file; planning for a machine needs only this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace plimsoll {
+
+struct Tier {
+  std::string name;  // "ram", "disk"; the first one computes
+  Bytes capacity;
+};
+
+struct Link {
+  std::string from, to;
+  double bytes_per_second = 0;
+  double latency_seconds = 0;
+  bool beside_compute = true;
+};
+
+// Bytes of a process outside the arena, as a linear model whose terms are measured on the machine.
+struct ReserveModel {
+  Bytes code;           // executable, libraries and their data after every instruction has run once
+  Bytes per_primitive;  // generated code and handles of one distinct library kernel
+  Bytes per_step;       // heap of one instruction and its graph node
+  Bytes threads;        // stacks and per-thread state of the team and the data thread
+  Bytes slack;          // the kernel's per-CPU counters are flushed late
+};
+
+struct ReserveItem {
+  std::string name;
+  Bytes bytes;
+  std::string source;  // "measured", "counted", "bound"
+};
+
+struct Machine {
+  std::string name;
+  std::string instruction_set;
+  std::vector<std::string> libraries;
+  int threads = 1;
+  std::vector<Tier> tiers;
+  std::vector<Link> links;
+  double flops_per_second = 0;  // measured peak of matrix products
+  double bytes_per_second = 0;  // measured bandwidth of a fused pass over memory
+  double step_seconds = 0;      // fixed cost of an instruction
+  ReserveModel reserve;
+  std::string hash;             // of everything above
+};
+
+// What a program of so many primitives and instructions needs outside its arena on this machine.
+std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena);
+Bytes total(const std::vector<ReserveItem>& items);
+
+}  // namespace plimsoll

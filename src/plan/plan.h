@@ -1,0 +1,137 @@
+// A plan as a value: the rewritten graph, its steps, what each buffer is, when it lives and where it lies, and the bytes and seconds
+// that follow. `PlanSpace` holds every candidate for one request; a budget picks the fastest that fits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graph/kernel_catalogue.h"
+#include "plan/blocks.h"
+#include "plan/lifetimes.h"
+#include "plan/machine.h"
+#include "plan/passes/recompute.h"
+#include "plan/timeline.h"
+
+namespace plimsoll {
+
+struct Budget {
+  std::optional<Bytes> memory;  // of the process
+  std::optional<Bytes> host_memory;
+  std::optional<Bytes> disk;
+};
+
+enum class RecomputePolicy : std::uint8_t { automatic, none, all };
+
+// What the user leaves to the planner, and what not.
+struct PlanRequest {
+  std::int64_t effective_batch = 1;
+  std::optional<std::int64_t> micro_batch;  // divides the effective batch
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::optional<int> loss_chunks;
+  bool saves = true;
+  std::int64_t units_per_sample = 1;
+};
+
+// Builds the training graph of one micro-batch size. Value ids are the same for every size.
+using GraphSource = std::function<Graph(std::int64_t micro_batch)>;
+
+struct OwnerBytes {
+  std::string owner;
+  Bytes bytes;
+  std::string line;  // model line of the largest buffer of that owner
+};
+
+struct PhasePlan {
+  Phase phase = Phase::load;
+  Bytes arena;                     // end of the highest buffer that lives in it
+  Bytes live;                      // the most that is live at one step
+  std::vector<OwnerBytes> owners;  // at that step, largest first; they add up to `live`
+};
+
+struct BlockDecision {
+  std::string block;
+  BlockMode mode;
+};
+
+// The kernel of one step, for adding into accumulators and for writing them (equal where it makes no difference).
+struct StepKernel {
+  KernelChoice add, write;
+};
+
+struct PlanDecisions {
+  std::int64_t micro_batch = 1;
+  std::int64_t accumulation = 1;
+  int loss_chunks = 1;
+  std::vector<BlockDecision> blocks;
+};
+
+struct Plan {
+  PlanDecisions decisions;
+  std::int64_t effective_batch = 1;
+  std::int64_t units_per_update = 1;
+  int threads = 1;
+
+  Graph graph;
+  Timeline timeline;
+  Lifetimes lifetimes;
+  std::vector<StepKernel> kernels;   // per step; empty names for steps without a kernel
+  std::vector<Bytes> offsets;        // per buffer
+  std::vector<PhasePlan> phases;     // those that the run has
+  std::vector<ReserveItem> reserve;
+
+  Bytes arena, live, process;
+  Bytes load;             // the layout's lower bound
+  double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
+  int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
+
+  std::string graph_hash, machine_hash, plan_hash;
+  Bytes floor, floor_bound;      // of the process, over everything that the request leaves open
+  Bytes knee, ceiling;           // of the process: within 3 % of the fastest; keeping everything
+};
+
+struct Infeasible {
+  Bytes budget, floor, floor_bound;
+  Phase phase = Phase::steady;
+  std::vector<OwnerBytes> owners;  // of the floor plan at its peak, with the reserve
+};
+
+// One point of the ladder: exact live bytes and modelled seconds.
+struct Candidate {
+  std::size_t batch = 0;  // which micro-batch size
+  int loss_chunks = 1;
+  int recomputed = 0, cheap = 0;  // first so many blocks recompute, the next so many are cheap, the rest keep
+  Bytes live;
+  double update_seconds = 0;
+};
+
+class PlanSpace {
+ public:
+  // Throws config_error where no micro-batch size is possible.
+  PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
+  ~PlanSpace();
+  PlanSpace(PlanSpace&&) noexcept;
+
+  // The fastest plan within the budget. Without a budget: the ceiling.
+  std::variant<Plan, Infeasible> best(const Budget& budget);
+  // The plan that was decided elsewhere, for example in a plan file.
+  Plan replay(const PlanDecisions& decisions);
+
+  Bytes floor();
+  Bytes floor_bound();
+  Bytes knee();
+  Bytes ceiling();
+  // All candidates that nothing else beats in both live bytes and seconds, fastest first.
+  const std::vector<Candidate>& ladder() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+// The instructions of a whole run as one axis of time: load, one micro-step, the update, evaluation, saving, generation. Lifetimes,
+// layout and program all count on it. Loops (micro-steps of a window, batches of an evaluation) appear once.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+// What a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one micro-step a window it also
+// updates), `steady` a later micro-step (it adds) with the update.
+enum class Phase : std::uint8_t { load, first, steady, evaluate, save, generate };
+inline constexpr std::array kPhases{Phase::load,     Phase::first, Phase::steady,
+                                    Phase::evaluate, Phase::save,  Phase::generate};
+std::string_view name(Phase phase);
+
+struct Step {
+  enum class Kind : std::uint8_t {
+    load,   // writes every persistent value, from random numbers, files or zero
+    feed,   // writes the fed inputs of a section from staging and host scalars
+    node,   // runs a kernel
+    fetch,  // reads the results of a section
+    save,   // reads persistent values into files
+  } kind = Kind::node;
+  Section section = Section::micro;
+  NodeId node;
+};
+
+// Half-open range of steps.
+struct StepRange {
+  int begin = 0, end = 0;
+  bool contains(int step) const { return begin <= step && step < end; }
+  bool empty() const { return begin == end; }
+};
+
+struct Timeline {
+  std::vector<Step> steps;
+  StepRange load, micro, update, evaluate, save, generate;
+  std::int64_t accumulation = 1;
+
+  StepRange of(Section section) const;
+  // The steps that a phase runs; empty where the run has no such phase.
+  StepRange of(Phase phase) const;
+};
+
+// `saves`: whether the run writes weights or checkpoints.
+Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves);
+
+}  // namespace plimsoll
