@@ -1,0 +1,112 @@
+// Products of a GPT-2 124M step, of a small byte model and of a vocabulary head, as planned, against a bound of FLOPs alone. The
+// counter `GFLOP/s` of each stands beside the share of the peak that PEAK_GFLOPS (default 537: two Zen 5 cores) states.
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "device/cpu/gemm.h"
+#include "device/cpu/gemm_tiled.h"
+#include "device/cpu/parallel.h"
+#include "ops/loss/kernels.h"
+
+namespace {
+
+using namespace plimsoll;
+using namespace plimsoll::cpu;
+
+double peak() {
+  const char* text = std::getenv("PEAK_GFLOPS");
+  return text != nullptr ? std::atof(text) : 537.0;
+}
+
+// Memory as an arena has it: in huge pages, touched once.
+class Memory {
+ public:
+  explicit Memory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes) + 1) {
+    data_ = static_cast<float*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    madvise(data_, bytes_, MADV_HUGEPAGE);
+    for (std::int64_t i = 0; i < bytes / 4; ++i) data_[i] = static_cast<float>(i * 2654435761 % 1009) / 1009.0F - 0.5F;
+  }
+  ~Memory() { munmap(data_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  float* get() const { return data_; }
+  std::byte* bytes() const { return reinterpret_cast<std::byte*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  float* data_;
+};
+
+void report(benchmark::State& state, double flops) {
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["of peak"] = benchmark::Counter(flops * 1e-9 / peak(), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
+  const Gemm gemm(shape, thread_count());
+  const Memory a(shape.m * shape.k * 4), b(shape.k * shape.n * 4), c(shape.m * shape.n * 4);
+  const Memory scratch(tiled ? tiled_gemm_scratch(shape).n : gemm.plan().scratch.n);
+  for (auto _ : state) {
+    if (tiled) {
+      run_tiled_gemm(shape, a.get(), b.get(), nullptr, c.get(), scratch.bytes());
+    } else {
+      gemm.run(a.get(), b.get(), nullptr, c.get(), scratch.bytes());
+    }
+  }
+  report(state, 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k));
+  state.SetLabel(tiled ? "tiled" : gemm.plan().implementation);
+}
+
+void head(benchmark::State& state, LossShape shape) {
+  shape.chunks = static_cast<int>(state.range(0));
+  const LinearCrossEntropy loss(shape, true, thread_count());
+  const Memory h(shape.tokens * shape.width * 4), w(shape.vocab * shape.width * 4), dh(shape.tokens * shape.width * 4);
+  const Memory dw(shape.vocab * shape.width * 4), losses(shape.tokens * 4), scratch(loss.plan().scratch.n);
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < shape.tokens; ++i) targets.push_back(static_cast<std::int32_t>(i * 7919 % shape.vocab));
+  for (auto _ : state) {
+    loss.backward(h.get(), w.get(), targets.data(), 1e-3F, losses.get(), dh.get(), dw.get(), false, scratch.bytes());
+  }
+  report(state, 6.0 * static_cast<double>(shape.tokens) * static_cast<double>(shape.width) * static_cast<double>(shape.vocab));
+  state.SetLabel(to_text(loss.plan().scratch) + " scratch");
+}
+
+void add(const std::string& name, const GemmShape& shape) {
+  for (const bool tiled : {false, true}) {
+    benchmark::RegisterBenchmark(((tiled ? "tiled/" : "gemm/") + name).c_str(), product, shape, tiled)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
+  }
+}
+
+void add_layer(std::int64_t rows, std::int64_t in, std::int64_t out) {
+  const std::string size = std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out);
+  add("forward/" + size, {.m = rows, .n = out, .k = in});
+  add("dx/" + size, {.m = rows, .n = in, .k = out, .transpose_b = true});
+  add("dw/" + size, {.m = in, .n = out, .k = rows, .transpose_a = true, .accumulate = true});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const std::int64_t rows : {256, 1024}) {
+    add_layer(rows, 768, 768);
+    add_layer(rows, 768, 2304);
+    add_layer(rows, 768, 3072);
+    add_layer(rows, 3072, 768);
+  }
+  add_layer(4096, 384, 1536);
+  add("head/logits", {.m = 256, .n = kLossVocabTile, .k = 768, .transpose_b = true});
+  add("head/dh", {.m = 256, .n = 768, .k = kLossVocabTile, .accumulate = true});
+  add("head/dw", {.m = kLossVocabTile, .n = 768, .k = 256, .transpose_a = true, .accumulate = true});
+  const auto gpt2 = benchmark::RegisterBenchmark("loss/gpt2", head, LossShape{.tokens = 1024, .width = 768, .vocab = 50257});
+  gpt2->Unit(benchmark::kMillisecond)->UseRealTime()->Arg(1)->Arg(4)->Arg(28)->Arg(200);
+  const auto bytes = benchmark::RegisterBenchmark("loss/bytes", head, LossShape{.tokens = 16384, .width = 384, .vocab = 256});
+  bytes->Unit(benchmark::kMillisecond)->UseRealTime()->Arg(1)->Arg(2);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

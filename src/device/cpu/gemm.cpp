@@ -1,0 +1,267 @@
+#include "device/cpu/gemm.h"
+
+#include <fmt/format.h>
+#ifndef PLIMSOLL_STD_THREADS
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "device/cpu/gemm_tiled.h"
+#include "device/cpu/parallel.h"
+
+namespace plimsoll::cpu {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+// The one place where the library's failures become ours.
+template <class Call>
+auto checked(const char* where, Call&& call) {
+  try {
+    return call();
+  } catch (const dnnl::error& error) {
+    throw internal_error(where, fmt::format("oneDNN failed with status {}: {}", static_cast<int>(error.status), error.what()));
+  }
+}
+
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  Library() { dnnl::set_primitive_cache_capacity(0); }
+};
+
+Library& library() {
+  static Library instance = checked("onednn", [] { return Library(); });
+  return instance;
+}
+
+// oneDNN runs on the team of OpenMP. Where that is not ours, every product runs on our own kernel.
+#ifdef PLIMSOLL_STD_THREADS
+constexpr bool kTeamOfOpenMp = false;
+void set_team(int) {}
+#else
+constexpr bool kTeamOfOpenMp = true;
+void set_team(int threads) { omp_set_num_threads(threads); }
+#endif
+
+// The library reads the size of the team when it describes a primitive. Setting it starts no thread.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(thread_count()) { set_team(threads); }
+  ~ThreadCount() { set_team(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+memory::desc matrix(const GemmShape& shape, std::int64_t rows, std::int64_t columns, bool transposed) {
+  constexpr auto kType = memory::data_type::f32;
+  if (shape.batch == 1) return {{rows, columns}, kType, transposed ? Tag::ba : Tag::ab};
+  return {{shape.batch, rows, columns}, kType, transposed ? Tag::acb : Tag::abc};
+}
+
+memory::desc bias_row(const GemmShape& shape) {
+  if (shape.batch == 1) return {{1, shape.n}, memory::data_type::f32, Tag::ab};
+  return {{1, 1, shape.n}, memory::data_type::f32, Tag::abc};
+}
+
+dnnl::matmul::primitive_desc describe(const GemmShape& shape, bool packed) {
+  const memory::desc a = matrix(shape, shape.m, shape.k, shape.transpose_a), c = matrix(shape, shape.m, shape.n, false);
+  const memory::desc b = packed ? memory::desc({shape.k, shape.n}, memory::data_type::f32, Tag::any)
+                                : matrix(shape, shape.k, shape.n, shape.transpose_b);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (shape.accumulate) {
+    dnnl::post_ops add;
+    add.append_sum(1.0F);
+    attributes.set_post_ops(add);
+  }
+  const auto operation = shape.bias ? dnnl::matmul::desc(a, b, bias_row(shape), c) : dnnl::matmul::desc(a, b, c);
+  return {operation, attributes, library().engine};
+}
+
+// These report no scratch and allocate it instead.
+bool hides_memory(std::string_view implementation) {
+  return implementation.starts_with("gemm") || implementation.starts_with("ref") || implementation.starts_with("x64:gemm");
+}
+
+// Rows of 4 KiB multiples map to the same few sets of the first-level cache. Products over a long k that read B as it lies lose
+// as much to the many rows of B per block. Both cost oneDNN 10-30 % (Zen 5); packing pays for itself from 512 rows on. On Intel
+// cores with AVX-512 only the gradient of weights was seen to gain.
+bool packing_pays(const GemmShape& shape) {
+  if (shape.batch != 1 || shape.transpose_b || shape.m < 512 || shape.n < 64) return false;
+  const bool aliases = shape.n % 1024 == 0;
+  if (shape.transpose_a) return aliases;
+  return !__builtin_cpu_is("intel") && (aliases || shape.k >= 1536);
+}
+
+// The width of the column panels where `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.
+std::int64_t panel_width(const memory::desc& desc) {
+  const auto& data = desc.data;
+  const auto& blocking = data.format_desc.blocking;
+  if (data.format_kind != dnnl_blocked || data.ndims != 2 || blocking.inner_nblks != 2) return 0;
+  if (blocking.inner_idxs[0] != 0 || blocking.inner_blks[0] != 16 || blocking.inner_idxs[1] != 1) return 0;
+  const std::int64_t width = blocking.inner_blks[1], depth = data.padded_dims[0];
+  const bool panels = blocking.strides[0] == 16 * width && blocking.strides[1] == depth * width;
+  return panels || depth == 16 ? width : 0;
+}
+
+// Copies B (k x n) into such panels; what pads them is zero.
+void pack_panels(const GemmShape& shape, std::int64_t width, const float* b, float* to) {
+  constexpr std::int64_t kTaskRows = 128;
+  const std::int64_t depth = (shape.k + 15) / 16 * 16, panels = (shape.n + width - 1) / width;
+  parallel_for((depth + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const std::int64_t columns = std::min(width, shape.n - panel * width);
+      for (std::int64_t row = task * kTaskRows; row < std::min(depth, (task + 1) * kTaskRows); ++row) {
+        float* out = to + (panel * depth + row) * width;
+        const std::int64_t copied = row < shape.k ? columns : 0;
+        if (copied > 0) std::memcpy(out, b + row * shape.n + panel * width, static_cast<std::size_t>(copied) * sizeof(float));
+        std::fill(out + copied, out + width, 0.0F);
+      }
+    }
+  });
+}
+
+Bytes bytes_of(const memory::desc& desc) { return Bytes{static_cast<std::int64_t>(desc.get_size())}; }
+
+// What oneDNN will run, or nothing where it offers only implementations that hide memory.
+struct Choice {
+  dnnl::matmul::primitive_desc descriptor;
+  std::int64_t panel = 0;  // B is packed into panels of this width; 0: read as it lies
+  Bytes library_scratch, packed;
+};
+
+std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
+  try {
+    Choice choice;
+    choice.descriptor = describe(shape, packed);
+    if (hides_memory(choice.descriptor.impl_info_str())) return std::nullopt;
+    const memory::desc b = choice.descriptor.weights_desc();
+    if (packed && b != matrix(shape, shape.k, shape.n, false)) {
+      choice.panel = panel_width(b);
+      if (choice.panel == 0) return std::nullopt;
+      choice.packed = align_up(bytes_of(b), kAlignment);
+    }
+    choice.library_scratch = align_up(bytes_of(choice.descriptor.scratchpad_desc()), kAlignment);
+    return choice;
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented) return std::nullopt;
+    throw;
+  }
+}
+
+std::optional<Choice> choose(const GemmShape& shape, int threads) {
+  ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
+  if (!kTeamOfOpenMp) return std::nullopt;
+  return checked("gemm", [&] {
+    const ThreadCount scope(threads);
+    std::optional<Choice> choice = choose_form(shape, packing_pays(shape));
+    return choice || !packing_pays(shape) ? choice : choose_form(shape, false);
+  });
+}
+
+GemmPlan plan_of(const GemmShape& shape, const std::optional<Choice>& choice) {
+  if (!choice) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape)};
+  const dnnl_version_t& version = *dnnl::version();
+  return {.implementation = fmt::format("onednn-{}.{}.{} {} {}", version.major, version.minor, version.patch,
+                                        choice->descriptor.impl_info_str(), choice->panel > 0 ? "packed_b" : "plain"),
+          .scratch = choice->library_scratch + choice->packed,
+          .primitives = 1};
+}
+
+}  // namespace
+
+struct Gemm::Bound {
+  Bound(const Choice& choice, int team)
+      : threads(team),
+        panel(choice.panel),
+        library_scratch(choice.library_scratch),
+        primitive(choice.descriptor),
+        a(choice.descriptor.src_desc(), library().engine, DNNL_MEMORY_NONE),
+        b(choice.descriptor.weights_desc(), library().engine, DNNL_MEMORY_NONE),
+        bias(choice.descriptor.bias_desc(), library().engine, DNNL_MEMORY_NONE),
+        c(choice.descriptor.dst_desc(), library().engine, DNNL_MEMORY_NONE),
+        scratch(choice.descriptor.scratchpad_desc(), library().engine, DNNL_MEMORY_NONE) {}
+
+  int threads;
+  std::int64_t panel;
+  Bytes library_scratch;
+  dnnl::matmul primitive;
+  memory a, b, bias, c, scratch;
+};
+
+namespace {
+
+using Registry = std::map<std::pair<GemmShape, int>, std::weak_ptr<const Gemm::Bound>>;
+
+// Equal shapes share one primitive: each is some 160 KiB of generated code.
+std::shared_ptr<const Gemm::Bound> bind(const GemmShape& shape, int threads, const Choice& choice) {
+  static Registry registry;
+  auto& known = registry[{shape, threads}];
+  if (auto bound = known.lock()) return bound;
+  auto bound = checked("gemm", [&] {
+    const ThreadCount scope(threads);
+    return std::make_shared<const Gemm::Bound>(choice, threads);
+  });
+  known = bound;
+  return bound;
+}
+
+void point_at(const memory& object, const void* data) {
+  dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(object.get(), const_cast<void*>(data)), "setting a data handle");
+}
+
+}  // namespace
+
+GemmPlan plan_gemm(const GemmShape& shape, int threads) { return plan_of(shape, choose(shape, threads)); }
+
+Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape) {
+  const std::optional<Choice> choice = choose(shape, threads);
+  plan_ = plan_of(shape, choice);
+  if (choice) bound_ = bind(shape, threads, *choice);
+}
+
+Gemm::~Gemm() = default;
+Gemm::Gemm(Gemm&&) noexcept = default;
+Gemm& Gemm::operator=(Gemm&&) noexcept = default;
+
+void Gemm::run(const float* a, const float* b, const float* bias, float* c, std::byte* scratch) const {
+  if (!bound_) return run_tiled_gemm(shape_, a, b, bias, c, scratch);
+  const Bound& bound = *bound_;
+  ensure(thread_count() == bound.threads, "gemm", "the number of threads is not the one that was planned");
+  if (bound.panel > 0) {
+    float* packed = reinterpret_cast<float*>(scratch + bound.library_scratch.n);
+    pack_panels(shape_, bound.panel, b, packed);
+    b = packed;
+  }
+  checked("gemm", [&] {
+    point_at(bound.a, a);
+    point_at(bound.b, b);
+    point_at(bound.c, c);
+    point_at(bound.scratch, scratch);
+    if (shape_.bias) point_at(bound.bias, bias);
+    const std::array<dnnl_exec_arg_t, 5> arguments = {{{DNNL_ARG_SRC, bound.a.get()},
+                                                       {DNNL_ARG_WEIGHTS, bound.b.get()},
+                                                       {DNNL_ARG_DST, bound.c.get()},
+                                                       {DNNL_ARG_SCRATCHPAD, bound.scratch.get()},
+                                                       {DNNL_ARG_BIAS, bound.bias.get()}}};
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(bound.primitive.get(), library().stream.get(), shape_.bias ? 5 : 4, arguments.data()),
+        "running a product");
+  });
+}
+
+}  // namespace plimsoll::cpu

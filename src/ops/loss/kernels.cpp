@@ -1,0 +1,256 @@
+#include "ops/loss/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+#include "ops/loss/kernels_rows.h"
+
+namespace plimsoll::cpu {
+namespace {
+
+constexpr std::int64_t kTaskRows = 16;  // of one task of the row-wise passes
+
+constexpr std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
+
+// Where the tiles are, and how many of them `chunks` holds at once.
+struct Tiling {
+  std::int64_t tokens, vocab, token_tile, token_tiles, vocab_tiles;
+  std::int64_t group;  // tiles of tokens that are worked on together
+  std::int64_t held;   // tiles of logits held per tile of tokens
+
+  std::int64_t rows(std::int64_t t) const { return std::min(token_tile, tokens - t * token_tile); }
+  std::int64_t columns(std::int64_t v) const { return std::min(kLossVocabTile, vocab - v * kLossVocabTile); }
+  bool holds_all() const { return held == vocab_tiles; }
+  std::int64_t group_rows() const { return std::min(tokens, group * token_tile); }
+  std::int64_t held_columns() const { return holds_all() ? vocab : held * kLossVocabTile; }
+};
+
+Tiling tiling_of(const LossShape& shape, bool backward) {
+  Tiling tiling{.tokens = shape.tokens, .vocab = shape.vocab, .token_tile = loss_token_tile(shape.vocab)};
+  tiling.token_tiles = pieces(shape.tokens, tiling.token_tile);
+  tiling.vocab_tiles = pieces(shape.vocab, kLossVocabTile);
+  const bool whole_rows = backward && shape.chunks <= tiling.token_tiles;
+  tiling.group = whole_rows ? pieces(tiling.token_tiles, shape.chunks) : 1;
+  const std::int64_t shared = pieces(tiling.token_tiles * tiling.vocab_tiles, shape.chunks);
+  tiling.held = whole_rows ? tiling.vocab_tiles : backward ? std::clamp<std::int64_t>(shared, 1, tiling.vocab_tiles) : 1;
+  return tiling;
+}
+
+struct ScratchLayout {
+  std::int64_t logits, library, end;  // offsets; the states of the softmax start at 0
+};
+
+ScratchLayout layout_of(const Tiling& tiling, Bytes library) {
+  const std::int64_t rows = tiling.group_rows();
+  const Bytes states = align_up(Bytes{rows * static_cast<std::int64_t>(sizeof(SoftmaxState))}, kAlignment);
+  const Bytes logits = align_up(Bytes{rows * tiling.held_columns() * 4}, kAlignment);
+  return {.logits = states.n, .library = (states + logits).n, .end = (states + logits + library).n};
+}
+
+// The products of a pair of tile sizes: logits, and with `backward` dh and dw.
+std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, std::int64_t width, bool backward) {
+  std::vector<GemmShape> shapes = {{.m = rows, .n = columns, .k = width, .transpose_b = true}};
+  if (!backward) return shapes;
+  shapes.push_back({.m = rows, .n = width, .k = columns, .accumulate = true});
+  shapes.push_back({.m = columns, .n = width, .k = rows, .transpose_a = true, .accumulate = true});
+  return shapes;
+}
+
+// The sizes of tiles: [last tile of tokens][last tile of the vocabulary], four pairs of which some may be equal.
+std::vector<std::vector<GemmShape>> all_products(const LossShape& shape, const Tiling& tiling, bool backward) {
+  std::vector<std::vector<GemmShape>> all;
+  for (const std::int64_t t : {std::int64_t{0}, tiling.token_tiles - 1}) {
+    for (const std::int64_t v : {std::int64_t{0}, tiling.vocab_tiles - 1}) {
+      all.push_back(products_of(tiling.rows(t), tiling.columns(v), shape.width, backward));
+    }
+  }
+  return all;
+}
+
+void check_targets(const std::int32_t* targets, const LossShape& shape) {
+  for (std::int64_t i = 0; i < shape.tokens; ++i) {
+    if (targets[i] >= -1 && targets[i] < shape.vocab) continue;
+    throw data_error("E-DATA-TARGET", "loss", fmt::format("target {} of token {} is outside the vocabulary", targets[i], i),
+                     fmt::format("-1 (ignored) or 0 to {}", shape.vocab - 1));
+  }
+}
+
+void fill_zero(float* to, std::int64_t count) {
+  constexpr std::int64_t kPiece = 1 << 16;
+  parallel_for(pieces(count, kPiece),
+               [&](std::int64_t task) { std::fill(to + task * kPiece, to + std::min(count, (task + 1) * kPiece), 0.0F); });
+}
+
+}  // namespace
+
+std::int64_t loss_token_tile(std::int64_t vocab) {
+  return 256 * std::clamp<std::int64_t>(8192 / std::clamp<std::int64_t>(vocab, 1, 8192), 1, 32);
+}
+
+int max_chunks(std::int64_t tokens, std::int64_t vocab) {
+  return static_cast<int>(pieces(tokens, loss_token_tile(vocab)) * pieces(vocab, kLossVocabTile));
+}
+
+LossPlan plan_loss(const LossShape& shape, bool backward, int threads) {
+  ensure(shape.tokens > 0 && shape.width > 0 && shape.vocab > 0 && shape.chunks > 0, "loss", "a dimension is not positive");
+  const Tiling tiling = tiling_of(shape, backward);
+  std::set<GemmShape> products;
+  for (const auto& shapes : all_products(shape, tiling, backward)) products.insert(shapes.begin(), shapes.end());
+  LossPlan plan{.products = {products.begin(), products.end()}};
+  std::set<std::string> implementations;
+  Bytes library;
+  for (const GemmShape& product : plan.products) {
+    const GemmPlan gemm = plan_gemm(product, threads);
+    implementations.insert(gemm.implementation);
+    library = std::max(library, gemm.scratch);
+    plan.primitives += gemm.primitives;
+  }
+  plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
+  plan.scratch = Bytes{layout_of(tiling, align_up(library, kAlignment)).end};
+  return plan;
+}
+
+// One pass over the operands of a call.
+struct LinearCrossEntropy::Run {
+  const LinearCrossEntropy& loss;
+  Tiling tiling;
+  const float *h, *w;
+  const std::int32_t* targets;
+  float* losses;
+  SoftmaxState* states;
+  float* logits;
+  std::byte* library;
+
+  Run(const LinearCrossEntropy& owner, bool backward, const float* h_in, const float* w_in, const std::int32_t* targets_in,
+      float* losses_out, std::byte* scratch)
+      : loss(owner), tiling(tiling_of(owner.shape_, backward)), h(h_in), w(w_in), targets(targets_in), losses(losses_out) {
+    const ScratchLayout layout = layout_of(tiling, Bytes{0});
+    states = reinterpret_cast<SoftmaxState*>(scratch);
+    logits = reinterpret_cast<float*>(scratch + layout.logits);
+    library = scratch + layout.library;
+  }
+
+  std::int64_t width() const { return loss.shape_.width; }
+  const float* h_tile(std::int64_t t) const { return h + t * tiling.token_tile * width(); }
+  std::int64_t w_offset(std::int64_t v) const { return v * kLossVocabTile * width(); }
+
+  const Products& products(std::int64_t t, std::int64_t v) const {
+    return loss.products_[static_cast<std::size_t>(2 * (t == tiling.token_tiles - 1) + (v == tiling.vocab_tiles - 1))];
+  }
+
+  // Tiles of one tile of tokens follow each other; past the last slot, they take turns in it.
+  float* tile(std::int64_t t, std::int64_t v) const {
+    const std::int64_t before = t % tiling.group * tiling.token_tile * tiling.held_columns();
+    return logits + before + tiling.rows(t) * std::min(v, tiling.held - 1) * kLossVocabTile;
+  }
+  bool kept(std::int64_t v) const { return tiling.holds_all() || v < tiling.held - 1; }
+
+  void multiply(std::int64_t t, std::int64_t v) const {
+    products(t, v).logits.run(h_tile(t), w + w_offset(v), nullptr, tile(t, v), library);
+  }
+
+  // Calls body(row within the group, token, logits of its row, number of columns) for the rows of tiles [t0, t1).
+  template <class Body>
+  void for_rows(std::int64_t t0, std::int64_t t1, std::int64_t v, Body&& body) const {
+    const std::int64_t first = t0 * tiling.token_tile, rows = std::min(tiling.tokens, t1 * tiling.token_tile) - first;
+    const std::int64_t columns = tiling.columns(v);
+    parallel_for(pieces(rows, kTaskRows), [&](std::int64_t task) {
+      for (std::int64_t row = task * kTaskRows; row < std::min(rows, (task + 1) * kTaskRows); ++row) {
+        const std::int64_t t = t0 + row / tiling.token_tile;
+        body(row, first + row, tile(t, v) + row % tiling.token_tile * columns, columns);
+      }
+    });
+  }
+
+  void take_statistics(std::int64_t t0, std::int64_t t1, std::int64_t v) const {
+    for_rows(t0, t1, v, [&](std::int64_t row, std::int64_t token, const float* x, std::int64_t columns) {
+      if (v == 0) states[row] = SoftmaxState{};
+      const std::int64_t at = targets[token] - v * kLossVocabTile;
+      if (targets[token] >= 0 && at >= 0 && at < columns) states[row].target = x[at];
+      if (targets[token] >= 0) add_logits(x, columns, states[row]);
+    });
+  }
+
+  // First pass: the losses, and the logits as far as they are held.
+  void measure(std::int64_t t0, std::int64_t t1) const {
+    for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
+      for (std::int64_t t = t0; t < t1; ++t) multiply(t, v);
+      take_statistics(t0, t1, v);
+    }
+    const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
+    for (std::int64_t token = first; token < end; ++token) {
+      const SoftmaxState& state = states[token - first];
+      const double total = static_cast<double>(state.max) + std::log(static_cast<double>(state.sum));
+      losses[token] = targets[token] < 0 ? 0.0F : static_cast<float>(total - static_cast<double>(state.target));
+    }
+  }
+
+  // Logits become their gradients.
+  void differentiate(std::int64_t t0, std::int64_t t1, std::int64_t v, float inverse_units) const {
+    for_rows(t0, t1, v, [&](std::int64_t row, std::int64_t token, float* x, std::int64_t columns) {
+      if (targets[token] < 0) return static_cast<void>(std::fill(x, x + columns, 0.0F));
+      scale_softmax(x, columns, states[row].max, inverse_units / states[row].sum);
+      const std::int64_t at = targets[token] - v * kLossVocabTile;
+      if (at >= 0 && at < columns) x[at] -= inverse_units;
+    });
+  }
+
+  // Second pass: dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
+  void propagate(std::int64_t t0, std::int64_t t1, float inverse_units, float* dh, float* dw, bool overwrite) const {
+    const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
+    fill_zero(dh + first * width(), (end - first) * width());
+    for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
+      if (!kept(v)) multiply(t0, v);
+      differentiate(t0, t1, v, inverse_units);
+      if (overwrite && t0 == 0) fill_zero(dw + w_offset(v), tiling.columns(v) * width());
+      for (std::int64_t t = t0; t < t1; ++t) {
+        const std::vector<Gemm>& gradients = products(t, v).gradients;
+        gradients[0].run(tile(t, v), w + w_offset(v), nullptr, dh + t * tiling.token_tile * width(), library);
+        gradients[1].run(tile(t, v), h_tile(t), nullptr, dw + w_offset(v), library);
+      }
+    }
+  }
+};
+
+LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, int threads)
+    : shape_(shape), plan_(plan_loss(shape, backward, threads)) {
+  for (const std::vector<GemmShape>& shapes : all_products(shape, tiling_of(shape, backward), backward)) {
+    Products products{.logits = Gemm(shapes[0], threads)};
+    for (std::size_t i = 1; i < shapes.size(); ++i) products.gradients.emplace_back(shapes[i], threads);
+    products_.push_back(std::move(products));
+  }
+}
+
+void LinearCrossEntropy::forward(const float* h, const float* w, const std::int32_t* targets, float* losses,
+                                 std::byte* scratch) const {
+  check_targets(targets, shape_);
+  const Run run(*this, false, h, w, targets, losses, scratch);
+  for (std::int64_t t = 0; t < run.tiling.token_tiles; ++t) run.measure(t, t + 1);
+}
+
+void LinearCrossEntropy::backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses,
+                                  float* dh, float* dw, bool overwrite, std::byte* scratch) const {
+  ensure(!products_.front().gradients.empty(), "loss", "this loss was built without its gradient");
+  check_targets(targets, shape_);
+  const Run run(*this, true, h, w, targets, losses, scratch);
+  for (std::int64_t t = 0; t < run.tiling.token_tiles; t += run.tiling.group) {
+    const std::int64_t end = std::min(run.tiling.token_tiles, t + run.tiling.group);
+    run.measure(t, end);
+    run.propagate(t, end, inverse_units, dh, dw, overwrite);
+  }
+}
+
+void logits_row(const float* h_row, const float* w, std::int64_t width, std::int64_t vocab, float* logits) {
+  constexpr std::int64_t kPiece = 256;
+  parallel_for(pieces(vocab, kPiece), [&](std::int64_t task) {
+    for (std::int64_t v = task * kPiece; v < std::min(vocab, (task + 1) * kPiece); ++v)
+      logits[v] = dot(h_row, w + v * width, width);
+  });
+}
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,69 @@
+// The linear layer over a vocabulary and its softmax cross-entropy in one: loss = logsumexp(h W^T) - (h W^T)[target], in
+// canonical tiles of tokens x vocabulary rows, so that all logits never exist at once. `chunks` says how few of them are held; it
+// changes memory and time, never a bit. Targets of -1 are ignored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "device/cpu/gemm.h"
+
+namespace plimsoll::cpu {
+
+// With T tiles of tokens and V tiles of the vocabulary: up to T chunks, the logits of ceil(T / chunks) tiles of tokens are held
+// (three products); beyond, ceil(T V / chunks) tiles of one tile of tokens, and the others are computed twice (up to four
+// products).
+struct LossShape {
+  std::int64_t tokens = 0, width = 0, vocab = 0;
+  int chunks = 1;
+};
+
+struct LossPlan {
+  std::string implementation;
+  Bytes scratch;
+  int primitives = 0;               // distinct ones: those of `products`
+  std::vector<GemmShape> products;  // each once
+};
+
+// The canonical tiles follow from the vocabulary alone; the last ones are shorter.
+std::int64_t loss_token_tile(std::int64_t vocab);
+inline constexpr std::int64_t kLossVocabTile = 1024;
+
+// The largest value of LossShape::chunks that still changes anything: one per tile.
+int max_chunks(std::int64_t tokens, std::int64_t vocab);
+LossPlan plan_loss(const LossShape& shape, bool backward, int threads);
+
+class LinearCrossEntropy {
+ public:
+  LinearCrossEntropy(const LossShape& shape, bool backward, int threads);
+
+  // h [tokens, width], w [vocab, width], targets [tokens]; writes losses [tokens], 0 where ignored. Throws E-DATA-TARGET for
+  // targets outside [-1, vocab). Holds one tile whatever the chunks.
+  void forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch) const;
+
+  // As forward, and the gradient of sum(losses) * inverse_units: writes dh [tokens, width], adds to dw [vocab, width] or, with
+  // `overwrite`, writes it. Only where built with `backward`.
+  void backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
+                float* dw, bool overwrite, std::byte* scratch) const;
+
+  const LossPlan& plan() const { return plan_; }
+
+ private:
+  struct Products {  // of one pair of tile sizes
+    Gemm logits;
+    std::vector<Gemm> gradients;  // dh, dw; empty in a forward-only loss
+  };
+  struct Run;
+
+  LossShape shape_;
+  LossPlan plan_;
+  std::vector<Products> products_;  // [last tile of tokens][last tile of the vocabulary]
+};
+
+// logits[v] = h_row . w[v] for a single row, as generation needs it.
+void logits_row(const float* h_row, const float* w, std::int64_t width, std::int64_t vocab, float* logits);
+
+}  // namespace plimsoll::cpu

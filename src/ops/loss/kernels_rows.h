@@ -1,0 +1,24 @@
+// The vector loops of the loss over one row of a tile of logits: running maximum and sum of exponentials, gradient, dot product.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace plimsoll::cpu {
+
+// What is known of a token's logits after the tiles so far: sum = sum of exp(logit - max).
+struct SoftmaxState {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0.0F;
+  float target = 0.0F;  // the target's logit
+};
+
+// Takes the next `columns` logits into the state, target excepted.
+void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state);
+
+// logits[i] becomes exp(logits[i] - max) * scale.
+void scale_softmax(float* logits, std::int64_t columns, float max, float scale);
+
+float dot(const float* a, const float* b, std::int64_t count);
+
+}  // namespace plimsoll::cpu
