@@ -1,0 +1,56 @@
+// Which sample stands at which position of training, and which tokens make a sample. Both are pure functions in O(1): a run can
+// start at any position, and no array grows with the data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace plimsoll {
+
+// A sample of one epoch: what every random choice about it depends on, beside the seed.
+struct SampleRef {
+  std::uint32_t epoch = 0;
+  std::uint32_t sample = 0;
+
+  friend bool operator==(SampleRef, SampleRef) = default;
+};
+
+// The samples of `tokens` tokens: sample i is tokens [i * context, i * context + context], both included, so neighbours share one
+// token. The last sample may be shorter: what it lacks is no unit of the loss.
+struct Samples {
+  std::int64_t tokens = 0;
+  std::int64_t context = 0;
+
+  std::int64_t count() const { return (tokens - 1 + context - 1) / context; }
+  std::int64_t first_token(std::int64_t sample) const { return sample * context; }
+  // Tokens that the file holds for it, 2 to context + 1.
+  std::int64_t length(std::int64_t sample) const { return valid_units(sample) + 1; }
+  // Tokens that it predicts, 1 to context.
+  std::int64_t valid_units(std::int64_t sample) const {
+    const std::int64_t left = tokens - 1 - first_token(sample);
+    return left < context ? left : context;
+  }
+};
+
+// Checked construction. data_error E-DATA-SHORT below two tokens, E-DATA-FORMAT where samples pass the 32 bits of a sample's
+// number.
+Samples make_samples(std::int64_t tokens, std::int64_t context, const std::string& where);
+
+enum class OrderKind { shuffled, sequential };
+
+// Position counts samples over all epochs: epoch = position / samples. Within an epoch, the order is a permutation keyed by
+// (seed, epoch), or the order of the file.
+struct SampleOrder {
+  OrderKind kind = OrderKind::shuffled;
+  std::uint64_t seed = 0;
+  std::int64_t samples = 1;
+
+  SampleRef at(std::int64_t position) const;
+};
+
+// The image of `index` under a pseudo-random permutation of [0, n): an eight-round Feistel network with Philox as round function
+// on the next even number of bits, applied until the value lies below n ("cycle walking"; Black and Rogaway, "Ciphers with
+// arbitrary finite domains", CT-RSA 2002). Fewer than four applications on average.
+std::uint64_t permuted(std::uint64_t index, std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+
+}  // namespace plimsoll

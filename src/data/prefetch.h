@@ -1,0 +1,72 @@
+// Reads micro-batches ahead: a thread of the lowest priority fills one of two staging buffers while the other one is unpacked.
+// The consumer says which samples come next, so results never depend on timing. After construction nothing allocates, except for
+// errors. What was read is dropped from the page cache, which counts against a container's limit.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "data/order.h"
+#include "data/source.h"
+#include "data/window.h"
+
+namespace plimsoll {
+
+class Prefetcher {
+ public:
+  static constexpr std::int64_t kDepth = 2;
+  static constexpr std::int64_t kStackBytes = 256 << 10;
+
+  // `source` must outlive this; each staging buffer has at least staging_bytes(micro_batch, ...) bytes.
+  Prefetcher(const TokenFile& source, const Samples& samples, std::int64_t micro_batch,
+             std::array<std::span<std::byte>, kDepth> staging);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // Micro-batches submitted and not yet taken, 0 to kDepth.
+  std::int64_t pending() const { return submitted_ - taken_; }
+  // Starts reading these samples; pending() must be below kDepth.
+  void submit(std::span<const SampleRef> refs);
+  // Waits for the oldest submitted micro-batch and unpacks it. Throws what went wrong with it; the next one is not affected.
+  void take(const MicroBatch& out);
+  // Waits for and forgets everything that is pending, as when training moves to another position.
+  void discard();
+
+ private:
+  struct Slot {
+    std::span<std::byte> staging;
+    std::vector<SampleRef> refs;
+    std::optional<Error> error;
+  };
+
+  static void* enter(void* self);
+  void start_thread();
+  void serve();
+  void read(Slot& slot);
+  Slot& wait_for_oldest();
+  Slot& slot(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kDepth)]; }
+
+  const TokenFile& source_;
+  const Samples samples_;
+  std::array<Slot, kDepth> slots_;
+  std::int64_t submitted_ = 0;  // written by the consumer under the mutex
+  std::int64_t taken_ = 0;      // the consumer's alone
+  std::int64_t read_ = 0;       // written by the thread under the mutex
+  bool stop_ = false;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable done_;
+  pthread_t thread_{};
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// Token sources: a file of tokens of fixed width, whatever it was to begin with. Text for a BPE vocabulary is tokenised once into
+// a token file under a cache folder. Nothing here holds tokens in memory; window.h and prefetch.h read them by position.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "formats/file.h"
+
+namespace plimsoll {
+
+struct TokenFile {
+  File file;
+  std::string name;                  // the path that the user gave, for messages
+  std::int64_t offset = 0;           // of the first token, in bytes
+  std::int64_t tokens = 0;           // at least 2
+  std::int64_t bytes_per_token = 1;  // 1: bytes, 2: little-endian uint16
+  std::int64_t vocab = 256;          // tokens are checked against it when they are read
+};
+
+struct SourceRequest {
+  std::filesystem::path path;
+  // "bytes": text, one token per byte. "u16": raw little-endian uint16. "llmc": the same behind llm.c's header of 1,024 bytes.
+  // "bpe": text through the vocabulary. "auto": llmc by its header; u16 for the extension .bin; bpe where the model's vocabulary
+  // passes 256 and a vocabulary folder is given; else bytes.
+  std::string format = "auto";
+  std::int64_t vocab = 256;          // of the model
+  std::filesystem::path vocabulary;  // folder of a BPE vocabulary; may be empty
+  std::filesystem::path cache;       // folder for token files of "bpe"; created where it is absent
+};
+
+// Errors: E-DATA-MISSING (no file), E-DATA-EMPTY, E-DATA-FORMAT (odd size, broken header), E-DATA-SHORT (fewer than two tokens),
+// E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-CONFIG-VALUE (unknown format, or "bpe" without a
+// vocabulary). "bpe" takes about 10 MiB of heap while it runs, and 6 MiB where the token file already exists.
+TokenFile open_source(const SourceRequest& request);
+
+// 32 hex digits over the tokens and their width. Reads the file once, in pieces, and drops them from the page cache.
+std::string content_hash(const TokenFile& source);
+
+}  // namespace plimsoll

@@ -1,0 +1,115 @@
+#include "data/window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+// One row: inputs and targets are the tokens without the last and without the first. Returns the largest token.
+template <class Raw>
+std::int32_t unpack_row(const std::byte* raw, std::int64_t length, std::span<std::int32_t> inputs,
+                        std::span<std::int32_t> targets) {
+  const auto* tokens = reinterpret_cast<const Raw*>(raw);
+  std::int32_t largest = tokens[0];
+  // The last token of a short sample has a place among the inputs, but none among the targets.
+  const std::int64_t read = std::min(length, std::ssize(inputs));
+  for (std::int64_t t = 0; t < read; ++t) inputs[t] = tokens[t];
+  for (std::int64_t t = 0; t + 1 < length; ++t) {
+    targets[t] = tokens[t + 1];
+    largest = std::max<std::int32_t>(largest, tokens[t + 1]);
+  }
+  std::fill(inputs.begin() + read, inputs.end(), 0);
+  std::fill(targets.begin() + (length - 1), targets.end(), kIgnoredTarget);
+  return largest;
+}
+
+[[noreturn]] void refuse_token(const TokenFile& source, std::int64_t first, std::int64_t length, const std::byte* raw) {
+  std::int64_t position = 0;
+  std::uint16_t token = 0;
+  for (; position < length; ++position) {
+    std::memcpy(&token, raw + position * source.bytes_per_token, static_cast<std::size_t>(source.bytes_per_token));
+    if (token >= source.vocab) break;
+  }
+  throw data_error("E-DATA-TOKEN", source.name, fmt::format("token {} is {}", first + position, token),
+                   fmt::format("tokens below the model's vocabulary of {}", source.vocab),
+                   {fmt::format("--set model.vocab={}, or check data.format", token + 1)});
+}
+
+std::size_t row_bytes(const TokenFile& source, const Samples& samples) {
+  return static_cast<std::size_t>((samples.context + 1) * source.bytes_per_token);
+}
+
+}  // namespace
+
+std::span<const SampleRef> Window::micro(std::int64_t index) const {
+  const std::int64_t begin = index * micro_batch;
+  const std::int64_t end = std::min(begin + micro_batch, std::ssize(samples));
+  return std::span(samples).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+void plan_window(Window& window, const SampleOrder& order, const Samples& samples, std::int64_t first_position,
+                 std::int64_t count, std::int64_t micro_batch) {
+  ensure(count > 0 && micro_batch > 0, "plan_window", "a window without samples");
+  window.first_position = first_position;
+  window.micro_batch = micro_batch;
+  window.micro_count = (count + micro_batch - 1) / micro_batch;
+  window.valid_units = 0;
+  window.samples.resize(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const SampleRef ref = order.at(first_position + i);
+    window.samples[static_cast<std::size_t>(i)] = ref;
+    window.valid_units += samples.valid_units(ref.sample);
+  }
+}
+
+std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token) {
+  return align_up(Bytes{micro_batch * (context + 1) * bytes_per_token}, kAlignment).n;
+}
+
+void read_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
+                  std::span<std::byte> staging) {
+  const std::size_t row = row_bytes(source, samples);
+  ensure(staging.size() >= refs.size() * row, "read_samples", "the staging buffer is too small");
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const std::int64_t offset = source.offset + samples.first_token(refs[i].sample) * source.bytes_per_token;
+    const std::int64_t bytes = samples.length(refs[i].sample) * source.bytes_per_token;
+    source.file.read_at(offset, staging.subspan(i * row, static_cast<std::size_t>(bytes)));
+  }
+}
+
+void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
+                    std::span<const std::byte> staging, const MicroBatch& out) {
+  const auto context = static_cast<std::size_t>(samples.context);
+  const std::size_t rows = out.sample_ids.size() / 2;
+  ensure(refs.size() <= rows && out.inputs.size() == rows * context && out.targets.size() == rows * context, "unpack_samples",
+         "the buffers do not have the shape of the micro-batch");
+  const std::size_t row = row_bytes(source, samples);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const std::int64_t length = samples.length(refs[i].sample);
+    const std::byte* raw = staging.data() + i * row;
+    const auto inputs = out.inputs.subspan(i * context, context);
+    const auto targets = out.targets.subspan(i * context, context);
+    const std::int32_t largest = source.bytes_per_token == 1 ? unpack_row<std::uint8_t>(raw, length, inputs, targets)
+                                                             : unpack_row<std::uint16_t>(raw, length, inputs, targets);
+    if (largest >= source.vocab) refuse_token(source, samples.first_token(refs[i].sample), length, raw);
+    out.sample_ids[2 * i] = refs[i].epoch;
+    out.sample_ids[2 * i + 1] = refs[i].sample;
+  }
+  std::ranges::fill(out.inputs.subspan(refs.size() * context), 0);
+  std::ranges::fill(out.targets.subspan(refs.size() * context), kIgnoredTarget);
+  std::ranges::fill(out.sample_ids.subspan(2 * refs.size()), kAbsentSample);
+}
+
+void fill_micro_batch(const TokenFile& source, const Samples& samples, const Window& window, std::int64_t index,
+                      std::span<std::byte> staging, const MicroBatch& out) {
+  read_samples(source, samples, window.micro(index), staging);
+  unpack_samples(source, samples, window.micro(index), staging, out);
+}
+
+}  // namespace plimsoll

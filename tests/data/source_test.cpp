@@ -1,0 +1,130 @@
+#include "data/source.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "formats/bpe.h"
+#include "formats/expect_error.h"
+#include "token_files.h"
+
+namespace plimsoll {
+namespace {
+
+const std::filesystem::path kShared = std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "../shared/data";
+
+class Source : public testing::Test {
+ protected:
+  TokenFile open(const std::string& name, const std::string& bytes, const std::string& format = "auto",
+                 std::int64_t vocab = 50257) {
+    write_raw(folder / name, bytes);
+    return open_source({folder / name, format, vocab, {}, folder / "cache"});
+  }
+  ScratchFolder folder;
+};
+
+TEST_F(Source, Formats) {
+  const TokenFile bytes = open("x.txt", "hello");
+  EXPECT_EQ(bytes.tokens, 5);
+  EXPECT_EQ(bytes.bytes_per_token, 1);
+  const TokenFile raw = open("x.bin", u16_bytes({1, 2, 50000}));
+  EXPECT_EQ(raw.tokens, 3);
+  EXPECT_EQ(raw.bytes_per_token, 2);
+  EXPECT_EQ(raw.offset, 0);
+  for (const char* name : {"y.bin", "y.txt"}) {
+    const TokenFile llmc = open(name, llmc_bytes({5, 6, 7, 8}));
+    EXPECT_EQ(llmc.tokens, 4);
+    EXPECT_EQ(llmc.offset, 1024);
+    EXPECT_EQ(llmc.bytes_per_token, 2);
+  }
+  EXPECT_EQ(open("x.bin", "hello", "bytes").tokens, 5);
+  EXPECT_EQ(open("x.dat", u16_bytes({1, 2}), "u16").tokens, 2);
+}
+
+TEST_F(Source, RefusesBadFiles) {
+  EXPECT_ERROR(open_source({folder / "none", "auto", 256, {}, {}}), "E-DATA-MISSING", "No such file");
+  EXPECT_ERROR(open_source({folder.path(), "auto", 256, {}, {}}), "E-DATA-MISSING", "is a folder");
+  EXPECT_ERROR(open("x", ""), "E-DATA-EMPTY", "empty");
+  EXPECT_ERROR(open("x", "a"), "E-DATA-SHORT", "1 token");
+  EXPECT_ERROR(open("x.bin", u16_bytes({1})), "E-DATA-SHORT", "1 token");
+  EXPECT_ERROR(open("x.bin", "abc"), "E-DATA-FORMAT", "3 bytes, an odd number");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 2)), "E-DATA-FORMAT", "version 2");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 1, 1)), "E-DATA-FORMAT", "claims 4 tokens");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 1, -1)), "E-DATA-FORMAT", "claims 2 tokens");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 1, -100)), "E-DATA-FORMAT", "claims -97 tokens");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({})), "E-DATA-SHORT", "0 token");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}, 20240801), "llmc"), "E-DATA-FORMAT", "magic number 20240801");
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}).substr(0, 600), "llmc"), "E-DATA-FORMAT", "magic number 0");
+  EXPECT_ERROR(open("x", "hello", "byte"), "E-CONFIG-VALUE", "data.format=bytes");
+  EXPECT_ERROR(open("x", "hello", "bpe"), "E-CONFIG-VALUE", "no vocabulary");
+}
+
+TEST_F(Source, HashFollowsTheTokens) {
+  const std::string a = content_hash(open("a.bin", u16_bytes({1, 2, 3})));
+  EXPECT_EQ(a.size(), 32u);
+  EXPECT_EQ(content_hash(open("b.bin", u16_bytes({1, 2, 3}))), a);
+  EXPECT_EQ(content_hash(open("c.bin", llmc_bytes({1, 2, 3}))), a) << "the same tokens behind a header";
+  EXPECT_NE(content_hash(open("d.bin", u16_bytes({1, 2, 4}))), a);
+  EXPECT_NE(content_hash(open("e.bin", u16_bytes({1, 2, 3}), "bytes")), a);
+  const std::string large(1'000'001, 'x');
+  EXPECT_EQ(content_hash(open("f", large)), content_hash(open("g", large)));
+}
+
+// Whatever bytes a file has, it either opens or is refused as data.
+TEST_F(Source, SurvivesRandomHeaders) {
+  const std::uint64_t seed = std::random_device{}();
+  fmt::print("seed {}\n", seed);
+  std::mt19937_64 random(seed);
+  const std::string good = llmc_bytes({1, 2, 3});
+  for (int round = 0; round < 1000; ++round) {
+    std::string bytes = good;
+    bytes[random() % 12] = static_cast<char>(random());
+    if (random() % 2) bytes.resize(random() % (bytes.size() + 8));
+    try {
+      EXPECT_EQ(content_hash(open("x.bin", bytes)).size(), 32u);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.exit, ExitCode::data) << error.what() << " seed " << seed;
+    }
+  }
+}
+
+TEST_F(Source, TokenisesTextOnce) {
+  if (!std::filesystem::exists(kShared / "gpt2/encoder.json"))
+    GTEST_SKIP() << "the GPT-2 vocabulary is absent: " << kShared / "gpt2";
+  std::string text;
+  for (int i = 0; text.size() < 1'500'000; ++i)
+    text += fmt::format("Line {} of the play,\n  spoken \xe2\x80\x94 twice.\n\n", i * i);
+  write_raw(folder / "x.txt", text);
+  const SourceRequest request{folder / "x.txt", "auto", 50304, kShared / "gpt2", folder / "cache/deep"};
+  const TokenFile source = open_source(request);
+  EXPECT_EQ(source.bytes_per_token, 2);
+  EXPECT_EQ(source.name, (folder / "x.txt").string());
+  const BpeVocabulary vocabulary = BpeVocabulary::load(kShared / "gpt2");
+  const std::vector<Token> expected = BpeEncoder(vocabulary).encode(text);
+  ASSERT_EQ(source.tokens, std::ssize(expected));
+  std::vector<Token> tokens(expected.size());
+  source.file.read_at(0, std::as_writable_bytes(std::span(tokens)));
+  EXPECT_EQ(tokens, expected);
+
+  // A second run takes the file that the first one left, and another text does not.
+  const auto stamp = std::filesystem::last_write_time(source.file.path());
+  EXPECT_EQ(open_source(request).file.path(), source.file.path());
+  EXPECT_EQ(std::filesystem::last_write_time(source.file.path()), stamp);
+  write_raw(folder / "x.txt", text + "!");
+  EXPECT_NE(open_source(request).file.path(), source.file.path());
+
+  SourceRequest small = request;
+  small.vocab = 5000;
+  EXPECT_ERROR(open_source(small), "E-DATA-TOKEN", "50257 tokens and the model has 5000");
+  SourceRequest nowhere = request;
+  nowhere.cache = folder / "x.txt/cache";
+  EXPECT_ERROR(open_source(nowhere), "E-IO-WRITE", "cannot be created");
+  SourceRequest bytes = request;
+  bytes.vocab = 256;
+  EXPECT_EQ(open_source(bytes).bytes_per_token, 1) << "a vocabulary of 256 is a vocabulary of bytes";
+}
+
+}  // namespace
+}  // namespace plimsoll
