@@ -97,6 +97,14 @@ bool hides_memory(std::string_view implementation) {
   return implementation.starts_with("gemm") || implementation.starts_with("ref") || implementation.starts_with("x64:gemm");
 }
 
+bool intel_core() {
+#ifdef __x86_64__
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 // Rows of 4 KiB multiples map to the same few sets of the first-level cache. Products over a long k that read B as it lies lose
 // as much to the many rows of B per block. Both cost oneDNN 10-30 % (Zen 5); packing pays for itself from 512 rows on. On Intel
 // cores with AVX-512 only the gradient of weights was seen to gain.
@@ -104,7 +112,7 @@ bool packing_pays(const GemmShape& shape) {
   if (shape.batch != 1 || shape.transpose_b || shape.m < 512 || shape.n < 64) return false;
   const bool aliases = shape.n % 1024 == 0;
   if (shape.transpose_a) return aliases;
-  return !__builtin_cpu_is("intel") && (aliases || shape.k >= 1536);
+  return !intel_core() && (aliases || shape.k >= 1536);
 }
 
 // The width of the column panels where `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.

@@ -173,7 +173,13 @@ struct LinearCrossEntropy::Run {
       const std::int64_t at = targets[token] - v * kLossVocabTile;
       if (targets[token] >= 0 && at >= 0 && at < columns) states[row].target = x[at];
       if (targets[token] >= 0) add_logits(x, columns, states[row]);
+      if (v == tiling.vocab_tiles - 1) losses[token] = targets[token] < 0 ? 0.0F : loss_of(states[row]);
     });
+  }
+
+  static float loss_of(const SoftmaxState& state) {
+    return static_cast<float>(static_cast<double>(state.max) + std::log(static_cast<double>(state.sum)) -
+                              static_cast<double>(state.target));
   }
 
   // First pass: the losses, and the logits as far as they are held.
@@ -181,12 +187,6 @@ struct LinearCrossEntropy::Run {
     for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
       for (std::int64_t t = t0; t < t1; ++t) multiply(t, v);
       take_statistics(t0, t1, v);
-    }
-    const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
-    for (std::int64_t token = first; token < end; ++token) {
-      const SoftmaxState& state = states[token - first];
-      const double total = static_cast<double>(state.max) + std::log(static_cast<double>(state.sum));
-      losses[token] = targets[token] < 0 ? 0.0F : static_cast<float>(total - static_cast<double>(state.target));
     }
   }
 
