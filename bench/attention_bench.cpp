@@ -1,0 +1,98 @@
+// Attention kernels in GFLOP/s, counting the unmasked half only: 4 * head_size flops for each visible (query, key) pair in
+// forward, 10 * head_size in backward. Compare with the fp32 peak of the machine.
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "base/philox.h"
+#include "device/cpu/parallel.h"
+#include "ops/attention/kernels.h"
+
+namespace plimsoll::cpu {
+namespace {
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<float[], Free>;
+
+// On huge pages, as the arena is: a head's rows lie kilobytes apart, and page walks would show.
+Buffer buffer(std::int64_t floats) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t bytes = (static_cast<std::size_t>(floats) * 4 + kHugePage - 1) / kHugePage * kHugePage;
+  void* const p = std::aligned_alloc(kHugePage, bytes);
+  madvise(p, bytes, MADV_HUGEPAGE);
+  return Buffer(static_cast<float*>(p));
+}
+
+Buffer random_buffer(std::int64_t floats, std::uint32_t stream) {
+  Buffer b = buffer(floats);
+  for (std::int64_t i = 0; i < floats; ++i) {
+    b[i] = 2 * unit_float(philox4x32({stream, 1}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1;
+  }
+  return b;
+}
+
+struct Case {
+  AttentionShape shape;
+  AttentionDropout dropout;
+  std::unique_ptr<std::uint32_t[]> ids;
+  Buffer qkv, out, lse, d_out, d_qkv, scratch;
+
+  explicit Case(const benchmark::State& state)
+      : shape{state.range(0), state.range(1), state.range(2), state.range(3)}, ids(new std::uint32_t[2 * shape.batch]()) {
+    dropout = {static_cast<float>(state.range(4)) / 100, {1, 2}, ids.get()};
+    const std::int64_t floats = shape.batch * shape.tokens * shape.heads * shape.head_size;
+    qkv = random_buffer(3 * floats, 1);
+    d_out = random_buffer(floats, 2);
+    out = buffer(floats);
+    d_qkv = buffer(3 * floats);
+    lse = buffer(shape.batch * shape.tokens * shape.heads);
+    const int threads = thread_count();
+    scratch = buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, threads)).n / 4);
+    forward();
+  }
+  std::byte* workspace() { return reinterpret_cast<std::byte*>(scratch.get()); }
+  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), workspace()); }
+  void backward() { attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), workspace()); }
+  double pairs() const {
+    return static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.tokens * (shape.tokens + 1) / 2);
+  }
+};
+
+void report(benchmark::State& state, double flops) {
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
+}
+
+void forward(benchmark::State& state) {
+  Case c(state);
+  for (auto _ : state) c.forward();
+  report(state, 4 * static_cast<double>(c.shape.head_size) * c.pairs());
+}
+
+void backward(benchmark::State& state) {
+  Case c(state);
+  for (auto _ : state) c.backward();
+  report(state, 10 * static_cast<double>(c.shape.head_size) * c.pairs());
+}
+
+void shapes(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"batch", "tokens", "heads", "head_size", "dropout%"});
+  for (const int dropout : {0, 10}) {
+    b->Args({4, 256, 12, 64, dropout})->Args({1, 1024, 12, 64, dropout});
+  }
+  b->Args({1, 1024, 12, 32, 0})->Args({1, 1024, 12, 80, 0})->Args({1, 1024, 12, 128, 0})->Args({4, 256, 6, 16, 0});
+  b->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+
+BENCHMARK(forward)->Apply(shapes);
+BENCHMARK(backward)->Apply(shapes);
+
+}  // namespace
+}  // namespace plimsoll::cpu
+
+BENCHMARK_MAIN();

@@ -1,0 +1,300 @@
+#include "ops/attention/kernels.h"
+
+#include <atomic>
+#include <cmath>
+
+#include "device/cpu/parallel.h"
+#include "ops/attention/mask_stream.h"
+#include "ops/attention/tiles.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/attention/kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/attention/tiles-inl.h"
+
+#ifndef PLIMSOLL_OPS_ATTENTION_KERNELS_ONCE_
+#define PLIMSOLL_OPS_ATTENTION_KERNELS_ONCE_
+namespace plimsoll::cpu::attention {
+
+struct ForwardCall {
+  AttentionShape shape;
+  AttentionDropout dropout;
+  const float* qkv;
+  float *out, *lse;
+};
+
+struct BackwardCall {
+  AttentionShape shape;
+  AttentionDropout dropout;
+  const float *qkv, *out, *lse, *d_out;
+  float* d_qkv;
+};
+
+inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
+
+}  // namespace plimsoll::cpu::attention
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+using attention::BackwardCall;
+using attention::BackwardScratch;
+using attention::Carver;
+using attention::ForwardCall;
+using attention::ForwardScratch;
+using attention::kBackwardTile;
+using attention::kKeyTile;
+using attention::kQueryBlock;
+using attention::kQueryTile;
+
+// Rows of one head: `part` 0, 1, 2 of qkv are queries, keys and values.
+template <class T>
+HWY_INLINE T* qkv_row(T* qkv, const AttentionShape& shape, std::int64_t batch, std::int64_t token, int part, std::int64_t head) {
+  return qkv + (((batch * shape.tokens + token) * 3 + part) * shape.heads + head) * shape.head_size;
+}
+
+template <class T>
+HWY_INLINE T* out_row(T* out, const AttentionShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
+  return out + ((batch * shape.tokens + token) * shape.heads + head) * shape.head_size;
+}
+
+HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
+  return static_cast<int>(std::min<std::int64_t>(largest, end - begin));
+}
+
+// The queries [begin, end) of one head.
+struct QueryBlock {
+  std::int64_t batch, head, begin, end;
+};
+
+HWY_INLINE Source head_rows(const ForwardCall& call, const QueryBlock& block, std::int64_t token, int part) {
+  return {qkv_row(call.qkv, call.shape, block.batch, token, part, block.head), 3 * call.shape.heads * call.shape.head_size};
+}
+
+HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
+  const int keys = tile_size(begin, block.end, kKeyTile), depth = static_cast<int>(call.shape.head_size);
+  pack_transposed(head_rows(call, block, begin, 1), keys, depth, {s.keys, kKeyTile});
+  pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, {s.values, attention::padded_head(call.shape)});
+}
+
+// Fetches, during one tile's work, a share of the next keys and values.
+HWY_INLINE void prefetch_next(const ForwardCall& call, const QueryBlock& block, std::int64_t query, std::int64_t key) {
+  const std::int64_t first = std::max(block.begin, key), tiles = (block.end - first + kQueryTile - 1) / kQueryTile;
+  const std::int64_t share = (kKeyTile + tiles - 1) / tiles;
+  const std::int64_t begin = key + kKeyTile + (query - first) / kQueryTile * share, rows = std::min(share, block.end - begin);
+  if (rows <= 0) return;
+  prefetch_rows(head_rows(call, block, begin, 1), rows, call.shape.head_size);
+  prefetch_rows(head_rows(call, block, begin, 2), rows, call.shape.head_size);
+}
+
+// Adds the keys from key_begin on to the running softmax and output of the queries from query_begin on.
+HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, const MaskStream& stream, const ForwardScratch& s,
+                             std::int64_t query_begin, std::int64_t key_begin) {
+  const int depth = static_cast<int>(call.shape.head_size);
+  const std::int64_t head = attention::padded_head(call.shape), row = query_begin - block.begin;
+  const Visible tile{tile_size(query_begin, block.end, kQueryTile), tile_size(key_begin, block.end, kKeyTile),
+                     static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kKeyTile))};
+  const Matrix scores{s.scores, kKeyTile};
+  multiply_scores(tile, depth, {s.queries + row * depth, depth}, {s.keys, kKeyTile}, scores);
+  const Position position{static_cast<std::uint64_t>(block.head * call.shape.tokens + query_begin),
+                          static_cast<std::uint64_t>(call.shape.tokens), static_cast<std::uint64_t>(key_begin)};
+  const auto softmax = stream.active ? softmax_tile<true> : softmax_tile<false>;
+  softmax(tile, scores, stream, position, s.maximum + row, s.alpha, s.sums + row * kLanes, s.mask);
+  const Matrix output{s.output + row * head, head}, values{s.values, head};
+  if (key_begin == 0) {
+    multiply_weights<false, Start::zero>(tile, depth, scores, values, output);
+  } else {
+    multiply_weights<false, Start::scale>(tile, depth, scores, values, output, s.alpha);
+  }
+}
+
+// out = output / sum, lse = maximum + log(sum) of up to kQueryTile queries.
+HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
+  const std::int64_t row = begin - block.begin, head = attention::padded_head(call.shape);
+  const int queries = tile_size(begin, block.end, kQueryTile);
+  alignas(64) float sums[kQueryTile], lse[kQueryTile];
+  for (int r = 0; r < kQueryTile; ++r) {
+    sums[r] = r < queries ? hn::GetLane(hn::SumOfLanes(F32(), hn::Load(F32(), s.sums + (row + r) * kLanes))) : 1.0f;
+  }
+  for (int r = 0; r < kQueryTile; r += kLanes) {
+    const Floats sum = hn::Load(F32(), sums + r);
+    const Floats log_sum = hn::Add(hn::Log(F32(), sum), hn::Sub(sum, sum));  // the difference carries NaN, which Log does not
+    hn::Store(hn::Add(hn::Load(F32(), s.maximum + row + r), log_sum), F32(), lse + r);
+  }
+  std::memcpy(call.lse + (block.batch * call.shape.heads + block.head) * call.shape.tokens + begin, lse,
+              static_cast<std::size_t>(queries) * 4);
+  for (int r = 0; r < queries; ++r) {
+    write_row<false>(s.output + (row + r) * head, static_cast<int>(call.shape.head_size), 1.0f / sums[r],
+                     out_row(call.out, call.shape, block.batch, begin + r, block.head));
+  }
+}
+
+// Key tiles in ascending order, each with all queries that see it.
+HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, std::byte* scratch) {
+  Carver carver(scratch);
+  const ForwardScratch s(call.shape, carver);
+  const MaskStream stream(call.dropout, block.batch);
+  const std::int64_t rows = ForwardScratch::block_rows(call.shape);
+  const int depth = static_cast<int>(call.shape.head_size);
+  std::fill(s.maximum, s.maximum + rows, -std::numeric_limits<float>::infinity());
+  zero_fill(s.sums, rows * kLanes);
+  pack_rows(head_rows(call, block, block.begin, 0), static_cast<int>(block.end - block.begin), depth,
+            attention::score_scale(call.shape), {s.queries, depth});
+  for (std::int64_t key = 0; key < block.end; key += kKeyTile) {
+    load_keys(call, block, s, key);
+    for (std::int64_t query = std::max(block.begin, key); query < block.end; query += kQueryTile) {
+      prefetch_next(call, block, query, key);
+      forward_tile(call, block, stream, s, query, key);
+    }
+  }
+  for (std::int64_t query = block.begin; query < block.end; query += kQueryTile) finish_queries(call, block, s, query);
+}
+
+// Task t is one block of queries of one head; the last blocks, which see most keys, come first.
+void forward_task(const ForwardCall& call, std::int64_t task, std::byte* scratch) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t heads = shape.batch * shape.heads, blocks = (shape.tokens + kQueryBlock - 1) / kQueryBlock;
+  const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
+  forward_block(call,
+                {head / shape.heads, head % shape.heads, block * kQueryBlock,
+                 std::min<std::int64_t>(shape.tokens, (block + 1) * kQueryBlock)},
+                scratch);
+}
+
+struct HeadTask {
+  std::int64_t batch, head;
+};
+
+// Packs the queries and d_out of a tile; on the first key tile also delta = d_out . out.
+HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, const BackwardScratch& s, std::int64_t begin,
+                             int queries, bool first) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t width = shape.heads * shape.head_size, head = attention::padded_head(shape);
+  const int depth = static_cast<int>(shape.head_size);
+  pack_rows({qkv_row(call.qkv, shape, task.batch, begin, 0, task.head), 3 * width}, queries, depth, attention::score_scale(shape),
+            {s.queries, head});
+  pack_rows({out_row(call.d_out, shape, task.batch, begin, task.head), width}, queries, depth, 1.0f, {s.d_out, head});
+  for (int r = 0; first && r < queries; ++r) {
+    s.delta[begin + r] = dot(s.d_out + r * head, out_row(call.out, shape, task.batch, begin + r, task.head), depth);
+  }
+}
+
+// d_keys and d_values gain this tile's share; d_queries of the result takes its share at once.
+template <Start kStart>
+HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, const MaskStream& stream, const BackwardScratch& s,
+                              std::int64_t query_begin, std::int64_t key_begin) {
+  const AttentionShape& shape = call.shape;
+  const int depth = static_cast<int>(shape.head_size);
+  const std::int64_t head = attention::padded_head(shape);
+  const Visible tile{tile_size(query_begin, shape.tokens, kBackwardTile), tile_size(key_begin, shape.tokens, kBackwardTile),
+                     static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kBackwardTile))};
+  load_queries(call, task, s, query_begin, tile.queries, key_begin == 0);
+  const Matrix queries{s.queries, head}, d_out{s.d_out, head}, scores{s.weights, kBackwardTile},
+      d_scores{s.d_scores, kBackwardTile};
+  multiply_scores(tile, depth, queries, {s.keys_t, kBackwardTile}, scores);
+  multiply_scores(tile, depth, d_out, {s.values_t, kBackwardTile}, d_scores);
+  const std::int64_t first_row = task.head * shape.tokens + query_begin;
+  const Position position{static_cast<std::uint64_t>(first_row), static_cast<std::uint64_t>(shape.tokens),
+                          static_cast<std::uint64_t>(key_begin)};
+  const float* lse = call.lse + task.batch * shape.heads * shape.tokens + first_row;
+  const auto gradient = stream.active ? softmax_gradient_tile<true> : softmax_gradient_tile<false>;
+  gradient(tile, scores, d_scores, stream, position, lse, s.delta + query_begin, s.mask);
+  multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, head});
+  multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, head});
+  multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, head}, {s.d_queries, head});
+  const auto write = key_begin == 0 ? write_row<false> : write_row<true>;
+  for (int r = 0; r < tile.queries; ++r) {
+    write(s.d_queries + r * head, depth, attention::score_scale(shape),
+          qkv_row(call.d_qkv, shape, task.batch, query_begin + r, 0, task.head));
+  }
+}
+
+// One head: key tiles ascending, and for each of them the query tiles ascending, so every sum has one order.
+void backward_task(const BackwardCall& call, std::int64_t index, std::byte* scratch) {
+  const AttentionShape& shape = call.shape;
+  const HeadTask task{index / shape.heads, index % shape.heads};
+  Carver carver(scratch);
+  const BackwardScratch s(shape, carver);
+  const MaskStream stream(call.dropout, task.batch);
+  const std::int64_t stride = 3 * shape.heads * shape.head_size, head = attention::padded_head(shape);
+  const int depth = static_cast<int>(shape.head_size);
+  for (std::int64_t key = 0; key < shape.tokens; key += kBackwardTile) {
+    const int keys = tile_size(key, shape.tokens, kBackwardTile);
+    const Source key_rows{qkv_row(call.qkv, shape, task.batch, key, 1, task.head), stride};
+    pack_transposed(key_rows, keys, depth, {s.keys_t, kBackwardTile});
+    pack_rows(key_rows, keys, depth, 1.0f, {s.keys, head});
+    pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, {s.values_t, kBackwardTile});
+    backward_tile<Start::zero>(call, task, stream, s, key, key);
+    for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
+      backward_tile<Start::add>(call, task, stream, s, query, key);
+    }
+    for (int r = 0; r < keys; ++r) {
+      write_row<false>(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
+      write_row<false>(s.d_values + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 2, task.head));
+    }
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::cpu {
+namespace {
+
+HWY_EXPORT(forward_task);
+HWY_EXPORT(backward_task);
+
+template <class Scratch>
+std::int64_t slot_bytes(const AttentionShape& shape) {
+  attention::Carver carver(nullptr);
+  Scratch(shape, carver);
+  return carver.used();
+}
+
+std::int64_t forward_tasks(const AttentionShape& shape) {
+  return shape.batch * shape.heads * ((shape.tokens + attention::kQueryBlock - 1) / attention::kQueryBlock);
+}
+
+// Slot s begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
+template <class Run>
+void run_in_slots(std::int64_t tasks, std::int64_t slot_size, std::byte* scratch, const Run& run) {
+  const std::int64_t slots = std::min<std::int64_t>(tasks, thread_count());
+  std::atomic<std::int64_t> next{slots};
+  parallel_for(slots, [&](std::int64_t slot) {
+    for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) {
+      run(task, scratch + slot * slot_size);
+    }
+  });
+}
+
+}  // namespace
+
+Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
+  return Bytes{slot_bytes<attention::ForwardScratch>(shape) * std::min<std::int64_t>(forward_tasks(shape), threads)};
+}
+
+Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
+  return Bytes{slot_bytes<attention::BackwardScratch>(shape) * std::min<std::int64_t>(shape.batch * shape.heads, threads)};
+}
+
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
+                       std::byte* scratch) {
+  const attention::ForwardCall call{shape, dropout, qkv, out, lse};
+  run_in_slots(forward_tasks(shape), slot_bytes<attention::ForwardScratch>(shape), scratch,
+               [&](std::int64_t task, std::byte* slot) { HWY_DYNAMIC_DISPATCH(forward_task)
+                                                         (call, task, slot); });
+}
+
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
+                        const float* lse, const float* d_out, float* d_qkv, std::byte* scratch) {
+  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
+  run_in_slots(shape.batch * shape.heads, slot_bytes<attention::BackwardScratch>(shape), scratch,
+               [&](std::int64_t task, std::byte* slot) { HWY_DYNAMIC_DISPATCH(backward_task)
+                                                         (call, task, slot); });
+}
+
+}  // namespace plimsoll::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,41 @@
+// Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022), so
+// memory beyond inputs and outputs is the scratch: a constant for each thread, plus 4 bytes for each token in backward.
+// Buffers are fp32, dense and row-major, 64-byte aligned; the caller owns all of them. Results do not depend on the number of
+// threads, and a row's result does not depend on the rows after it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace plimsoll::cpu {
+
+struct AttentionShape {
+  std::int64_t batch, tokens, heads, head_size;  // head_size in [1, 256]
+};
+
+// Dropout on the probabilities. The mask is a function of counters and is never stored: with element = (head * tokens + query) *
+// tokens + key, word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps the probability
+// where unit_float(word) >= probability; what is kept is multiplied by 1 / (1 - probability).
+struct AttentionDropout {
+  float probability = 0;  // in [0, 1)
+  std::array<std::uint32_t, 2> key{};
+  const std::uint32_t* sample_ids = nullptr;  // [batch, 2] = {epoch, sample}; may be null where probability is 0
+};
+
+// Exact sizes for a team of `threads`, every byte range [0, size) being the kernel's during the call.
+Bytes attention_forward_scratch(const AttentionShape& shape, int threads);
+Bytes attention_backward_scratch(const AttentionShape& shape, int threads);
+
+// qkv [batch, tokens, 3, heads, head_size] -> out [batch, tokens, heads * head_size] and lse [batch, heads, tokens], the
+// log-sum-exp of the scores q.k / sqrt(head_size) over the keys that a query sees.
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
+                       std::byte* scratch);
+
+// d_qkv, of the shape of qkv, is overwritten. `out` and `lse` are what forward returned for the same shape, dropout and qkv.
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
+                        const float* lse, const float* d_out, float* d_qkv, std::byte* scratch);
+
+}  // namespace plimsoll::cpu

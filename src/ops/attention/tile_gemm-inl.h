@@ -1,0 +1,220 @@
+// Products of small packed tiles with accumulators in registers, and the skipping of what causal attention masks: query `row`
+// of a tile sees key `column` where column <= row + diagonal. Rows are computed in whole groups, columns in whole vectors, so
+// buffers have room up to the next multiple of kTileStep. Included once for each Highway target.
+#if defined(PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_
+#undef PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_
+#else
+#define PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F32 = hn::ScalableTag<float>;
+using Floats = hn::Vec<F32>;
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
+
+// Columns (in vectors) and rows of one block of accumulators: 24 of 32 registers with AVX-512, 12 of 16 elsewhere.
+inline constexpr int kMaxVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+template <int N>
+inline constexpr int kBlockRows = HWY_TARGET == HWY_AVX3 ? (N == 1 ? 16 : 24 / N) : 12 / N;
+
+// How many vectors the next block takes when `left` remain: none is left alone where that can be helped.
+HWY_INLINE int block_vectors(int left) {
+  if (kMaxVectors == 4 && (left == 5 || left == 6 || left == 9)) return 3;
+  return std::min(left, kMaxVectors);
+}
+
+HWY_INLINE int vectors_for(int columns) { return (columns + kLanes - 1) / kLanes; }
+
+// Nested structs and not arrays, so that every element stays in a register.
+template <int N>
+struct RowBlock {
+  Floats first;
+  RowBlock<N - 1> rest;
+
+  HWY_INLINE void zero() {
+    first = hn::Zero(F32());
+    rest.zero();
+  }
+  HWY_INLINE void load(const float* HWY_RESTRICT p) {
+    first = hn::Load(F32(), p);
+    rest.load(p + kLanes);
+  }
+  HWY_INLINE void scale(Floats factor) {
+    first = hn::Mul(first, factor);
+    rest.scale(factor);
+  }
+  HWY_INLINE void multiply_add(Floats a, const RowBlock& b) {
+    first = hn::MulAdd(a, b.first, first);
+    rest.multiply_add(a, b.rest);
+  }
+  HWY_INLINE void store(float* HWY_RESTRICT p) const {
+    hn::Store(first, F32(), p);
+    rest.store(p + kLanes);
+  }
+};
+
+template <>
+struct RowBlock<0> {
+  HWY_INLINE void zero() {}
+  HWY_INLINE void load(const float*) {}
+  HWY_INLINE void scale(Floats) {}
+  HWY_INLINE void multiply_add(Floats, const RowBlock&) {}
+  HWY_INLINE void store(float*) const {}
+};
+
+enum class Start { zero, add, scale };  // what the accumulators begin with: 0, c, or c times a factor for each row
+
+template <int M, int N>
+struct Block {
+  RowBlock<N> row;
+  Block<M - 1, N> rest;
+
+  template <Start kStart>
+  HWY_INLINE void start(const float* HWY_RESTRICT c, std::int64_t ldc, const float* HWY_RESTRICT factor) {
+    if constexpr (kStart == Start::zero) {
+      row.zero();
+    } else {
+      row.load(c);
+      if constexpr (kStart == Start::scale) row.scale(hn::Set(F32(), *factor));
+    }
+    rest.template start<kStart>(c + ldc, ldc, kStart == Start::scale ? factor + 1 : nullptr);
+  }
+  HWY_INLINE void update(const float* HWY_RESTRICT a, std::int64_t step, const RowBlock<N>& b) {
+    row.multiply_add(hn::Set(F32(), *a), b);
+    rest.update(a + step, step, b);
+  }
+  HWY_INLINE void store(float* HWY_RESTRICT c, std::int64_t ldc) const {
+    row.store(c);
+    rest.store(c + ldc, ldc);
+  }
+};
+
+template <int N>
+struct Block<0, N> {
+  template <Start kStart>
+  HWY_INLINE void start(const float*, std::int64_t, const float*) {}
+  HWY_INLINE void update(const float*, std::int64_t, const RowBlock<N>&) {}
+  HWY_INLINE void store(float*, std::int64_t) const {}
+};
+
+// c [M x N vectors] = start + a [M x depth] * b [depth x N vectors]; with kTransposed, a is stored as [depth x M].
+template <int M, int N, bool kTransposed, Start kStart>
+HWY_NOINLINE void multiply_block(int depth, const float* HWY_RESTRICT a, std::int64_t lda, const float* HWY_RESTRICT b,
+                                 std::int64_t ldb, float* HWY_RESTRICT c, std::int64_t ldc, const float* HWY_RESTRICT factor) {
+  Block<M, N> sum;
+  sum.template start<kStart>(c, ldc, factor);
+  for (int k = 0; k < depth; ++k) {
+    RowBlock<N> right;
+    right.load(b);
+    sum.update(a, kTransposed ? 1 : lda, right);
+    a += kTransposed ? lda : 1;
+    b += ldb;
+  }
+  sum.store(c, ldc);
+}
+
+struct Matrix {
+  float* data;
+  std::int64_t stride;  // floats from row to row
+
+  HWY_INLINE float* at(std::int64_t row, std::int64_t column) const { return data + row * stride + column; }
+};
+
+struct Visible {
+  int queries, keys;
+  int diagonal;  // first query - first key of the tile, not negative
+};
+
+template <int M, int N>
+HWY_INLINE void scores_block(int vectors, int depth, const Matrix& a, const Matrix& b, const Matrix& c, int row, int column) {
+  if constexpr (N > 1) {
+    if (vectors < N) return scores_block<M, N - 1>(vectors, depth, a, b, c, row, column);
+  }
+  multiply_block<M, N, false, Start::zero>(depth, a.at(row, 0), a.stride, b.at(0, column), b.stride, c.at(row, column), c.stride,
+                                           nullptr);
+}
+
+template <int N>
+HWY_INLINE void scores_columns(const Visible& tile, int depth, const Matrix& a, const Matrix& b, const Matrix& c, int column) {
+  constexpr int M = kBlockRows<N>;
+  for (int row = 0; row < tile.queries; row += M) {
+    const int limit = std::min(tile.keys, tile.diagonal + row + M);
+    if (limit > column) scores_block<M, N>(std::min(N, vectors_for(limit - column)), depth, a, b, c, row, column);
+  }
+}
+
+// c [queries x keys] = a [queries x depth] * b [depth x keys] where visible; columns past what a row sees are left as they are.
+HWY_INLINE void multiply_scores(const Visible& tile, int depth, const Matrix& a, const Matrix& b, const Matrix& c) {
+  const int vectors = vectors_for(tile.keys);
+  for (int done = 0, step = 0; done < vectors; done += step) {
+    step = block_vectors(vectors - done);
+    const int column = done * kLanes;
+    if (step == 1) scores_columns<1>(tile, depth, a, b, c, column);
+    if (step == 2) scores_columns<2>(tile, depth, a, b, c, column);
+    if constexpr (kMaxVectors == 4) {
+      if (step == 3) scores_columns<3>(tile, depth, a, b, c, column);
+      if (step == 4) scores_columns<4>(tile, depth, a, b, c, column);
+    }
+  }
+}
+
+template <int N, Start kStart>
+HWY_INLINE void by_query_columns(const Visible& tile, const Matrix& a, const Matrix& b, const Matrix& c, int column,
+                                 const float* factor) {
+  constexpr int M = kBlockRows<N>;
+  for (int row = 0; row < tile.queries; row += M) {
+    const int depth = std::min(tile.keys, tile.diagonal + row + M);
+    multiply_block<M, N, false, kStart>(depth, a.at(row, 0), a.stride, b.at(0, column), b.stride, c.at(row, column), c.stride,
+                                        kStart == Start::scale ? factor + row : nullptr);
+  }
+}
+
+template <int N, Start kStart>
+HWY_INLINE void by_key_columns(const Visible& tile, const Matrix& a, const Matrix& b, const Matrix& c, int column, const float*) {
+  constexpr int M = kBlockRows<N>;
+  for (int row = 0; row < tile.keys; row += M) {
+    const int begin = std::min(tile.queries, std::max(0, row - tile.diagonal));
+    multiply_block<M, N, true, kStart>(tile.queries - begin, a.at(begin, row), a.stride, b.at(begin, column), b.stride,
+                                       c.at(row, column), c.stride, nullptr);
+  }
+}
+
+// kByKey false: c [queries x columns] = start + a * b [keys x columns]. kByKey true: c [keys x columns] = start + a^T * b
+// [queries x columns]. a [queries x keys] holds zeros where masked.
+template <bool kByKey, Start kStart>
+HWY_INLINE void multiply_weights(const Visible& tile, int columns, const Matrix& a, const Matrix& b, const Matrix& c,
+                                 const float* factor = nullptr) {
+  const int vectors = vectors_for(columns);
+  for (int done = 0, step = 0; done < vectors; done += step) {
+    step = block_vectors(vectors - done);
+    const int column = done * kLanes;
+    if constexpr (kByKey) {
+      if (step == 1) by_key_columns<1, kStart>(tile, a, b, c, column, factor);
+      if (step == 2) by_key_columns<2, kStart>(tile, a, b, c, column, factor);
+      if constexpr (kMaxVectors == 4) {
+        if (step == 3) by_key_columns<3, kStart>(tile, a, b, c, column, factor);
+        if (step == 4) by_key_columns<4, kStart>(tile, a, b, c, column, factor);
+      }
+    } else {
+      if (step == 1) by_query_columns<1, kStart>(tile, a, b, c, column, factor);
+      if (step == 2) by_query_columns<2, kStart>(tile, a, b, c, column, factor);
+      if constexpr (kMaxVectors == 4) {
+        if (step == 3) by_query_columns<3, kStart>(tile, a, b, c, column, factor);
+        if (step == 4) by_query_columns<4, kStart>(tile, a, b, c, column, factor);
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_

@@ -1,0 +1,229 @@
+// Packing of tiles, and what happens to the scores of a tile between the products: the online softmax in forward, the softmax's
+// gradient in backward. Included once for each Highway target.
+#if defined(PLIMSOLL_OPS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_OPS_ATTENTION_TILES_INL_H_
+#undef PLIMSOLL_OPS_ATTENTION_TILES_INL_H_
+#else
+#define PLIMSOLL_OPS_ATTENTION_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "hwy/cache_control.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "ops/attention/dropout_mask-inl.h"
+#include "ops/attention/tile_gemm-inl.h"
+#include "ops/attention/tiles.h"
+#include "ops/softmax/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using attention::kColumnStep;
+using attention::kTileStep;
+using attention::round_up;
+
+struct Source {
+  const float* data;
+  std::int64_t stride;
+
+  HWY_INLINE const float* row(std::int64_t r) const { return data + r * stride; }
+};
+
+// Fetches part of a head: its rows lie far apart, where hardware does not prefetch.
+HWY_INLINE void prefetch_rows(const Source& from, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; c += 16) hwy::Prefetch(from.row(r) + c);
+  }
+}
+
+HWY_INLINE void zero_fill(float* p, std::int64_t floats) { std::memset(p, 0, static_cast<std::size_t>(floats) * 4); }
+
+// to = factor * from; columns up to `to.stride` and rows up to a multiple of kTileStep become zero.
+HWY_NOINLINE void pack_rows(const Source& from, int rows, int columns, float factor, const Matrix& to) {
+  const Floats scale = hn::Set(F32(), factor);
+  for (int r = 0; r < rows; ++r) {
+    const float* HWY_RESTRICT in = from.row(r);
+    float* HWY_RESTRICT out = to.at(r, 0);
+    int c = 0;
+    for (; c + kLanes <= columns; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(F32(), in + c), scale), F32(), out + c);
+    for (; c < columns; ++c) out[c] = in[c] * factor;
+    for (; c < to.stride; ++c) out[c] = 0;
+  }
+  zero_fill(to.at(rows, 0), (round_up(rows, kTileStep) - rows) * to.stride);
+}
+
+// to [columns x rows] = from^T; columns of `to` up to a multiple of kColumnStep become zero.
+HWY_NOINLINE void pack_transposed(const Source& from, int rows, int columns, const Matrix& to) {
+  int whole_rows = 0, whole_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  const hn::FixedTag<float, 4> d;
+  const hn::FixedTag<std::uint64_t, 2> d64;
+  for (int r = 0; r < whole_rows; r += 4) {
+    const float *in0 = from.row(r), *in1 = from.row(r + 1), *in2 = from.row(r + 2), *in3 = from.row(r + 3);
+    for (int c = 0; c < whole_columns; c += 4) {
+      const auto a = hn::LoadU(d, in0 + c), b = hn::LoadU(d, in1 + c), e = hn::LoadU(d, in2 + c), f = hn::LoadU(d, in3 + c);
+      const auto lower0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b)), lower1 = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
+      const auto upper0 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b)), upper1 = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, lower0, lower1)), d, to.at(c, r));
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, lower0, lower1)), d, to.at(c + 1, r));
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, upper0, upper1)), d, to.at(c + 2, r));
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, upper0, upper1)), d, to.at(c + 3, r));
+    }
+  }
+#endif
+  for (int r = 0; r < rows; ++r) {
+    for (int c = r < whole_rows ? whole_columns : 0; c < columns; ++c) *to.at(c, r) = from.row(r)[c];
+  }
+  const std::int64_t rest = round_up(rows, kColumnStep) - rows;
+  for (int c = 0; rest > 0 && c < columns; ++c) zero_fill(to.at(c, rows), rest);
+}
+
+// out [columns] = or += factor * in [columns], where out is a row of the caller's buffer.
+template <bool kAdd>
+HWY_INLINE void write_row(const float* HWY_RESTRICT in, int columns, float factor, float* HWY_RESTRICT out) {
+  const Floats scale = hn::Set(F32(), factor);
+  int c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    const Floats value = hn::Mul(hn::LoadU(F32(), in + c), scale);
+    hn::StoreU(kAdd ? hn::Add(hn::LoadU(F32(), out + c), value) : value, F32(), out + c);
+  }
+  for (; c < columns; ++c) out[c] = (kAdd ? out[c] : 0.0f) + in[c] * factor;
+}
+
+// Sum of products in a fixed order: lanes of one vector, then the rest.
+HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int n) {
+  Floats sum = hn::Zero(F32());
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), a + i), hn::LoadU(F32(), b + i), sum);
+  float total = hn::GetLane(hn::SumOfLanes(F32(), sum));
+  for (; i < n; ++i) total += a[i] * b[i];
+  return total;
+}
+
+HWY_INLINE int keys_seen(const Visible& tile, int row) { return std::min(tile.keys, tile.diagonal + row + 1); }
+
+// Largest of scores [count]; lanes past the end of the last vector do not count.
+HWY_INLINE float row_maximum(const float* HWY_RESTRICT scores, int count) {
+  const Floats lowest = hn::Set(F32(), -std::numeric_limits<float>::infinity());
+  Floats best = lowest;
+  int c = 0;
+  for (; c + kLanes <= count; c += kLanes) best = hn::Max(best, hn::Load(F32(), scores + c));
+  if (c < count) {
+    const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(count - c));
+    best = hn::Max(best, hn::IfThenElse(valid, hn::Load(F32(), scores + c), lowest));
+  }
+  return hn::GetLane(hn::MaxOfLanes(F32(), best));
+}
+
+// maximum = new maxima; alpha = exp(old - new), what earlier sums and outputs of each row are worth now.
+HWY_INLINE void raise_maxima(const Visible& tile, const Matrix& scores, float* HWY_RESTRICT maximum, float* HWY_RESTRICT alpha) {
+  for (int r = 0; r < tile.queries; ++r) alpha[r] = row_maximum(scores.at(r, 0), keys_seen(tile, r));
+  for (int r = 0; r < tile.queries; r += kLanes) {
+    const Floats before = hn::Load(F32(), maximum + r);
+    const Floats after = hn::Max(before, hn::Load(F32(), alpha + r));
+    hn::Store(after, F32(), maximum + r);
+    hn::Store(exp_fp32(F32(), hn::Sub(before, after)), F32(), alpha + r);
+  }
+}
+
+// scores [count] -> exp(scores - maximum), times the mask where kDropout; zero up to `width`. Returns the sum before the mask.
+template <bool kDropout>
+HWY_INLINE Floats exponentials(float* HWY_RESTRICT scores, int count, int width, float maximum, const float* HWY_RESTRICT mask) {
+  const Floats top = hn::Set(F32(), maximum);
+  Floats sum = hn::Zero(F32());
+  int c = 0;
+  for (; c + kLanes <= count; c += kLanes) {
+    const Floats p = exp_fp32(F32(), hn::Sub(hn::Load(F32(), scores + c), top));
+    sum = hn::Add(sum, p);
+    hn::Store(kDropout ? hn::Mul(p, hn::LoadU(F32(), mask + c)) : p, F32(), scores + c);
+  }
+  if (c < count) {
+    const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(count - c));
+    const Floats p = hn::IfThenElseZero(valid, exp_fp32(F32(), hn::Sub(hn::Load(F32(), scores + c), top)));
+    sum = hn::Add(sum, p);
+    hn::Store(kDropout ? hn::IfThenElseZero(valid, hn::Mul(p, hn::LoadU(F32(), mask + c))) : p, F32(), scores + c);
+    c += kLanes;
+  }
+  for (; c < width; c += kLanes) hn::Store(hn::Zero(F32()), F32(), scores + c);
+  return sum;
+}
+
+struct Position {
+  std::uint64_t first_row;  // head * tokens + query of the tile's first row
+  std::uint64_t tokens, first_key;
+
+  HWY_INLINE std::uint64_t element(int row) const { return (first_row + static_cast<std::uint64_t>(row)) * tokens + first_key; }
+};
+
+// One tile's step of the online softmax. `sums` [queries x lanes] are the running denominators, lane by lane.
+template <bool kDropout>
+HWY_NOINLINE void softmax_tile(const Visible& tile, const Matrix& scores, const MaskStream& stream, const Position& position,
+                               float* HWY_RESTRICT maximum, float* HWY_RESTRICT alpha, float* HWY_RESTRICT sums,
+                               float* HWY_RESTRICT mask_buffer) {
+  raise_maxima(tile, scores, maximum, alpha);
+  for (int r = 0; r < tile.queries; ++r, sums += kLanes) {
+    const int count = keys_seen(tile, r);
+    const float* mask = kDropout ? fill_mask(stream, position.element(r), count, mask_buffer) : nullptr;
+    const Floats sum = exponentials<kDropout>(scores.at(r, 0), count, tile.keys, maximum[r], mask);
+    hn::Store(hn::MulAdd(hn::Load(F32(), sums), hn::Set(F32(), alpha[r]), sum), F32(), sums);
+  }
+}
+
+struct Gradients {
+  Floats weight, d_score;
+};
+
+// weight = probability * mask, d_score = probability * (d_weight * mask - delta).
+template <bool kDropout>
+HWY_INLINE Gradients gradients_at(const float* scores, const float* d_weights, const float* mask, int column, Floats lse,
+                                  Floats delta) {
+  const Floats p = exp_fp32(F32(), hn::Sub(hn::Load(F32(), scores + column), lse));
+  const Floats d_weight = hn::Load(F32(), d_weights + column);
+  if constexpr (kDropout) {
+    const Floats m = hn::LoadU(F32(), mask + column);
+    return {hn::Mul(p, m), hn::Mul(p, hn::MulSub(d_weight, m, delta))};
+  } else {
+    return {p, hn::Mul(p, hn::Sub(d_weight, delta))};
+  }
+}
+
+// scores -> dropped-out probabilities, d_weights -> gradient of the scores; both zero where masked.
+template <bool kDropout>
+HWY_NOINLINE void softmax_gradient_tile(const Visible& tile, const Matrix& scores, const Matrix& d_weights,
+                                        const MaskStream& stream, const Position& position, const float* HWY_RESTRICT lse,
+                                        const float* HWY_RESTRICT delta, float* HWY_RESTRICT mask_buffer) {
+  for (int r = 0; r < tile.queries; ++r) {
+    const int count = keys_seen(tile, r);
+    const float* mask = kDropout ? fill_mask(stream, position.element(r), count, mask_buffer) : nullptr;
+    const Floats row_lse = hn::Set(F32(), lse[r]), row_delta = hn::Set(F32(), delta[r]);
+    float *s = scores.at(r, 0), *dw = d_weights.at(r, 0);
+    int c = 0;
+    for (; c + kLanes <= count; c += kLanes) {
+      const Gradients g = gradients_at<kDropout>(s, dw, mask, c, row_lse, row_delta);
+      hn::Store(g.weight, F32(), s + c);
+      hn::Store(g.d_score, F32(), dw + c);
+    }
+    if (c < count) {
+      const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(count - c));
+      const Gradients g = gradients_at<kDropout>(s, dw, mask, c, row_lse, row_delta);
+      hn::Store(hn::IfThenElseZero(valid, g.weight), F32(), s + c);
+      hn::Store(hn::IfThenElseZero(valid, g.d_score), F32(), dw + c);
+      c += kLanes;
+    }
+    for (; c < tile.keys; c += kLanes) {
+      hn::Store(hn::Zero(F32()), F32(), s + c);
+      hn::Store(hn::Zero(F32()), F32(), dw + c);
+    }
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLIMSOLL_OPS_ATTENTION_TILES_INL_H_

@@ -1,0 +1,113 @@
+#include "ops/softmax/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "device/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/softmax/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F32 = hn::ScalableTag<float>;
+using Floats = hn::Vec<F32>;
+constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(F32()));
+
+// The last lanes of a row, which do not fill a vector; the others hold `fill`.
+HWY_INLINE Floats load_tail(const float* p, std::int64_t count, float fill) {
+  alignas(64) float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, fill);
+  std::copy(p, p + count, lanes);
+  return hn::Load(F32(), lanes);
+}
+
+HWY_INLINE void store_tail(Floats v, std::int64_t count, float* p) {
+  alignas(64) float lanes[kLanes];
+  hn::Store(v, F32(), lanes);
+  std::copy(lanes, lanes + count, p);
+}
+
+HWY_INLINE float row_maximum(std::int64_t width, const float* x) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  Floats best = hn::Set(F32(), kLowest);
+  std::int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) best = hn::Max(best, hn::LoadU(F32(), x + i));
+  if (i < width) best = hn::Max(best, load_tail(x + i, width - i, kLowest));
+  return hn::GetLane(hn::MaxOfLanes(F32(), best));
+}
+
+void softmax_row(std::int64_t width, const float* x, float* y) {
+  const Floats top = hn::Set(F32(), row_maximum(width, x));
+  Floats sum = hn::Zero(F32());
+  std::int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    const Floats p = exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), x + i), top));
+    sum = hn::Add(sum, p);
+    hn::StoreU(p, F32(), y + i);
+  }
+  if (i < width) {
+    const Floats p = exp_fp32(F32(), hn::Sub(load_tail(x + i, width - i, -std::numeric_limits<float>::infinity()), top));
+    sum = hn::Add(sum, p);
+    store_tail(p, width - i, y + i);
+  }
+  const float inverse = 1.0f / hn::GetLane(hn::SumOfLanes(F32(), sum));
+  const Floats factor = hn::Set(F32(), inverse);
+  for (i = 0; i + kLanes <= width; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(F32(), y + i), factor), F32(), y + i);
+  for (; i < width; ++i) y[i] *= inverse;
+}
+
+void softmax_gradient_row(std::int64_t width, const float* y, const float* dy, float* dx) {
+  Floats sum = hn::Zero(F32());
+  std::int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), y + i), hn::LoadU(F32(), dy + i), sum);
+  if (i < width) sum = hn::MulAdd(load_tail(y + i, width - i, 0), load_tail(dy + i, width - i, 0), sum);
+  const float dot = hn::GetLane(hn::SumOfLanes(F32(), sum));
+  const Floats dots = hn::Set(F32(), dot);
+  for (i = 0; i + kLanes <= width; i += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(F32(), y + i), hn::Sub(hn::LoadU(F32(), dy + i), dots)), F32(), dx + i);
+  }
+  for (; i < width; ++i) dx[i] = y[i] * (dy[i] - dot);
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::cpu {
+namespace {
+
+HWY_EXPORT(softmax_row);
+HWY_EXPORT(softmax_gradient_row);
+
+// Rows of one task: about 64 KiB, so that small rows do not pay for the dispatch.
+std::int64_t rows_per_task(std::int64_t width) { return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, width)); }
+
+template <class Body>
+void for_each_row(std::int64_t rows, std::int64_t width, const Body& body) {
+  const std::int64_t step = rows_per_task(width);
+  parallel_for((rows + step - 1) / step, [&](std::int64_t task) {
+    for (std::int64_t r = task * step; r < std::min(rows, (task + 1) * step); ++r) body(r);
+  });
+}
+
+}  // namespace
+
+void softmax_forward(std::int64_t rows, std::int64_t width, const float* x, float* y) {
+  for_each_row(rows, width, [&](std::int64_t r) { HWY_DYNAMIC_DISPATCH(softmax_row)(width, x + r * width, y + r * width); });
+}
+
+void softmax_backward(std::int64_t rows, std::int64_t width, const float* y, const float* dy, float* dx) {
+  for_each_row(rows, width, [&](std::int64_t r) {
+    HWY_DYNAMIC_DISPATCH(softmax_gradient_row)(width, y + r * width, dy + r * width, dx + r * width);
+  });
+}
+
+}  // namespace plimsoll::cpu
+#endif  // HWY_ONCE
