@@ -1,5 +1,5 @@
-// How loops over flat arrays and over rows are cut into tasks. The cut depends on the shape alone; an array of one tile is one task,
-// because waking the team costs more than the work.
+// How loops over flat arrays and over rows are cut into tasks. The cut depends on the shape alone; an array of one tile is one
+// task, because waking the team costs more than the work.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,12 @@ void for_row_tiles(std::int64_t rows, std::int64_t n, Body&& body) {
     });
     return;
   }
-  for_tiles(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) body(row, std::int64_t{0}, n);
-  }, kElementTile / n);
+  for_tiles(
+      rows,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) body(row, std::int64_t{0}, n);
+      },
+      kElementTile / n);
 }
 
 }  // namespace plimsoll::cpu

@@ -1,0 +1,22 @@
+// Dropout on the CPU: y = x * mask / (1 - p), fp32, x [batch, elements], y may equal any input. The mask is a function of
+// counters and is never stored: word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps an
+// element where unit_float(word) >= p. Applied to the gradient, the same function is the backward pass. Nothing allocates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace plimsoll::cpu {
+
+struct DropoutNoise {
+  float probability = 0;  // in [0, 1)
+  std::array<std::uint32_t, 2> key{};
+  const std::uint32_t* sample_ids = nullptr;  // [batch, 2] = {epoch, sample}; may be null where probability is 0
+};
+
+void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y);
+// y = residual + dropout(x), in one pass, with the bits of the two separate ones.
+void dropout_add(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, const float* residual,
+                 float* y);
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,31 @@
+// Elementwise kernels on the CPU: fp32, dense, n elements. `out` may equal any input; otherwise buffers do not overlap.
+// Nothing allocates, and the number of threads changes no bit.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::cpu {
+
+void add(std::int64_t n, const float* a, const float* b, float* out);
+void multiply(std::int64_t n, const float* a, const float* b, float* out);
+void scale(std::int64_t n, const float* a, float factor, float* out);
+// out = a + factor * b
+void add_scaled(std::int64_t n, const float* a, float factor, const float* b, float* out);
+void square(std::int64_t n, const float* x, float* out);
+void fill(std::int64_t n, float value, float* out);
+
+// a and out are [outer, n], table is [n]: out[o, i] = a[o, i] + table[i]. Positions over a batch, a bias over rows.
+void add_broadcast(std::int64_t outer, std::int64_t n, const float* a, const float* table, float* out);
+// x is [rows], out [rows, n]: out[r, i] = factor * x[r]. `out` may not equal x.
+void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out);
+
+void relu_forward(std::int64_t n, const float* x, float* y);
+// x may be the input or the output of forward.
+void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx);
+
+// GPT-2's GELU by tanh (Hendrycks and Gimpel, 2016): x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3), which is
+// x * sigmoid(2u). The error is within 1e-6 of the result plus 1e-7 of |x| where the result vanishes.
+void gelu_tanh_forward(std::int64_t n, const float* x, float* y);
+void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx);
+
+}  // namespace plimsoll::cpu

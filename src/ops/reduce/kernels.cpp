@@ -1,0 +1,187 @@
+#include "ops/reduce/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/reduce/kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/elementwise/map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+HWY_INLINE void add_rows(std::int64_t begin, std::int64_t end, const float* first, std::int64_t stride, int count, float* sum) {
+  if (count == 4) {
+    const auto add4 = [](VecF32 s, VecF32 a, VecF32 b, VecF32 c, VecF32 d)
+                          HWY_ATTR { return hn::Add(hn::Add(hn::Add(hn::Add(s, a), b), c), d); };
+    map_range(begin, end, add4, sum, sum, first, first + stride, first + 2 * stride, first + 3 * stride);
+    return;
+  }
+  const auto add1 = [](VecF32 s, VecF32 a) HWY_ATTR { return hn::Add(s, a); };
+  for (int r = 0; r < count; ++r) map_range(begin, end, add1, sum, sum, first + r * stride);
+}
+
+// The sum of a tile's rows, one after another, into its row of the scratch.
+HWY_INLINE void sum_row_tile(std::int64_t rows, std::int64_t n, const float* x, float* sum) {
+  std::memcpy(sum, x, static_cast<std::size_t>(n) * sizeof(float));
+  for (std::int64_t row = 1; row < rows; row += 4) {
+    add_rows(0, n, x + row * n, n, static_cast<int>(HWY_MIN(std::int64_t{4}, rows - row)), sum);
+  }
+}
+
+void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, float* sums) {
+  const std::int64_t tiles = tile_count(rows, kRowTile);
+  const std::int64_t tiles_per_task = HWY_MAX(std::int64_t{1}, kElementTile / (kRowTile * n));
+  for_tiles(
+      tiles,
+      [=](std::int64_t first, std::int64_t last) HWY_ATTR {
+        for (std::int64_t t = first; t < last; ++t) {
+          sum_row_tile(HWY_MIN(kRowTile, rows - t * kRowTile), n, x + t * kRowTile * n, sums + t * n);
+        }
+      },
+      tiles_per_task);
+  const std::int64_t strip = HWY_MAX(std::int64_t{64}, kElementTile / tiles);
+  for_tiles(
+      n,
+      [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
+        for (std::int64_t t = 1; t < tiles; t += 4) {
+          add_rows(begin, end, sums + t * n, n, static_cast<int>(HWY_MIN(std::int64_t{4}, tiles - t)), sums);
+        }
+        if (accumulate) {
+          add_rows(begin, end, sums, n, 1, out);
+        } else {
+          std::memcpy(out + begin, sums + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+        }
+      },
+      strip);
+}
+
+// 32 running sums, element i into sum i % 32, on every instruction set; then the sums in pairs. Products of two fp32 numbers are
+// exact.
+inline constexpr std::int64_t kRunning = 32;
+
+struct Plain {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return x;
+  }
+};
+struct Squared {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return hn::Mul(x, x);
+  }
+};
+
+template <class Map>
+HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x, Map map) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  constexpr std::int64_t kWidth = static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<double>())),
+                         kVectors = kRunning / kWidth;
+  hn::Vec<decltype(d)> sums[kVectors];
+  for (std::int64_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  const auto add_block = [&](const float* block) HWY_ATTR {
+    HWY_UNROLL(32)
+    for (std::int64_t k = 0; k < kVectors; ++k) {
+      sums[k] = hn::Add(sums[k], map(hn::PromoteTo(d, hn::LoadU(half, block + k * kWidth))));
+    }
+  };
+  std::int64_t i = begin;
+  for (; i + kRunning <= end; i += kRunning) add_block(x + i);
+  if (i < end) {
+    alignas(64) float rest[kRunning] = {};
+    std::memcpy(rest, x + i, static_cast<std::size_t>(end - i) * sizeof(float));
+    add_block(rest);
+  }
+  alignas(64) double lanes[kRunning];
+  for (std::int64_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes + k * kWidth);
+  for (std::int64_t width = kRunning / 2; width > 0; width /= 2) {
+    for (std::int64_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+  }
+  return lanes[0];
+}
+
+void tile_sums(std::int64_t n, const float* x, double* tiles) {
+  const auto body = [=](std::int64_t begin, std::int64_t end)
+                        HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Plain()); };
+  for_tiles(n, body, kSumTile);
+}
+
+void tile_sums_of_squares(std::int64_t n, const float* x, double* tiles) {
+  const auto body = [=](std::int64_t begin, std::int64_t end)
+                        HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Squared()); };
+  for_tiles(n, body, kSumTile);
+}
+
+void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out) {
+  const double divisor = mean ? static_cast<double>(n) : 1.0;
+  for_tiles(
+      rows,
+      [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
+        for (std::int64_t row = begin; row < end; ++row) {
+          out[row] = static_cast<float>(sum_range(row * n, (row + 1) * n, x, Plain()) / divisor);
+        }
+      },
+      HWY_MAX(std::int64_t{1}, kElementTile / HWY_MAX(std::int64_t{1}, n)));
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::cpu {
+
+HWY_EXPORT(sum_rows);
+HWY_EXPORT(tile_sums);
+HWY_EXPORT(tile_sums_of_squares);
+HWY_EXPORT(reduce_last_axis);
+
+Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n) {
+  return Bytes{tile_count(rows, kRowTile) * n * static_cast<std::int64_t>(sizeof(float))};
+}
+
+void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(sum_rows)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
+}
+
+Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }
+
+void sum(std::int64_t n, const float* x, double* out, std::byte* scratch) {
+  double* tiles = reinterpret_cast<double*>(scratch);
+  HWY_DYNAMIC_DISPATCH(tile_sums)(n, x, tiles);
+  *out = combine_tiles(sum_tiles(n), tiles);
+}
+
+void mean(std::int64_t n, const float* x, double* out, std::byte* scratch) {
+  sum(n, x, out, scratch);
+  *out /= static_cast<double>(n);
+}
+
+void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch) {
+  double* tiles = reinterpret_cast<double*>(scratch);
+  sum_of_squares_tiles(n, x, tiles);
+  *out = combine_tiles(sum_tiles(n), tiles);
+}
+
+void sum_of_squares_tiles(std::int64_t n, const float* x, double* tiles) {
+  HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles);
+}
+
+double combine_tiles(std::int64_t count, const double* tiles) {
+  double total = 0;
+  for (std::int64_t t = 0; t < count; ++t) total += tiles[t];
+  return total;
+}
+
+void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out) {
+  HWY_DYNAMIC_DISPATCH(reduce_last_axis)(rows, n, mean, x, out);
+}
+
+void sum_in_order(std::int64_t n, const float* x, double* total) {
+  double running = *total;
+  for (std::int64_t i = 0; i < n; ++i) running += double{x[i]};
+  *total = running;
+}
+
+}  // namespace plimsoll::cpu
+#endif

@@ -1,0 +1,35 @@
+// Reductions on the CPU. Every sum runs in tiles that the shape alone fixes and combines them in ascending order, so neither the
+// number of threads nor paging changes a bit; the fp64 sums have the same bits on every instruction set. Scratch sizes are exact.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace plimsoll::cpu {
+
+// out [n] = the sum over the rows of x [rows, n] (the gradient of a bias); with `accumulate` the sum is added to out.
+inline constexpr std::int64_t kRowTile = 64;
+Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
+void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch);
+
+// fp64 sums of a flat array. The sums of tiles of kSumTile elements are what a paged array produces page by page, where pages
+// begin at multiples of kSumTile; combine_tiles then adds them in order.
+inline constexpr std::int64_t kSumTile = 64 * 1024;
+constexpr std::int64_t sum_tiles(std::int64_t n) { return (n + kSumTile - 1) / kSumTile; }
+Bytes sum_scratch(std::int64_t n);
+void sum(std::int64_t n, const float* x, double* out, std::byte* scratch);
+void mean(std::int64_t n, const float* x, double* out, std::byte* scratch);
+void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch);
+// tiles [sum_tiles(n)]
+void sum_of_squares_tiles(std::int64_t n, const float* x, double* tiles);
+double combine_tiles(std::int64_t count, const double* tiles);
+
+// out [rows] = the sum or mean over the last axis of x [rows, n], added in fp64 and rounded once.
+void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out);
+
+// *total += x[0], x[1], ... in that order, in fp64: any split of x into consecutive calls gives the same bits.
+void sum_in_order(std::int64_t n, const float* x, double* total);
+
+}  // namespace plimsoll::cpu

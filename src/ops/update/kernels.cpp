@@ -1,0 +1,105 @@
+#include "ops/update/kernels.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/update/kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/elementwise/map-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+// Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
+// can stay in registers although the loop writes floats.
+template <class F, class... State>
+HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, const float* g, State*... states) {
+  std::int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    [&](auto... v) HWY_ATTR {
+      f(hn::LoadU(F32(), g + i), v...);
+      (hn::StoreU(v, F32(), states + i), ...);
+    }(hn::LoadU(F32(), states + i)...);
+  }
+  if (i == end) return;
+  [&](auto... v) HWY_ATTR {
+    f(load_part(g + i, end - i), v...);
+    (store_part(v, states + i, end - i), ...);
+  }(load_part(states + i, end - i)...);
+}
+
+template <class F, class... State>
+HWY_INLINE void update_all(std::int64_t n, F f, const float* g, State*... states) {
+  for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, g, states...); });
+}
+
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step) {
+  const float scale = static_cast<float>(step.gradient_scale), keep = static_cast<float>(1 - step.lr * step.weight_decay);
+  const float blend1 = static_cast<float>(1 - step.beta1);
+  const float beta2 = static_cast<float>(step.beta2), blend2 = static_cast<float>(1 - step.beta2);
+  const float inverse_root = static_cast<float>(1 / std::sqrt(step.bias_correction2)), epsilon = static_cast<float>(step.epsilon);
+  const float size = static_cast<float>(step.lr / step.bias_correction1);
+  const auto update = [=](VecF32 gradient, VecF32& parameter, VecF32& first, VecF32& second) HWY_ATTR {
+    const VecF32 d = hn::Mul(gradient, set(scale));
+    first = hn::MulAdd(set(blend1), hn::Sub(d, first), first);
+    second = hn::MulAdd(set(beta2), second, hn::Mul(hn::Mul(set(blend2), d), d));
+    const VecF32 denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
+    parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
+  };
+  update_all(n, update, g, p, m, v);
+}
+
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
+  const float scale = static_cast<float>(step.gradient_scale), decay = static_cast<float>(step.weight_decay);
+  const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
+  const auto gradient = [=](VecF32 x, VecF32 parameter)
+                            HWY_ATTR { return hn::MulAdd(set(decay), parameter, hn::Mul(x, set(scale))); };
+  const auto plain = [=](VecF32 x, VecF32& parameter)
+                         HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
+  // A first update must not read what the buffer held before, which may be NaN.
+  const bool first = step.first, nesterov = step.nesterov;
+  const auto with_momentum = [=](VecF32 x, VecF32& parameter, VecF32& average) HWY_ATTR {
+    const VecF32 d = gradient(x, parameter);
+    average = first ? d : hn::MulAdd(set(momentum), average, d);
+    const VecF32 direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
+    parameter = hn::NegMulAdd(set(lr), direction, parameter);
+  };
+  if (step.momentum == 0) {
+    update_all(n, plain, g, p);
+  } else {
+    update_all(n, with_momentum, g, p, buffer);
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::cpu {
+
+HWY_EXPORT(adamw);
+HWY_EXPORT(sgd);
+
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step) {
+  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step);
+}
+
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
+  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step);
+}
+
+double global_norm(std::span<const double> sums_of_squares) {
+  double total = 0;
+  for (const double sum : sums_of_squares) total += sum;
+  return std::sqrt(total);
+}
+
+double clip_coefficient(double norm, double limit) {
+  if (limit == 0) return 1;
+  const double coefficient = limit / (norm + 1e-6);
+  return coefficient > 1 ? 1 : coefficient;
+}
+
+}  // namespace plimsoll::cpu
+#endif

@@ -1,0 +1,37 @@
+// Optimizer updates on the CPU: one fused pass over a flat range of n elements (the caller moves the pointers to a range's
+// begin), with PyTorch's semantics. The gradient is multiplied by gradient_scale (the clip coefficient) on the way and is not
+// written.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace plimsoll::cpu {
+
+// AdamW (Loshchilov and Hutter, 2019): decoupled decay, epsilon outside the root. bias_correction1 is 1 - beta1^t, 2 likewise.
+struct AdamWStep {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double bias_correction1 = 1, bias_correction2 = 1, gradient_scale = 1;
+};
+
+// p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
+// p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step);
+
+struct SgdStep {
+  double lr = 1e-2, momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+  bool first = false;  // the buffer is written, not read
+  double gradient_scale = 1;
+};
+
+// d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
+// Without momentum the buffer is neither read nor written and may be null.
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step);
+
+// The square root of the sum of the tensors' sums of squares, added in the order given. Not finite when any gradient is not.
+double global_norm(std::span<const double> sums_of_squares);
+// min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is NaN gives NaN.
+double clip_coefficient(double norm, double limit);
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,142 @@
+#include "ops/elementwise/kernels.h"
+
+#include <limits>
+
+#include "ops/kernel_buffers.h"
+
+namespace plimsoll::cpu {
+namespace {
+
+using Binary = std::function<void(std::int64_t, const float*, const float*, float*)>;
+using BinaryValue = std::function<double(double, double)>;
+using Unary = std::function<void(std::int64_t, const float*, float*)>;
+using UnaryValue = std::function<double(double)>;
+
+void expect_near(const Floats& got, const std::function<double(std::int64_t)>& expected, double relative, double absolute) {
+  int failures = 0;
+  for (std::int64_t i = 0; i < got.size() && failures < 3; ++i) {
+    const double e = expected(i), error = std::abs(double{got[i]} - e);
+    if (!(error <= relative * std::abs(e) + absolute))
+      ADD_FAILURE() << "element " << i << ": " << got[i] << " for " << e << (++failures, "");
+  }
+}
+
+void check_binary(const Binary& kernel, const BinaryValue& value, double relative = 1e-7, double absolute = 1e-30,
+                  float range = 3) {
+  on_every_target([&] {
+    for (const std::int64_t n : some_sizes()) {
+      const Floats a = random_floats(n, 1, range), b = random_floats(n, 2, range);
+      Floats out(n), over_a = a.clone(), over_b = b.clone();
+      kernel(n, a.data(), b.data(), out.data());
+      expect_near(
+          out, [&](std::int64_t i) { return value(a[i], b[i]); }, relative, absolute);
+      kernel(n, over_a.data(), b.data(), over_a.data());
+      kernel(n, a.data(), over_b.data(), over_b.data());
+      EXPECT_TRUE(out == over_a && out == over_b);
+    }
+  });
+}
+
+void check_unary(const Unary& kernel, const UnaryValue& value, double relative = 1e-7, double absolute = 1e-30, float range = 3) {
+  check_binary([&](std::int64_t n, const float* a, const float*, float* out) { kernel(n, a, out); },
+               [&](double a, double) { return value(a); }, relative, absolute, range);
+}
+
+constexpr double kRoot = 0.79788456080286535588;
+
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x))); }
+double gelu_derivative(double x) {
+  const double t = std::tanh(kRoot * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x);
+}
+
+TEST(ElementwiseKernels, ArithmeticMatchesDouble) {
+  check_binary(add, [](double a, double b) { return a + b; });
+  check_binary(multiply, [](double a, double b) { return a * b; });
+  check_unary(square, [](double a) { return a * a; });
+  check_unary([](std::int64_t n, const float* a, float* out) { scale(n, a, 0.3f, out); },
+              [](double a) { return double{0.3f} * a; });
+  check_binary([](std::int64_t n, const float* a, const float* b, float* out) { add_scaled(n, a, 0.3f, b, out); },
+               [](double a, double b) { return a + double{0.3f} * b; }, 1e-7, 1e-7);
+}
+
+TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
+  check_unary(relu_forward, [](double x) { return x > 0 ? x : 0; });
+  check_binary(relu_backward, [](double dy, double x) { return x > 0 ? dy : 0; });
+  on_every_target([] {
+    Floats x(20, std::numeric_limits<float>::quiet_NaN());
+    relu_forward(20, x.data(), x.data());
+    for (std::int64_t i = 0; i < 20; ++i) EXPECT_TRUE(std::isnan(x[i]));
+  });
+}
+
+TEST(ElementwiseKernels, GeluMatchesDouble) {
+  for (const float range : {0.01f, 3.0f, 12.0f}) {
+    check_unary(gelu_tanh_forward, gelu, 1e-6, 1e-7 * range, range);
+    check_binary(
+        gelu_tanh_backward, [](double dy, double x) { return dy * gelu_derivative(x); }, 1e-6, 4e-7 * range, range);
+  }
+}
+
+TEST(ElementwiseKernels, GeluHasItsLimits) {
+  on_every_target([] {
+    Floats x(4), y(4), dx(4), one(4, 1);
+    x[0] = 1e4f, x[1] = -1e4f, x[2] = -3e38f, x[3] = 0;
+    gelu_tanh_forward(4, x.data(), y.data());
+    EXPECT_EQ(y.values(), (std::vector<float>{1e4f, 0, 0, 0}));
+    gelu_tanh_backward(2, one.data(), x.data(), dx.data());
+    EXPECT_EQ(dx[0], 1);
+    EXPECT_EQ(dx[1], 0);
+    x[0] = std::numeric_limits<float>::quiet_NaN();
+    gelu_tanh_forward(1, x.data(), y.data());
+    EXPECT_TRUE(std::isnan(y[0]));
+  });
+}
+
+// The bits of an element do not depend on where in a vector or tile it lies.
+TEST(ElementwiseKernels, PositionChangesNoBit) {
+  on_every_target([] {
+    const std::int64_t n = 40;
+    const Floats x = random_floats(n, 3, 4), dy = random_floats(n, 4);
+    Floats y(n), dx(n), one(1);
+    gelu_tanh_forward(n, x.data(), y.data());
+    gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
+    for (std::int64_t i = 0; i < n; ++i) {
+      gelu_tanh_forward(1, &x[i], one.data());
+      EXPECT_EQ(one[0], y[i]);
+      gelu_tanh_backward(1, &dy[i], &x[i], one.data());
+      EXPECT_EQ(one[0], dx[i]);
+    }
+  });
+}
+
+TEST(ElementwiseKernels, BroadcastsAndFill) {
+  on_every_target([] {
+    for (const auto& [outer, n] : {std::pair<std::int64_t, std::int64_t>{3, 7}, {700, 33}, {2, 20000}, {1, 1}, {5, 768}}) {
+      const Floats a = random_floats(outer * n, 1), table = random_floats(n, 2), rows = random_floats(outer, 3);
+      Floats out(outer * n), over = a.clone(), wide(outer * n), filled(n);
+      add_broadcast(outer, n, a.data(), table.data(), out.data());
+      add_broadcast(outer, n, over.data(), table.data(), over.data());
+      broadcast_last(outer, n, 0.5f, rows.data(), wide.data());
+      fill(n, 2.5f, filled.data());
+      EXPECT_TRUE(out == over);
+      bool same = true;
+      for (std::int64_t i = 0; i < outer * n; ++i) {
+        same &= out[i] == a[i] + table[i % n] && wide[i] == 0.5f * rows[i / n] && filled[i % n] == 2.5f;
+      }
+      EXPECT_TRUE(same) << outer << " x " << n;
+    }
+  });
+}
+
+TEST(ElementwiseKernels, ThreadsChangeNoBit) {
+  const Floats x = random_floats(100003, 1, 3), dy = random_floats(100003, 2);
+  expect_same_on_threads([&] {
+    Floats y(x.size());
+    gelu_tanh_backward(x.size(), dy.data(), x.data(), y.data());
+    return y;
+  });
+}
+
+}  // namespace
+}  // namespace plimsoll::cpu
