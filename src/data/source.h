@@ -32,7 +32,7 @@ struct SourceRequest {
 
 // Errors: E-DATA-MISSING (no file), E-DATA-EMPTY, E-DATA-FORMAT (odd size, broken header), E-DATA-SHORT (fewer than two tokens),
 // E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-CONFIG-VALUE (unknown format, or "bpe" without a
-// vocabulary). "bpe" takes about 10 MiB of heap while it runs, and 6 MiB where the token file already exists.
+// vocabulary). "bpe" takes up to 8 MiB of memory, most of it while the vocabulary is read.
 TokenFile open_source(const SourceRequest& request);
 
 // 32 hex digits over the tokens and their width. Reads the file once, in pieces, and drops them from the page cache.
