@@ -1,12 +1,13 @@
 # Every library that Plimsoll uses, found on the system, never fetched, and why. scripts/install_packages names the Debian
-# packages. plimsoll_dependency(NAME HEADERS prefix... ) declares the includes that belong to it: scripts/check_floors reads
-# these lines and refuses the includes in folders that do not list NAME under EXTERNAL, and in all headers unless IN_HEADERS.
+# packages. plimsoll_dependency(NAME TARGETS target... HEADERS prefix... IN_HEADERS prefix...) says which includes belong to it:
+# scripts/check_floors reads these lines and refuses the includes in libraries that do not list NAME under EXTERNAL, and in
+# headers of ours, but for those of IN_HEADERS.
 
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 
 function(plimsoll_dependency name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "IN_HEADERS" "" "HEADERS;TARGETS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "TARGETS;HEADERS;IN_HEADERS")
   add_library(plimsoll_external_${name} INTERFACE)
   target_link_libraries(plimsoll_external_${name} INTERFACE ${arg_TARGETS})
 endfunction()
@@ -17,7 +18,7 @@ plimsoll_dependency(fmt TARGETS fmt::fmt HEADERS fmt/)
 
 # nlohmann-json: reads Hugging Face's config.json, writes plan.json and run.json.
 find_package(nlohmann_json 3.11 REQUIRED)
-plimsoll_dependency(json TARGETS nlohmann_json::nlohmann_json HEADERS nlohmann/)
+plimsoll_dependency(json TARGETS nlohmann_json::nlohmann_json HEADERS nlohmann/ IN_HEADERS nlohmann/json_fwd.hpp)
 
 # toml++: reads the configuration and machine files.
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
@@ -56,7 +57,7 @@ target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUD
 # Highway: our own kernels, written once and compiled for SSE4 (no AES needed), AVX2 and AVX-512, chosen when the program
 # starts. Its *-inl.h files are written to be included by other such files, so they are allowed in headers.
 find_package(hwy REQUIRED)
-plimsoll_dependency(hwy IN_HEADERS TARGETS hwy::hwy HEADERS hwy/)
+plimsoll_dependency(hwy TARGETS hwy::hwy HEADERS hwy/ IN_HEADERS hwy/)
 target_compile_definitions(plimsoll_external_hwy INTERFACE HWY_DISABLE_PCLMUL_AES)
 
 if(PLIMSOLL_TESTS)

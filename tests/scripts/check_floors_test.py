@@ -11,7 +11,7 @@ SCRIPT = Path(os.environ.get("PLIMSOLL_SOURCE_DIR", Path(__file__).resolve().par
 
 TREE = {
     "cmake/dependencies.cmake": "plimsoll_dependency(fmt TARGETS fmt::fmt HEADERS fmt/)\n"
-                                "plimsoll_dependency(hwy IN_HEADERS TARGETS hwy::hwy HEADERS hwy/)\n",
+                                "plimsoll_dependency(hwy TARGETS hwy::hwy HEADERS hwy/ IN_HEADERS hwy/)\n",
     "src/low/CMakeLists.txt": "plimsoll_library(low EXTERNAL fmt)\n",
     "src/low/low.h": "#pragma once\n#include <vector>\n",
     "src/low/low.cpp": '#include "low/low.h"\n#include <fmt/format.h>\n',
