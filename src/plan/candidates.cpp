@@ -68,8 +68,7 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
                          ? catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, true).request)
                          : kernel.add;
     }
-    const bool file = step.kind == Step::Kind::load || step.kind == Step::Kind::save;
-    scratch.push_back(file ? kFileBuffer : scratch_of(kernel));
+    scratch.push_back(scratch_of(kernel));
     simulation.kernels.push_back(std::move(kernel));
   }
   simulation.lifetimes = analyse(simulation.graph, simulation.timeline, scratch);

@@ -25,8 +25,6 @@ struct Costs {
 
 Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue);
 Costs costs_of(const Simulation& simulation);
-// Bytes that load and save hold for reading and writing files.
-inline constexpr Bytes kFileBuffer{1024 * 1024};
 
 // The request for the kernel of a node; spans point into `inputs` and `outputs`.
 struct NodeRequest {

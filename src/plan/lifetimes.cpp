@@ -166,9 +166,8 @@ class Analysis {
   void add_scratch(int step) {
     const Bytes bytes = scratch_[static_cast<std::size_t>(step)];
     if (bytes.n == 0) return;
-    const bool file = timeline_.steps[static_cast<std::size_t>(step)].kind != Step::Kind::node;
-    result_.scratch[static_cast<std::size_t>(step)] = result_.buffers.push_back(
-        {align_up(bytes, kAlignment), step, step + 1, step, false, {}, file ? "file buffer" : "kernel scratch"});
+    result_.scratch[static_cast<std::size_t>(step)] =
+        result_.buffers.push_back({align_up(bytes, kAlignment), step, step + 1, step, false, {}, "kernel scratch"});
     last_.push_back(step);
   }
 

@@ -20,7 +20,7 @@ struct Buffer {
   int first_begin = 0;     // its begin in the phase `first`, where accumulators live only from their first write
   bool persistent = false; // lives through the whole run: parameters, optimizer state, staging
   ValueId value;           // the first value in it; invalid for scratch
-  std::string owner;       // role, or "kernel scratch" or "file buffer"
+  std::string owner;       // role, or "kernel scratch"
 };
 
 struct Lifetimes {

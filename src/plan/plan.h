@@ -86,7 +86,8 @@ struct Plan {
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
-  Bytes load;             // the layout's lower bound
+  Bytes load;                // the layout's lower bound
+  double bound_seconds = 0;  // no schedule of these ops is faster on this machine
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 
@@ -119,8 +120,6 @@ class PlanSpace {
 
   // The fastest plan within the budget. Without a budget: the ceiling.
   std::variant<Plan, Infeasible> best(const Budget& budget);
-  // The plan that was decided elsewhere, for example in a plan file.
-  Plan replay(const PlanDecisions& decisions);
 
   Bytes floor();
   Bytes floor_bound();

@@ -56,16 +56,13 @@ HWY_INLINE void fill_mask_groups(const MaskStream& stream, std::uint64_t group, 
     auto c1 = hn::ShiftRight<32>(c0);
     auto c2 = hn::Set(d64, std::uint64_t{stream.sample});
     auto c3 = hn::Set(d64, std::uint64_t{stream.epoch});
-    std::uint32_t k0 = stream.key[0], k1 = stream.key[1];
     HWY_UNROLL(10)
-    for (int round = 0; round < 10; ++round) {
+    for (const auto& key : stream.round_keys) {
       const auto a = multiply_lower_halves(d64, c0, multiplier_a), b = multiply_lower_halves(d64, c2, multiplier_b);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d64, std::uint64_t{k0}));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d64, std::uint64_t{k1}));
+      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d64, key[0]));
+      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d64, key[1]));
       c1 = b;
       c3 = a;
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
     }
     const auto words01 = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c1)), hn::BitCast(d32, c0));
     const auto words23 = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c3)), hn::BitCast(d32, c2));

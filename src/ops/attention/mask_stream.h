@@ -11,6 +11,7 @@ namespace plimsoll::cpu {
 
 struct MaskStream {
   std::array<std::uint32_t, 2> key{};
+  std::array<std::array<std::uint64_t, 2>, 10> round_keys{};  // key of each Philox round, in 64-bit lanes
   std::uint32_t epoch = 0, sample = 0;
   std::uint32_t threshold = 0;  // kept where the word's upper 24 bits are at least this
   float keep_factor = 1;
@@ -20,6 +21,9 @@ struct MaskStream {
     if (dropout.probability == 0) return;
     active = true;
     key = dropout.key;
+    for (std::uint32_t round = 0; round < 10; ++round) {
+      round_keys[round] = {std::uint32_t{key[0] + round * 0x9E3779B9u}, std::uint32_t{key[1] + round * 0xBB67AE85u}};
+    }
     epoch = dropout.sample_ids[2 * batch_row];
     sample = dropout.sample_ids[2 * batch_row + 1];
     threshold = static_cast<std::uint32_t>(std::ceil(double{dropout.probability} * 0x1p24));

@@ -1,0 +1,70 @@
+#include "device/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kHugePage = 2 << 20;
+
+Error refused(Bytes size) {
+  return {ErrorKind::environment,
+          ExitCode::does_not_fit,
+          "E-MEM-ARENA",
+          "arena",
+          fmt::format("the system does not give {}: {}", to_text(size), std::strerror(errno)),
+          "free memory of that size, within the limits of the process and its container",
+          {"a smaller --memory", "ulimit -v unlimited"}};
+}
+
+}  // namespace
+
+Arena::Arena(Bytes size, Bytes beyond) : size_(size), mapped_(align_up(size + beyond, kPage)) {
+  // Room to align the base, and a guard on each side that is never made accessible.
+  reserved_ = static_cast<std::size_t>(mapped_.n + 2 * kHugePage + kPage.n);
+  reservation_ = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation_ == MAP_FAILED) throw refused(size);
+  const auto start = reinterpret_cast<std::uintptr_t>(reservation_);
+  base_ = reinterpret_cast<std::byte*>((start + static_cast<std::uintptr_t>(kPage.n) + kHugePage - 1) / kHugePage * kHugePage);
+  if (mapped_.n == 0) return;
+  if (mprotect(base_, static_cast<std::size_t>(mapped_.n), PROT_READ | PROT_WRITE) != 0) {
+    const Error error = refused(size);
+    munmap(reservation_, reserved_);
+    throw error;
+  }
+  madvise(base_, static_cast<std::size_t>(mapped_.n), MADV_HUGEPAGE);
+  touch();
+}
+
+Arena::~Arena() { munmap(reservation_, reserved_); }
+
+// By all threads: a single one faults huge pages in at a fraction of the rate.
+void Arena::touch() const {
+  const std::int64_t pieces = (mapped_.n + kHugePage - 1) / kHugePage;
+  cpu::parallel_for(pieces, [&](std::int64_t piece) {
+    const std::int64_t end = std::min(mapped_.n, (piece + 1) * kHugePage);
+    for (std::int64_t at = piece * kHugePage; at < end; at += kPage.n) base_[at] = std::byte{0};
+  });
+}
+
+Bytes Arena::resident() const {
+  constexpr std::int64_t kPagesAtOnce = 1 << 15;
+  std::vector<unsigned char> flags(kPagesAtOnce);
+  std::int64_t pages = 0;
+  for (std::int64_t at = 0; at < mapped_.n; at += kPagesAtOnce * kPage.n) {
+    const std::int64_t bytes = std::min(mapped_.n - at, kPagesAtOnce * kPage.n);
+    if (mincore(base_ + at, static_cast<std::size_t>(bytes), flags.data()) != 0) break;
+    for (std::int64_t page = 0; page < bytes / kPage.n; ++page) pages += flags[static_cast<std::size_t>(page)] & 1;
+  }
+  return kPage * pages;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// One arena of a tier: mapped once, of exact length, between inaccessible guard pages, in huge pages where the kernel has them, and
+// touched in full before the first instruction, so that the process cannot grow later. Nothing else in a run allocates tensors.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace plimsoll {
+
+class Arena {
+ public:
+  // `beyond`: bytes past the end that belong to the mapping as well, for the audit. Throws E-MEM-ARENA (exit 3) where the system
+  // refuses the memory.
+  explicit Arena(Bytes size, Bytes beyond = {});
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* base() const { return base_; }
+  Bytes size() const { return size_; }
+  Bytes mapped() const { return mapped_; }
+  std::span<std::byte> all() const { return {base_, static_cast<std::size_t>(mapped_.n)}; }
+  // Bytes of the mapping that the kernel reports as resident.
+  Bytes resident() const;
+
+ private:
+  void touch() const;
+
+  Bytes size_, mapped_;
+  void* reservation_ = nullptr;
+  std::size_t reserved_ = 0;
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+#include "ops/cpu_catalogue.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/kernel.h"
+
+namespace plimsoll {
+
+double roofline_seconds(const Roofline& roofline, Cost cost) {
+  const double arithmetic = roofline.flops_per_second > 0 ? cost.flops / roofline.flops_per_second : 0;
+  const double traffic = roofline.bytes_per_second > 0 ? cost.bytes / roofline.bytes_per_second : 0;
+  return std::max(arithmetic, traffic) + roofline.step_seconds;
+}
+
+KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
+  std::string key = kernel_key(request);
+  const auto known = asked_.find(key);
+  if (known != asked_.end()) return known->second;
+  const CpuKernel* kernel = find_cpu_kernel(*request.op);
+  if (kernel == nullptr) throw internal_error("catalogue", "the CPU has no kernel for " + std::string(request.op->name));
+  KernelChoice choice = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
+  const auto recorded = recorded_.find(key);
+  if (recorded != recorded_.end()) {
+    choice.seconds = recorded->second;
+    choice.source = CostSource::recorded;
+  } else {
+    choice.seconds = roofline_seconds(roofline_, request.op->cost(*request.attributes, request.inputs, request.outputs));
+  }
+  return asked_.emplace(std::move(key), std::move(choice)).first->second;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// The kernel catalogue of this machine's CPU: implementation and scratch from the kernels themselves (oneDNN is asked, nothing is
+// run), seconds from what `plimsoll machine` recorded or else from the roofline.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "graph/kernel_catalogue.h"
+
+namespace plimsoll {
+
+struct Roofline {
+  double flops_per_second = 0;  // measured peak of matrix products
+  double bytes_per_second = 0;
+  double step_seconds = 0;      // fixed cost of one kernel call
+};
+
+// No kernel is faster than this.
+double roofline_seconds(const Roofline& roofline, Cost cost);
+
+class CpuCatalogue : public KernelCatalogue {
+ public:
+  // `recorded`: seconds by kernel_key.
+  CpuCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded)
+      : roofline_(roofline), recorded_(std::move(recorded)) {}
+
+  KernelChoice choose(const KernelRequest& request) override;
+  // What choose() has been asked for, for measuring.
+  const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
+
+ private:
+  Roofline roofline_;
+  std::unordered_map<std::string, double> recorded_;
+  std::unordered_map<std::string, KernelChoice> asked_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,185 @@
+#include "plan/build_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "plan/candidates.h"
+#include "plan/layout/judge.h"
+#include "plan/layout/place.h"
+
+namespace plimsoll {
+namespace {
+
+// Nodes of the canonical layout search per candidate; counted, so that a plan never depends on the clock.
+constexpr std::int64_t kLayoutWork = 200'000;
+
+// Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
+// through the whole window come right above.
+struct Placed {
+  std::vector<Bytes> offsets;
+  Bytes height, load;
+};
+
+layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timeline) {
+  layout::Problem problem;
+  problem.alignment = kAlignment.n;
+  std::int64_t bottom = 0;
+  const auto pin = [&](const Buffer& buffer) {
+    const std::int64_t offset = bottom;
+    bottom += buffer.bytes.n;
+    return offset;
+  };
+  const auto through_window = [&](const Buffer& buffer) {
+    return timeline.accumulation > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
+  };
+  std::vector<std::int64_t> pinned(lifetimes.buffers.size(), -1);
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    if (lifetimes.buffers[BufferId{i}].persistent) pinned[i] = pin(lifetimes.buffers[BufferId{i}]);
+  }
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    if (through_window(lifetimes.buffers[BufferId{i}])) pinned[i] = pin(lifetimes.buffers[BufferId{i}]);
+  }
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    const Buffer& buffer = lifetimes.buffers[BufferId{i}];
+    const bool used = buffer.begin < buffer.end;
+    problem.buffers.push_back({used ? buffer.begin : 0, used ? buffer.end : 0, buffer.bytes.n, pinned[i]});
+  }
+  return problem;
+}
+
+// Given offsets come from outside: the judge, which shares nothing with the solver, has to accept them.
+Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const std::vector<Bytes>* given) {
+  const layout::Problem problem = layout_problem(lifetimes, timeline);
+  layout::Solution solution;
+  if (given == nullptr) {
+    solution = layout::place(problem, kLayoutWork).solution;
+  } else {
+    for (const Bytes offset : *given) solution.offsets.push_back(offset.n);
+    if (solution.offsets.size() == problem.buffers.size()) solution.height = layout::height_of(problem, solution.offsets);
+  }
+  const std::vector<std::string> violations = layout::judge(problem, solution);
+  if (!violations.empty()) {
+    throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
+                       "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  Placed placed;
+  for (const std::int64_t offset : solution.offsets) placed.offsets.push_back(Bytes{offset});
+  placed.height = Bytes{solution.height};
+  placed.load = Bytes{layout::load(problem)};
+  return placed;
+}
+
+std::string owner_line(const Graph& graph, const Buffer& buffer, const Timeline& timeline) {
+  if (!buffer.value.valid()) {
+    const Step& step = timeline.steps[static_cast<std::size_t>(buffer.begin)];
+    return step.kind == Step::Kind::node ? graph.nodes[step.node].line : std::string();
+  }
+  const Value& value = graph.values[buffer.value];
+  return value.producer.valid() ? graph.nodes[value.producer].line : value.name;
+}
+
+std::vector<OwnerBytes> owners_at(const Simulation& simulation, Phase phase, int step) {
+  std::map<std::string, OwnerBytes> by_owner;
+  std::map<std::string, Bytes> largest;
+  for (const Buffer& buffer : simulation.lifetimes.buffers) {
+    if (!lives(buffer, step, phase)) continue;
+    OwnerBytes& owner = by_owner[buffer.owner];
+    owner.owner = buffer.owner;
+    owner.bytes += buffer.bytes;
+    if (buffer.bytes > largest[buffer.owner]) {
+      largest[buffer.owner] = buffer.bytes;
+      owner.line = owner_line(simulation.graph, buffer, simulation.timeline);
+    }
+  }
+  std::vector<OwnerBytes> owners;
+  for (auto& [name, owner] : by_owner) owners.push_back(std::move(owner));
+  std::stable_sort(owners.begin(), owners.end(), [](const OwnerBytes& a, const OwnerBytes& b) { return a.bytes > b.bytes; });
+  return owners;
+}
+
+std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector<Bytes>& offsets) {
+  std::vector<PhasePlan> phases;
+  for (const Phase phase : kPhases) {
+    const StepRange range = simulation.timeline.of(phase);
+    if (range.empty()) continue;
+    const LiveProfile live = live_profile(simulation.lifetimes, simulation.timeline, phase);
+    PhasePlan plan{phase, {}, live.peak, owners_at(simulation, phase, live.peak_step)};
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const Buffer& buffer = simulation.lifetimes.buffers[BufferId{i}];
+      const int begin = phase == Phase::first ? buffer.first_begin : buffer.begin;
+      if (begin < range.end && range.begin < buffer.end) plan.arena = std::max(plan.arena, offsets[i] + buffer.bytes);
+    }
+    phases.push_back(std::move(plan));
+  }
+  return phases;
+}
+
+// Pieces of generated code: kernels that differ in implementation and types, each counted once.
+int count_primitives(const Simulation& simulation) {
+  std::map<std::string, int> distinct;
+  for (const StepKernel& kernel : simulation.kernels) {
+    for (const KernelChoice* choice : {&kernel.add, &kernel.write}) {
+      if (choice->primitives > 0) distinct[choice->implementation] = choice->primitives;
+    }
+  }
+  int count = 0;
+  for (const auto& [implementation, primitives] : distinct) count += primitives;
+  return count;
+}
+
+std::string hash_plan(const Plan& plan) {
+  Hasher hasher;
+  hasher.add(plan.graph_hash).add(plan.machine_hash);
+  hasher.add(fmt::format("{} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.loss_chunks,
+                         plan.threads));
+  for (const BlockDecision& block : plan.decisions.blocks) hasher.add(name(block.mode));
+  for (const Bytes offset : plan.offsets) hasher.add(std::to_string(offset.n));
+  for (const StepKernel& kernel : plan.kernels) hasher.add(kernel.add.implementation).add(kernel.write.implementation);
+  return hasher.hex();
+}
+
+
+}  // namespace
+
+Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions, const PlanRequest& request,
+                const Machine& machine, KernelCatalogue& catalogue, const std::vector<Bytes>* offsets) {
+  std::vector<BlockMode> modes;
+  for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
+  Simulation simulation = simulate(apply_recompute(graph, blocks, modes), decisions.accumulation, decisions.loss_chunks,
+                                   request.saves, machine.threads, catalogue);
+  Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
+  const Costs costs = costs_of(simulation);
+  Plan plan;
+  plan.decisions = decisions;
+  plan.effective_batch = request.effective_batch;
+  plan.units_per_update = request.effective_batch * request.units_per_sample;
+  plan.threads = machine.threads;
+  plan.phases = phases_of(simulation, placed.offsets);
+  for (const PhasePlan& phase : plan.phases) {
+    plan.arena = std::max(plan.arena, phase.arena);
+    plan.live = std::max(plan.live, phase.live);
+  }
+  plan.load = placed.load;
+  plan.reserve = reserve_items(machine, count_primitives(simulation), simulation.timeline.steps.size(), plan.arena);
+  plan.process = plan.arena + total(plan.reserve);
+  plan.micro_seconds = costs.micro;
+  plan.update_seconds = static_cast<double>(decisions.accumulation) * costs.micro + costs.update;
+  plan.costs_measured = costs.measured;
+  plan.costs_recorded = costs.recorded;
+  plan.costs_bound = costs.bound;
+  plan.graph_hash = graph_hash(graph);
+  plan.machine_hash = machine.hash;
+  plan.graph = std::move(simulation.graph);
+  plan.timeline = std::move(simulation.timeline);
+  plan.lifetimes = std::move(simulation.lifetimes);
+  plan.kernels = std::move(simulation.kernels);
+  plan.offsets = std::move(placed.offsets);
+  plan.plan_hash = hash_plan(plan);
+  return plan;
+}
+
+}  // namespace plimsoll

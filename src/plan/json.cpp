@@ -1,0 +1,234 @@
+#include "plan/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+json budget_json(const Budget& budget) {
+  return {{"memory", bytes_or_null(budget.memory)}, {"host_memory", bytes_or_null(budget.host_memory)}, {"disk", bytes_or_null(budget.disk)}};
+}
+
+json owners_json(const std::vector<OwnerBytes>& owners) {
+  json object = json::object();
+  for (const OwnerBytes& owner : owners) object[owner.owner] = owner.bytes.n;
+  return object;
+}
+
+json owners_list(const std::vector<OwnerBytes>& owners) {
+  json list = json::array();
+  for (const OwnerBytes& owner : owners) {
+    list.push_back({{"name", owner.owner}, {"bytes", owner.bytes.n}, {"model_line", owner.line.empty() ? json(nullptr) : json(owner.line)}});
+  }
+  return list;
+}
+
+json reserve_json(const std::vector<ReserveItem>& items) {
+  json list = json::array();
+  for (const ReserveItem& item : items) list.push_back({{"name", item.name}, {"bytes", item.bytes.n}, {"source", item.source}});
+  return list;
+}
+
+json predicted_json(const Plan& plan) {
+  json phases = json::array();
+  for (const PhasePlan& phase : plan.phases) {
+    phases.push_back({{"name", name(phase.phase)},
+                      {"arena_bytes", phase.arena.n},
+                      {"live_bytes", phase.live.n},
+                      {"owners", owners_json(phase.owners)}});
+  }
+  const double rate = plan.update_seconds > 0 ? static_cast<double>(plan.units_per_update) / plan.update_seconds : 0;
+  return {{"process_bytes", plan.process.n},
+          {"arena_bytes", plan.arena.n},
+          {"live_bytes", plan.live.n},
+          {"update_seconds", plan.update_seconds},
+          {"tokens_per_second", rate},
+          {"cost_source", {{"measured", plan.costs_measured}, {"recorded", plan.costs_recorded}, {"bound", plan.costs_bound}}},
+          {"reserve", reserve_json(plan.reserve)},
+          {"tiers", json::array({{{"name", "ram"}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}})},
+          {"phases", phases}};
+}
+
+json decisions_json(const PlanDecisions& decisions) {
+  json blocks = json::array();
+  for (const BlockDecision& block : decisions.blocks) blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
+  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks}};
+}
+
+std::string action_of(const Value& value) {
+  if (value.persistent()) return "resident";
+  return value.clone_of.valid() ? "recompute" : "keep";
+}
+
+json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
+  json ranges = json::array();
+  for (const Phase phase : kPhases) {
+    const StepRange range = plan.timeline.of(phase);
+    const int begin = std::max(range.begin, phase == Phase::first ? buffer.first_begin : buffer.begin);
+    const int end = std::min(range.end, buffer.end);
+    if (begin >= end) continue;
+    ranges.push_back({{"phase", name(phase)}, {"begin", begin}, {"end", end}, {"offset", plan.offsets[index].n}});
+  }
+  return ranges;
+}
+
+// Values first, by id; kernel scratch after them, under ids of its own.
+json values_json(const Plan& plan) {
+  json list = json::array();
+  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
+    const ValueId id{i};
+    const BufferId buffer = plan.lifetimes.buffer_of[id];
+    if (!buffer.valid()) continue;
+    const Value& value = plan.graph.values[id];
+    const Buffer& where = plan.lifetimes.buffers[buffer];
+    const Node* node = value.producer.valid() ? &plan.graph.nodes[value.producer] : nullptr;
+    list.push_back({{"id", i},
+                    {"name", value.name},
+                    {"op", node == nullptr ? json(nullptr) : json(node->op->name)},
+                    {"site", node == nullptr || node->site == 0 ? json(nullptr) : json(fmt::format("{:016x}", node->site))},
+                    {"model_line", node == nullptr ? value.name : node->line},
+                    {"role", name(value.role)},
+                    {"dtype", name(value.type.dtype)},
+                    {"shape", value.type.shape.extents},
+                    {"bytes", align_up(value.bytes(), kAlignment).n},
+                    {"tier", "ram"},
+                    {"alias_of", where.value == id ? json(nullptr) : json(where.value.index)},
+                    {"action", action_of(value)},
+                    {"ranges", ranges_json(plan, where, buffer.index)}});
+  }
+  for (std::size_t step = 0; step < plan.lifetimes.scratch.size(); ++step) {
+    const BufferId buffer = plan.lifetimes.scratch[step];
+    if (!buffer.valid()) continue;
+    const Node& node = plan.graph.nodes[plan.timeline.steps[step].node];
+    const Buffer& where = plan.lifetimes.buffers[buffer];
+    list.push_back({{"id", plan.graph.values.size() + step},
+                    {"name", node.line + ".scratch"},
+                    {"op", node.op->name},
+                    {"site", nullptr},
+                    {"model_line", node.line},
+                    {"role", "kernel scratch"},
+                    {"dtype", "u8"},
+                    {"shape", {where.bytes.n}},
+                    {"bytes", where.bytes.n},
+                    {"tier", "ram"},
+                    {"alias_of", nullptr},
+                    {"action", "scratch"},
+                    {"ranges", ranges_json(plan, where, buffer.index)}});
+  }
+  return list;
+}
+
+BlockMode mode_named(const std::string& text) {
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
+    if (name(mode) == text) return mode;
+  }
+  throw config_error("E-PLAN-FILE", "plan", "'" + text + "' is not a mode", "keep, cheap or recompute");
+}
+
+}  // namespace
+
+json to_json(const Plan& plan, const PlanContext& context, bool values) {
+  json object = {{"schema", "plimsoll.plan/1"},
+                 {"status", "fits"},
+                 {"plan_hash", plan.plan_hash},
+                 {"graph_hash", plan.graph_hash},
+                 {"config_hash", context.config_hash},
+                 {"machine_hash", plan.machine_hash},
+                 {"threads", plan.threads},
+                 {"budget", budget_json(context.budget)},
+                 {"batch",
+                  {{"effective", plan.effective_batch},
+                   {"micro", plan.decisions.micro_batch},
+                   {"accumulation", plan.decisions.accumulation},
+                   {"units_per_update", plan.units_per_update}}},
+                 {"precision", {{"compute", context.precision}, {"storage", "fp32"}, {"accumulation", "fp32"}}},
+                 {"decisions", decisions_json(plan.decisions)},
+                 {"predicted", predicted_json(plan)},
+                 {"bounds",
+                  {{"floor_bound_bytes", plan.floor_bound.n},
+                   {"floor_bytes", plan.floor.n},
+                   {"load_bytes", plan.load.n},
+                   {"knee_bytes", plan.knee.n},
+                   {"ceiling_bytes", plan.ceiling.n},
+                   {"update_seconds", plan.bound_seconds}}},
+                 {"planning_seconds", context.planning_seconds},
+                 {"levers", json::array()},
+                 {"infeasible", nullptr},
+                 {"record", to_json(record_of(plan))}};
+  if (values) object["values"] = values_json(plan);
+  return object;
+}
+
+json to_json(const Infeasible& infeasible, const PlanContext& context, int threads) {
+  return {{"schema", "plimsoll.plan/1"},
+          {"status", "infeasible"},
+          {"plan_hash", nullptr},
+          {"graph_hash", nullptr},
+          {"config_hash", context.config_hash},
+          {"machine_hash", nullptr},
+          {"threads", threads},
+          {"budget", budget_json(context.budget)},
+          {"batch", nullptr},
+          {"precision", {{"compute", context.precision}}},
+          {"decisions", nullptr},
+          {"predicted", nullptr},
+          {"bounds",
+           {{"floor_bound_bytes", infeasible.floor_bound.n},
+            {"floor_bytes", infeasible.floor.n},
+            {"load_bytes", nullptr},
+            {"update_seconds", nullptr}}},
+          {"planning_seconds", context.planning_seconds},
+          {"levers", json::array()},
+          {"infeasible",
+           {{"code", "E-PLAN-FIT"},
+            {"short_bytes", (infeasible.floor - infeasible.budget).n},
+            {"phase", name(infeasible.phase)},
+            {"owners", owners_list(infeasible.owners)},
+            {"remedies", json::array()}}}};
+}
+
+PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, plan.graph_hash, plan.plan_hash}; }
+
+json to_json(const PlanRecord& record) {
+  json blocks = json::array();
+  for (const BlockDecision& block : record.decisions.blocks) blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
+  json offsets = json::array();
+  for (const Bytes offset : record.offsets) offsets.push_back(offset.n);
+  return {{"micro_batch", record.decisions.micro_batch},
+          {"accumulation", record.decisions.accumulation},
+          {"loss_chunks", record.decisions.loss_chunks},
+          {"blocks", blocks},
+          {"offsets", offsets},
+          {"graph_hash", record.graph_hash},
+          {"plan_hash", record.plan_hash}};
+}
+
+PlanRecord record_from_json(const json& object) {
+  try {
+    PlanRecord record;
+    record.decisions.micro_batch = object.at("micro_batch").get<std::int64_t>();
+    record.decisions.accumulation = object.at("accumulation").get<std::int64_t>();
+    record.decisions.loss_chunks = object.at("loss_chunks").get<int>();
+    for (const json& block : object.at("blocks")) {
+      record.decisions.blocks.push_back({block.at("block").get<std::string>(), mode_named(block.at("mode").get<std::string>())});
+    }
+    for (const json& offset : object.at("offsets")) record.offsets.push_back(Bytes{offset.get<std::int64_t>()});
+    record.graph_hash = object.at("graph_hash").get<std::string>();
+    record.plan_hash = object.at("plan_hash").get<std::string>();
+    return record;
+  } catch (const json::exception& error) {
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a file that `plimsoll plan --out` wrote",
+                       {"plimsoll plan CONFIG --out plan.json"});
+  }
+}
+
+}  // namespace plimsoll

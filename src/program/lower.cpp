@@ -1,0 +1,135 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "program/program.h"
+
+namespace plimsoll {
+namespace {
+
+class Lowering {
+ public:
+  explicit Lowering(const Plan& plan) : plan_(plan), graph_(plan.graph) {}
+
+  Program run() {
+    program_.arena = plan_.arena;
+    program_.accumulation = plan_.timeline.accumulation;
+    place_operands();
+    const Timeline& timeline = plan_.timeline;
+    program_.load = section(timeline.load);
+    program_.micro = section(timeline.micro);
+    program_.update = section(timeline.update);
+    program_.evaluate = section(timeline.evaluate);
+    program_.save = section(timeline.save);
+    program_.generate = section(timeline.generate);
+    return std::move(program_);
+  }
+
+ private:
+  // Views and updated versions are the same bytes as what they come from.
+  ValueId origin(ValueId value) const {
+    while (true) {
+      const Value& what = graph_.values[value];
+      if (what.version_of.valid()) {
+        value = what.version_of;
+      } else if (what.producer.valid() && graph_.nodes[what.producer].op->view) {
+        value = graph_.nodes[what.producer].inputs[0];
+      } else {
+        return value;
+      }
+    }
+  }
+
+  void place_operands() {
+    program_.operands.resize(graph_.values.size());
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      const ValueId id{i};
+      const BufferId buffer = plan_.lifetimes.buffer_of[id];
+      if (!buffer.valid()) continue;
+      const Value& value = graph_.values[id];
+      program_.operands[id] = {0, 0, plan_.offsets[buffer.index], value.bytes(), origin(id)};
+      if (!value.persistent()) continue;
+      const bool window = value.role == Role::accumulator || value.role == Role::output;
+      (window ? program_.window : program_.persistent).push_back(program_.operands[id]);
+    }
+  }
+
+  std::vector<Operand> operands(const std::vector<ValueId>& values) const {
+    std::vector<Operand> result;
+    for (const ValueId value : values) {
+      ensure(plan_.lifetimes.buffer_of[value].valid(), "lower", "a value has no bytes");
+      result.push_back(program_.operands[value]);
+    }
+    return result;
+  }
+
+  std::vector<Instruction> section(StepRange range) const {
+    std::vector<Instruction> instructions;
+    for (int step = range.begin; step < range.end; ++step) instructions.push_back(instruction(step));
+    return instructions;
+  }
+
+  Instruction instruction(int step) const {
+    const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
+    const StepAccess access = access_of(graph_, what, false);
+    Instruction instruction;
+    switch (what.kind) {
+      case Step::Kind::load: instruction.what = LoadState{operands(access.writes)}; break;
+      case Step::Kind::save: instruction.what = SaveState{operands(access.reads)}; break;
+      case Step::Kind::feed: instruction.what = Feed{staging(what.section), operands(access.writes)}; break;
+      case Step::Kind::fetch: instruction.what = Fetch{operands(access.reads)}; break;
+      case Step::Kind::node:
+        instruction.what = kernel(step, what.node);
+        instruction.line = graph_.nodes[what.node].line;
+        break;
+    }
+    return instruction;
+  }
+
+  // What a section's inputs are unpacked from.
+  std::vector<Operand> staging(Section section) const {
+    std::vector<Operand> result;
+    if (section != Section::micro && section != Section::evaluate) return result;
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      if (graph_.values[ValueId{i}].role == Role::staging) result.push_back(program_.operands[ValueId{i}]);
+    }
+    return result;
+  }
+
+  RunKernel kernel(int step, NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    RunKernel run{id, operands(node.inputs), operands(node.outputs), {}, starts_window(graph_, node), {}, false};
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      if (alias.kind != AliasKind::updates || !graph_.values[alias.input].persistent() || !run.starts_window) continue;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == alias.input) run.accumulators.push_back(i);
+      }
+    }
+    const BufferId scratch = plan_.lifetimes.scratch[static_cast<std::size_t>(step)];
+    const StepKernel& chosen = plan_.kernels[static_cast<std::size_t>(step)];
+    if (scratch.valid()) {
+      run.scratch = {0, 0, plan_.offsets[scratch.index], std::max(chosen.add.scratch, chosen.write.scratch), {}};
+    }
+    run.library_scratch = chosen.add.primitives > 0 || chosen.write.primitives > 0;
+    return run;
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  Program program_;
+};
+
+}  // namespace
+
+Program lower(const Plan& plan) { return Lowering(plan).run(); }
+
+const std::vector<Instruction>& Program::of(Section section) const {
+  switch (section) {
+    case Section::micro: return micro;
+    case Section::update: return update;
+    case Section::evaluate: return evaluate;
+    case Section::generate: return generate;
+  }
+  throw internal_error("program", "unknown section");
+}
+
+}  // namespace plimsoll

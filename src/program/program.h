@@ -1,0 +1,81 @@
+// A plan lowered to what runs: flat instructions with fixed operands, one list per section. An operand is a tier, an arena and an
+// offset; no pointer exists above device/. Every lane's events are explicit, though on a CPU only the compute lane has work.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+enum class Lane : std::uint8_t { compute, to_device, from_device, collective };
+
+struct Operand {
+  std::uint8_t tier = 0;
+  std::uint8_t arena = 0;
+  Bytes offset, bytes;  // bytes of the value, before alignment
+  ValueId value;        // what should be there, views and versions resolved to their origin; invalid for scratch
+};
+
+struct RunKernel {
+  NodeId node;
+  std::vector<Operand> inputs, outputs;
+  Operand scratch;                 // bytes 0: none
+  bool starts_window = false;      // on the first micro-step of a window it writes what it else adds to
+  std::vector<std::size_t> accumulators;  // then these inputs are not read
+  bool library_scratch = false;    // scratch belongs to a library, which need not write all of it
+};
+// Writes the fed inputs of a section, from staging and from the host.
+struct Feed {
+  std::vector<Operand> reads, writes;
+};
+// Reads the results of a section.
+struct Fetch {
+  std::vector<Operand> reads;
+};
+// Copies between tiers: `wait` names the event of its start. Offloading fills these; a plan in one tier has none.
+struct StartCopy {
+  Operand from, to;
+  std::uint32_t event = 0;
+};
+struct WaitCopy {
+  std::uint32_t event = 0;
+};
+struct LoadState {
+  std::vector<Operand> writes;
+};
+struct SaveState {
+  std::vector<Operand> reads;
+};
+
+struct Instruction {
+  std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, LoadState, SaveState> what;
+  Lane lane = Lane::compute;
+  std::vector<std::uint32_t> waits, signals;
+  std::string line;  // model line, for messages
+};
+
+struct Program {
+  Bytes arena;
+  std::vector<Instruction> load, micro, update, evaluate, save, generate;
+  std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
+  std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update
+  std::int64_t accumulation = 1;
+  PerValue<Operand> operands;       // of every value that has bytes
+
+  const std::vector<Instruction>& of(Section section) const;
+};
+
+Program lower(const Plan& plan);
+
+// Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads, except
+// in place. Throws an internal error that names the instruction.
+void verify(const Program& program, const Graph& graph);
+
+// "12 matmul h.0.attn.c_attn  r[0x1000, 0x2000) w[...]": one line per instruction.
+std::string to_text(const Program& program, const Graph& graph);
+
+}  // namespace plimsoll

@@ -1,0 +1,95 @@
+#include "run/executor.h"
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+// The kernel of one instruction with its addresses; empty for instructions without one.
+struct Executor::Bound {
+  const Kernel* add = nullptr;
+  const Kernel* write = nullptr;
+  std::vector<std::byte*> inputs, outputs;
+  std::byte* scratch = nullptr;
+};
+
+struct Executor::Cache {
+  std::map<std::string, const Kernel*> by_key;
+};
+
+Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device)
+    : graph_(graph),
+      program_(program),
+      base_(base),
+      threads_(threads),
+      loss_chunks_(loss_chunks),
+      device_(device),
+      cache_(std::make_unique<Cache>()) {
+  for (const Section section : kSections) sections_.push_back(bind(program_.of(section)));
+  cache_.reset();
+}
+
+Executor::~Executor() = default;
+
+// Equal nodes share one kernel: what differs are the addresses.
+const Kernel* Executor::kernel_for(const Node& node, bool overwrite) {
+  const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
+  const KernelRequest request{node.op,  &node.attributes, inputs,   outputs,
+                              threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
+  const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), nullptr);
+  if (!fresh) return place->second;
+  const CpuKernel* kernel = find_cpu_kernel(*node.op);
+  ensure(kernel != nullptr, "executor", "an op has no kernel");
+  kernels_.push_back(kernel->bind(request));
+  return place->second = kernels_.back().get();
+}
+
+std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& section) {
+  std::vector<Bound> bound(section.size());
+  if (device_ == DeviceKind::null) return bound;
+  const auto address = [&](const Operand& operand) { return base_ + operand.offset.n; };
+  for (std::size_t i = 0; i < section.size(); ++i) {
+    const auto* run = std::get_if<RunKernel>(&section[i].what);
+    if (run == nullptr) continue;
+    const Node& node = graph_.nodes[run->node];
+    // With one micro-step a window the adding kernel never runs.
+    const bool always_starts = program_.accumulation == 1 && node.section == Section::micro;
+    bound[i].write = kernel_for(node, run->starts_window);
+    bound[i].add = run->starts_window && !always_starts ? kernel_for(node, false) : bound[i].write;
+    for (const Operand& operand : run->inputs) bound[i].inputs.push_back(address(operand));
+    for (const Operand& operand : run->outputs) bound[i].outputs.push_back(address(operand));
+    bound[i].scratch = address(run->scratch);
+  }
+  return bound;
+}
+
+void Executor::run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
+                   const std::function<void()>& work) {
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction& instruction = instructions[i];
+    if (observer_ != nullptr) observer_->before(instruction, window_start);
+    if (const Kernel* kernel = window_start ? bound[i].write : bound[i].add; kernel != nullptr) {
+      kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
+    } else if (!std::holds_alternative<RunKernel>(instruction.what) && !std::holds_alternative<Fetch>(instruction.what)) {
+      work();
+    }
+    if (observer_ != nullptr) observer_->after(instruction, window_start);
+  }
+}
+
+void Executor::run(Section section, bool window_start, const std::function<void()>& feed) {
+  run(program_.of(section), sections_[static_cast<std::size_t>(section)], window_start, feed);
+}
+
+void Executor::load(const std::function<void()>& work) { run(program_.load, std::vector<Bound>(program_.load.size()), false, work); }
+void Executor::save(const std::function<void()>& work) { run(program_.save, std::vector<Bound>(program_.save.size()), false, work); }
+
+TensorView Executor::view(ValueId value) const {
+  const Operand& operand = program_.operands[value];
+  const ValueType& type = graph_.values[value].type;
+  return {base_ + operand.offset.n, type.dtype, type.shape, {}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates nothing after
+// construction. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device binds no
+// kernels and computes nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "device/arena.h"
+#include "ops/kernel.h"
+#include "program/program.h"
+#include "tensor/tensor_view.h"
+
+namespace plimsoll {
+
+enum class DeviceKind : std::uint8_t { cpu, null };
+
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void before(const Instruction& instruction, bool window_start) = 0;
+  virtual void after(const Instruction& instruction, bool window_start) = 0;
+};
+
+class Executor {
+ public:
+  // `graph` and `program` must outlive this. `base` is the arena's first byte; null for the null device.
+  Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks,
+           DeviceKind device = DeviceKind::cpu);
+  ~Executor();
+
+  // Runs the instructions of a section. `feed` is called at the feed instruction, to write the section's inputs.
+  void run(Section section, bool window_start, const std::function<void()>& feed);
+  // Tells the observer of the two instructions that are not kernels; the caller does the work in between.
+  void load(const std::function<void()>& work);
+  void save(const std::function<void()>& work);
+
+  TensorView view(ValueId value) const;
+  void set_observer(RunObserver* observer) { observer_ = observer; }
+
+ private:
+  struct Bound;
+  std::vector<Bound> bind(const std::vector<Instruction>& section);
+  void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
+           const std::function<void()>& work);
+  const Kernel* kernel_for(const Node& node, bool overwrite);
+
+  const Graph& graph_;
+  const Program& program_;
+  std::byte* base_;
+  int threads_, loss_chunks_;
+  DeviceKind device_;
+  RunObserver* observer_ = nullptr;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  struct Cache;
+  std::unique_ptr<Cache> cache_;  // only while binding
+  std::vector<std::vector<Bound>> sections_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "formats/safetensors.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kState = "plimsoll.progress";
+
+std::vector<ValueId> saved_values(const Graph& graph) {
+  std::vector<ValueId> values;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.role == Role::parameter || value.role == Role::optimizer_state) {
+      if (value.persistent()) values.push_back(ValueId{i});
+    }
+  }
+  return values;
+}
+
+std::string progress_text(const Progress& progress) {
+  return nlohmann::json{{"updates", progress.updates},
+                        {"samples", progress.samples},
+                        {"units", progress.units},
+                        {"seconds", progress.seconds},
+                        {"loss_bits", bits_hex(progress.loss)},
+                        {"micro_batch", progress.micro_batch},
+                        {"accumulation", progress.accumulation},
+                        {"seed", progress.seed},
+                        {"data_hash", progress.data_hash}}
+      .dump();
+}
+
+Progress parse(const SafetensorsFile& file) {
+  constexpr std::int64_t kMostBytes = 1 << 16;
+  const StoredTensor* state = file.find(kState);
+  if (state == nullptr || state->bytes > kMostBytes) {
+    throw data_error("E-CKPT-FORMAT", file.path(), "it holds no counters of a run", "a checkpoint that plimsoll train wrote");
+  }
+  std::string text(static_cast<std::size_t>(state->bytes), '\0');
+  file.read_into(*state, std::as_writable_bytes(std::span(text)));
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    Progress progress;
+    progress.updates = object.at("updates").get<std::int64_t>();
+    progress.samples = object.at("samples").get<std::int64_t>();
+    progress.units = object.at("units").get<std::int64_t>();
+    progress.seconds = object.at("seconds").get<double>();
+    progress.loss = std::bit_cast<double>(std::stoull(object.at("loss_bits").get<std::string>(), nullptr, 16));
+    progress.micro_batch = object.at("micro_batch").get<std::int64_t>();
+    progress.accumulation = object.at("accumulation").get<std::int64_t>();
+    progress.seed = object.at("seed").get<std::int64_t>();
+    progress.data_hash = object.at("data_hash").get<std::string>();
+    return progress;
+  } catch (const std::exception& error) {
+    throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("its counters are broken: {}", error.what()),
+                     "a checkpoint that plimsoll train wrote");
+  }
+}
+
+SafetensorsFile open(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {
+    throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
+                     {"plimsoll train CONFIG --run ANOTHER_FOLDER"});
+  }
+  return SafetensorsFile::open(path);
+}
+
+}  // namespace
+
+void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const ViewOf& view) {
+  const std::string text = progress_text(progress);
+  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{static_cast<std::int64_t>(text.size())}}};
+  const std::vector<ValueId> values = saved_values(graph);
+  for (const ValueId id : values) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
+  SafetensorsWriter writer(file, std::move(specs));
+  writer.append(kState, std::as_bytes(std::span(text)));
+  for (const ValueId id : values) {
+    const TensorView tensor = view(id);
+    writer.append(graph.values[id].name, {tensor.data, static_cast<std::size_t>(tensor.bytes())});
+  }
+  writer.commit();
+}
+
+Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
+
+Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, const ViewOf& view) {
+  const SafetensorsFile file = open(path);
+  const Progress progress = parse(file);
+  for (const ValueId id : saved_values(graph)) {
+    const Value& value = graph.values[id];
+    const StoredTensor* tensor = file.find(value.name);
+    if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->shape != value.type.shape) {
+      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or has another shape", value.name),
+                       "a checkpoint of this model and optimizer");
+    }
+    const TensorView destination = view(id);
+    file.read_into(*tensor, {destination.data, static_cast<std::size_t>(destination.bytes())});
+  }
+  return progress;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// A checkpoint at an update boundary: weights, optimizer state, counters and the place in the data, in one safetensors file that
+// appears whole or not at all. Bytes go between file and arena directly.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "graph/graph.h"
+#include "train/weights.h"
+
+namespace plimsoll {
+
+struct Progress {
+  std::int64_t updates = 0;
+  std::int64_t samples = 0;  // consumed; also the next position in the order
+  std::int64_t units = 0;
+  double seconds = 0;
+  double loss = 0;           // of the last update
+
+  // What has to be the same for the continuation to be the same run.
+  std::int64_t micro_batch = 0, accumulation = 0;
+  std::int64_t seed = 0;
+  std::string data_hash;
+};
+
+void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const ViewOf& view);
+// Reads the counters alone. data_error E-CKPT-MISSING or E-CKPT-FORMAT.
+Progress read_progress(const std::filesystem::path& file);
+Progress load_checkpoint(const Graph& graph, const std::filesystem::path& file, const ViewOf& view);
+
+}  // namespace plimsoll

@@ -1,0 +1,227 @@
+#include "train/planning.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "ops/cpu_catalogue.h"
+#include "plan/build_plan.h"
+#include "train/calibrate.h"
+#include "train/measure.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+CpuCatalogue catalogue_of(const MachineRecord& record) {
+  return CpuCatalogue({record.machine.flops_per_second, record.machine.bytes_per_second, record.machine.step_seconds},
+                      {record.kernel_seconds.begin(), record.kernel_seconds.end()});
+}
+
+GraphSource source_of(const Config& config, DataFacts facts) {
+  return [&config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
+}
+
+// One change to a configuration that might make it fit: the arguments of the command line, and the same done to the struct.
+struct Change {
+  std::string text;
+  std::vector<std::string> arguments;
+  bool changes_result = false;
+  std::function<void(Config&, PlanRequest&, Budget&)> apply;
+};
+
+std::vector<std::string> set(const std::string& key, const std::string& value) { return {"--set", key + "=" + value}; }
+
+std::vector<std::string> both(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What a user may change, cheapest for the result first.
+std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor) {
+  std::vector<Change> changes;
+  if (request.recompute != RecomputePolicy::automatic) {
+    changes.push_back({"let the planner choose what is recomputed", set("plan.recompute", "auto"), false,
+                       [](Config&, PlanRequest& r, Budget&) { r.recompute = RecomputePolicy::automatic; }});
+  }
+  if (request.loss_chunks) {
+    changes.push_back({"let the planner choose the loss chunks", set("plan.loss_chunks", "auto"), false,
+                       [](Config&, PlanRequest& r, Budget&) { r.loss_chunks.reset(); }});
+  }
+  if (request.micro_batch) {
+    changes.push_back({"let the planner choose micro-batch and accumulation (same effective batch)",
+                       both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")), false,
+                       [](Config&, PlanRequest& r, Budget&) { r.micro_batch.reset(); }});
+    if (request.recompute != RecomputePolicy::automatic || request.loss_chunks) {
+      changes.push_back({"let the planner choose everything",
+                         both(both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")),
+                              both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))),
+                         false, [](Config&, PlanRequest& r, Budget&) {
+                           r.micro_batch.reset();
+                           r.recompute = RecomputePolicy::automatic;
+                           r.loss_chunks.reset();
+                         }});
+    }
+  }
+  changes.push_back({"a larger budget: this configuration's floor", {"--memory", std::to_string(floor.n)}, false,
+                     [floor](Config&, PlanRequest&, Budget& budget) { budget.memory = floor; }});
+  for (const std::int64_t divisor : {2, 4}) {
+    const std::int64_t context = config.model.context / divisor;
+    if (context < 8) continue;
+    changes.push_back({fmt::format("samples of {} tokens instead of {}", context, config.model.context),
+                       set("model.context", std::to_string(context)), true,
+                       [context](Config& c, PlanRequest& r, Budget&) { c.model.context = r.units_per_sample = context; }});
+  }
+  if (config.optimizer.kind == OptimizerKind::adamw) {
+    changes.push_back({"SGD without momentum instead of AdamW",
+                       both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0")), true,
+                       [](Config& c, PlanRequest&, Budget&) {
+                         c.optimizer.kind = OptimizerKind::sgd;
+                         c.optimizer.momentum = 0;
+                       }});
+  }
+  return changes;
+}
+
+struct Outcome {
+  Bytes process;
+  double seconds;
+};
+
+// Plans the changed configuration; empty where it does not fit either.
+std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input) {
+  Config changed = config;
+  PlanRequest request = input.request;
+  Budget budget = input.budget;
+  change.apply(changed, request, budget);
+  // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
+  if (changed.model.context != config.model.context && changed.model.init.empty() && changed.model.preset.empty()) {
+    changed.model.shape.context = changed.model.context;
+  }
+  CpuCatalogue catalogue = catalogue_of(input.machine);
+  PlanSpace space(source_of(changed, input.facts), request, input.machine.machine, catalogue);
+  const auto best = space.best(budget);
+  if (const Plan* plan = std::get_if<Plan>(&best)) return Outcome{plan->process, plan->update_seconds};
+  return {};
+}
+
+json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
+  constexpr std::size_t kMost = 4;
+  json list = json::array();
+  for (const Change& change : possible_changes(config, input.request, floor)) {
+    const std::optional<Outcome> outcome = try_change(change, config, input);
+    if (!outcome) continue;
+    list.push_back({{"text", change.text},
+                    {"arguments", change.arguments},
+                    {"process_bytes", outcome->process.n},
+                    {"update_seconds", outcome->seconds},
+                    {"changes_result", change.changes_result}});
+    if (list.size() == kMost) break;
+  }
+  return list;
+}
+
+// Each lever alone, against the plan that keeps everything at the largest micro-batch.
+json levers(const Config& config, const PlanningInput& input) {
+  struct Lever {
+    const char* name;
+    std::vector<std::string> arguments;
+    std::function<void(PlanRequest&)> apply;
+  };
+  const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
+  const auto keep = [&](PlanRequest& request) {
+    request.recompute = RecomputePolicy::none;
+    request.loss_chunks = 1;
+    request.micro_batch = most;
+  };
+  const auto micro_one = both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
+  const std::vector<Lever> all{
+      {"keep everything", {}, keep},
+      {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
+      {"recompute every block", set("plan.recompute", "all"), [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
+      {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
+      {"all of these", {}, [&](PlanRequest& r) {
+         r.micro_batch = 1;
+         r.recompute = RecomputePolicy::all;
+         r.loss_chunks = 16;
+       }}};
+  json list = json::array();
+  for (const Lever& lever : all) {
+    PlanRequest request = input.request;
+    lever.apply(request);
+    CpuCatalogue catalogue = catalogue_of(input.machine);
+    PlanSpace space(source_of(config, input.facts), request, input.machine.machine, catalogue);
+    const auto best = space.best({});
+    const Plan& plan = std::get<Plan>(best);
+    list.push_back({{"name", lever.name},
+                    {"arguments", lever.arguments},
+                    {"process_bytes", plan.process.n},
+                    {"update_seconds", plan.update_seconds},
+                    {"changes_result", request.micro_batch != most}});
+  }
+  return list;
+}
+
+}  // namespace
+
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say) {
+  PlanningInput input;
+  input.request = plan_request(config);
+  input.budget = budget_of(config);
+  input.data = open_data(config, cache);
+  input.facts = input.data.facts();
+  input.machine = calibrated_machine(config.threads, cache, say);
+  return input;
+}
+
+PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
+  const double start = now();
+  CpuCatalogue catalogue = catalogue_of(input.machine);
+  PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
+  auto best = space.best(input.budget);
+  const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
+  PlanningResult result;
+  if (Plan* plan = std::get_if<Plan>(&best)) {
+    result.object = to_json(*plan, context, extras.values);
+    if (extras.levers) result.object["levers"] = levers(config, input);
+    result.plan = std::move(*plan);
+  } else {
+    const Infeasible& infeasible = std::get<Infeasible>(best);
+    result.object = to_json(infeasible, context, config.threads);
+    result.object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor);
+  }
+  return result;
+}
+
+PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
+  const double start = now();
+  const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
+      graph_hash(graph) != record.graph_hash || blocks.size() != record.decisions.blocks.size()) {
+    throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
+                       "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  CpuCatalogue catalogue = catalogue_of(input.machine);
+  PlanningResult result;
+  result.plan = build_plan(graph, blocks, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
+  if (result.plan->plan_hash != record.plan_hash) {
+    throw config_error("E-PLAN-REPLAY", "plan", "the plan was made on another machine, or the file was changed",
+                       "a plan of this machine", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  if (input.budget.memory && result.plan->process > *input.budget.memory) {
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
+                fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
+                "a plan that was made for this budget", {"plimsoll plan CONFIG --memory SIZE --out plan.json"});
+  }
+  const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
+  result.object = to_json(*result.plan, context, false);
+  return result;
+}
+
+}  // namespace plimsoll

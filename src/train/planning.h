@@ -1,0 +1,45 @@
+// Planning for a configuration on a machine: the plan for a budget with its levers, or why nothing fits and the cheapest changes that
+// do, each of which has been planned itself. Meant for a child process or for `plimsoll plan`.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "plan/json.h"
+#include "train/config.h"
+#include "train/machine_file.h"
+#include "train/setup.h"
+
+namespace plimsoll {
+
+struct PlanningInput {
+  PlanRequest request;
+  Budget budget;
+  MachineRecord machine;
+  DataFiles data;
+  DataFacts facts;
+};
+
+// Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
+// E-MEM-MACHINE (exit 3) where the budget is more than that.
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say);
+
+struct PlanExtras {
+  bool values = false;
+  bool levers = false;
+};
+
+struct PlanningResult {
+  nlohmann::json object;      // plimsoll.plan/1
+  std::optional<Plan> plan;   // absent: infeasible
+};
+
+PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
+// The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes the
+// budget.
+PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record);
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+#include "train/prepare.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "formats/bpe_vocabulary.h"
+#include "ops/cpu_catalogue.h"
+#include "plan/build_plan.h"
+#include "train/calibrate.h"
+#include "train/child.h"
+#include "train/planning.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+json place_json(const TokenFilePlace& place) {
+  return {{"path", place.path},     {"name", place.name},
+          {"offset", place.offset}, {"tokens", place.tokens},
+          {"width", place.bytes_per_token}, {"vocab", place.vocab}};
+}
+
+TokenFilePlace place_from(const json& object) {
+  return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
+}
+
+json machine_json(const Machine& machine) {
+  return {{"name", machine.name},
+          {"instruction_set", machine.instruction_set},
+          {"libraries", machine.libraries},
+          {"threads", machine.threads},
+          {"flops", machine.flops_per_second},
+          {"bytes", machine.bytes_per_second},
+          {"step", machine.step_seconds},
+          {"code", machine.reserve.code.n},
+          {"primitive", machine.reserve.per_primitive.n},
+          {"per_step", machine.reserve.per_step.n},
+          {"stacks", machine.reserve.threads.n},
+          {"slack", machine.reserve.slack.n},
+          {"hash", machine.hash}};
+}
+
+Machine machine_from(const json& object) {
+  Machine machine;
+  machine.name = object.at("name");
+  machine.instruction_set = object.at("instruction_set");
+  machine.libraries = object.at("libraries").get<std::vector<std::string>>();
+  machine.threads = object.at("threads");
+  machine.flops_per_second = object.at("flops");
+  machine.bytes_per_second = object.at("bytes");
+  machine.step_seconds = object.at("step");
+  machine.reserve = {Bytes{object.at("code")}, Bytes{object.at("primitive")}, Bytes{object.at("per_step")}, Bytes{object.at("stacks")},
+                     Bytes{object.at("slack")}};
+  machine.hash = object.at("hash");
+  return machine;
+}
+
+json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+PlanRecord read_record(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw config_error("E-PLAN-FILE", path.string(), "it cannot be read", "a file that `plimsoll plan --out` wrote");
+  const json object = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("record")) {
+    throw config_error("E-PLAN-FILE", path.string(), "it is not a plan", "a file that `plimsoll plan --out` wrote",
+                       {"plimsoll plan CONFIG --out plan.json"});
+  }
+  return record_from_json(object.at("record"));
+}
+
+std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
+  PlanningInput input = planning_input(config, options.cache, say);
+  if (options.micro_batch) input.request.micro_batch = options.micro_batch;
+  json result = {{"data_hash", options.hash_data ? content_hash(input.data.train) : ""},
+                 {"train", place_json(place_of(input.data.train))},
+                 {"validation", nullptr},
+                 {"machine", machine_json(input.machine.machine)},
+                 {"budget", optional_bytes(input.budget.memory)}};
+  if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
+  if (!options.vocabulary_to.empty() && !config.data.vocabulary.empty()) {
+    std::filesystem::create_directories(options.vocabulary_to);
+    BpeVocabulary::load(config.data.vocabulary).save(options.vocabulary_to);
+  }
+  const PlanningResult planned = options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{})
+                                                           : replay_plan(config, input, read_record(options.plan_file));
+  result["plan"] = planned.object;
+  if (planned.plan) {
+    result["record"] = to_json(record_of(*planned.plan));
+    result["floor"] = planned.plan->floor.n;
+    result["knee"] = planned.plan->knee.n;
+    result["ceiling"] = planned.plan->ceiling.n;
+  }
+  return result.dump();
+}
+
+}  // namespace
+
+TokenFilePlace place_of(const TokenFile& file) {
+  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
+}
+
+TokenFile open_place(const TokenFilePlace& place) {
+  TokenFile file;
+  file.file = File::open(place.path, "E-DATA-MISSING");
+  file.name = place.name;
+  file.offset = place.offset;
+  file.tokens = place.tokens;
+  file.bytes_per_token = place.bytes_per_token;
+  file.vocab = place.vocab;
+  return file;
+}
+
+std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
+  const std::string text = run_in_child([&] { return prepare_in_child(config, options, say); });
+  const json result = json::parse(text);
+  if (!result.contains("record")) return Refused{result.at("plan").dump(1)};
+  Prepared prepared;
+  prepared.record = record_from_json(result.at("record"));
+  prepared.machine = machine_from(result.at("machine"));
+  prepared.train = place_from(result.at("train"));
+  if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
+  prepared.data_hash = result.at("data_hash");
+  prepared.plan_text = result.at("plan").dump(1);
+  prepared.budget = budget_of(config);
+  if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
+  prepared.floor = Bytes{result.at("floor")};
+  prepared.knee = Bytes{result.at("knee")};
+  prepared.ceiling = Bytes{result.at("ceiling")};
+  return prepared;
+}
+
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
+  CpuCatalogue catalogue({}, {});
+  Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config), prepared.machine,
+                         catalogue, &prepared.record.offsets);
+  if (plan.plan_hash != prepared.record.plan_hash) {
+    throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
+                fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),
+                "the libraries, threads and instruction set that were planned for", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  return plan;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+// Everything before the first step that needs memory of its own - measuring the machine, tokenising, planning - runs here, in a child
+// process, and hands back a small record. The process that trains rebuilds the same plan from it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "plan/json.h"
+#include "train/config.h"
+#include "train/machine_file.h"
+#include "train/setup.h"
+
+namespace plimsoll {
+
+using Say = std::function<void(const std::string&)>;
+
+// A token file by where it lies, so that another process can open it without its vocabulary.
+struct TokenFilePlace {
+  std::string path, name;
+  std::int64_t offset = 0, tokens = 0, bytes_per_token = 1, vocab = 256;
+};
+TokenFilePlace place_of(const TokenFile& file);
+TokenFile open_place(const TokenFilePlace& place);
+
+struct Prepared {
+  PlanRecord record;
+  Machine machine;
+  TokenFilePlace train;
+  std::optional<TokenFilePlace> validation;
+  std::string data_hash;
+  std::string plan_text;  // the plan's JSON
+  Budget budget;          // what was planned for: the request, or what the machine has
+  Bytes floor, knee, ceiling;
+};
+
+// A plan that does not fit, as JSON with remedies.
+struct Refused {
+  std::string plan_text;
+};
+
+struct PrepareOptions {
+  std::filesystem::path cache;      // for machine files and tokens
+  std::filesystem::path plan_file;  // replay this plan; empty: plan anew
+  std::optional<std::int64_t> micro_batch;  // of the run that is resumed
+  bool hash_data = true;
+  std::filesystem::path vocabulary_to;  // save the vocabulary here; empty: do not
+};
+
+std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);
+
+// Rebuilds the plan that prepare_training decided, in this process.
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
+
+}  // namespace plimsoll

@@ -1,0 +1,48 @@
+// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), the resolved
+// configuration, the plan, the weights, the checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace plimsoll {
+
+struct Metrics {
+  std::int64_t update = 0;
+  std::int64_t samples = 0;  // cumulative
+  std::int64_t units = 0;    // of this update
+  double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
+  Bytes vm_hwm;
+};
+
+class RunFolder {
+ public:
+  // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING for
+  // --resume without a run, E-IO-WRITE (exit 5) where nothing can be written.
+  static RunFolder open(const std::filesystem::path& path, bool resume);
+  ~RunFolder();
+  RunFolder(RunFolder&&) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path weights() const { return path_ / "weights"; }
+  std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
+
+  void write(const std::string& name, const std::string& text) const;
+  void write_run(const nlohmann::json& run) const;
+  // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left.
+  void open_metrics(std::int64_t updates);
+  // Without allocating.
+  void append(const Metrics& metrics);
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+  int metrics_ = -1;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,84 @@
+#include "train/setup.h"
+
+#include <algorithm>
+
+#include "data/window.h"
+#include "graph/builder.h"
+
+namespace plimsoll {
+namespace {
+
+std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, std::int64_t bytes_per_token) {
+  GraphBuilder builder(graph);
+  const ValueType type{DType::u8, Shape{staging_bytes(batch, tokens, bytes_per_token)}};
+  return {builder.add_persistent("data.staging.0", type, Role::staging), builder.add_persistent("data.staging.1", type, Role::staging)};
+}
+
+OptimizerSettings optimizer_settings(const Config& config) {
+  OptimizerSettings settings;
+  settings.kind = config.optimizer.kind == OptimizerKind::adamw ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
+  settings.beta1 = config.optimizer.beta1;
+  settings.beta2 = config.optimizer.beta2;
+  settings.epsilon = config.optimizer.epsilon;
+  settings.momentum = config.optimizer.momentum;
+  settings.nesterov = config.optimizer.nesterov;
+  settings.weight_decay = config.optimizer.weight_decay;
+  settings.decay_all = config.optimizer.decay_all;
+  settings.clip = config.train.gradient_clip;
+  return settings;
+}
+
+}  // namespace
+
+TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
+  const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
+  ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed));
+  TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
+  result.training = add_training(result.graph, model.losses, optimizer_settings(config));
+  result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
+  return result;
+}
+
+PlanRequest plan_request(const Config& config) {
+  PlanRequest request;
+  request.effective_batch = config.train.effective_batch;
+  request.micro_batch = config.train.micro_batch;
+  request.recompute = config.plan.recompute;
+  if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);
+  request.units_per_sample = config.model.context;
+  return request;
+}
+
+Budget budget_of(const Config& config) {
+  Budget budget{config.memory.budget, config.memory.host_memory, {}};
+  if (config.memory.disk) budget.disk = config.memory.disk->size;
+  return budget;
+}
+
+InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token,
+                                      std::int64_t batch) {
+  InferenceGraph result{build_gpt2(model, {0, batch, false, tokens}, 0), {}};
+  result.staging = add_staging(result.model.graph, batch, tokens, bytes_per_token);
+  return result;
+}
+
+InferenceGraph build_generation_graph(const Gpt2Config& model, std::int64_t tokens) {
+  return {build_gpt2(model, {0, 0, true, tokens}, 0), {}};
+}
+
+DataFacts DataFiles::facts() const {
+  // Both files go through the same staging buffers.
+  const std::int64_t width = validation ? std::max(train.bytes_per_token, validation->bytes_per_token) : train.bytes_per_token;
+  return {width, validation.has_value()};
+}
+
+DataFiles open_data(const Config& config, const std::filesystem::path& cache) {
+  const auto open = [&](const std::filesystem::path& path) {
+    return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache});
+  };
+  DataFiles files{open(config.data.train), {}};
+  if (!config.data.validation.empty()) files.validation = open(config.data.validation);
+  return files;
+}
+
+}  // namespace plimsoll

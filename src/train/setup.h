@@ -1,0 +1,52 @@
+// From a configuration to what planner and trainer need: the model's graph for any micro-batch, the request, the data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "autodiff/training.h"
+#include "data/source.h"
+#include "models/gpt2.h"
+#include "plan/plan.h"
+#include "train/config.h"
+
+namespace plimsoll {
+
+// What the graph depends on beside the configuration.
+struct DataFacts {
+  std::int64_t bytes_per_token = 1;
+  bool validation = false;
+};
+
+struct TrainingGraph {
+  Graph graph;
+  BatchValues micro, evaluate;
+  ValueId evaluate_total;
+  TrainingValues training;
+  std::array<ValueId, 2> staging;  // raw bytes of a micro-batch, one filled while the other is unpacked
+};
+
+TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
+PlanRequest plan_request(const Config& config);
+Budget budget_of(const Config& config);
+
+// The graph of one section alone, for commands that only need weights.
+struct InferenceGraph {
+  ModelGraph model;
+  std::array<ValueId, 2> staging;
+};
+InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token, std::int64_t batch);
+InferenceGraph build_generation_graph(const Gpt2Config& model, std::int64_t tokens);
+
+struct DataFiles {
+  TokenFile train;
+  std::optional<TokenFile> validation;
+  DataFacts facts() const;
+};
+// `cache`: folder for token files of text that goes through a vocabulary.
+DataFiles open_data(const Config& config, const std::filesystem::path& cache);
+
+}  // namespace plimsoll

@@ -1,0 +1,185 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "device/process_memory.h"
+#include "ops/update/update.h"
+
+namespace plimsoll {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+MicroBatch buffers_of(const Executor& executor, const BatchValues& values) {
+  return {executor.view(values.tokens).as<std::int32_t>(), executor.view(values.targets).as<std::int32_t>(),
+          executor.view(values.sample_ids).as<std::uint32_t>()};
+}
+
+std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
+  const TensorView view = executor.view(value);
+  return {view.data, static_cast<std::size_t>(view.bytes())};
+}
+
+}  // namespace
+
+EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch, std::int64_t count,
+                          const BatchValues& values, ValueId total, ValueId staging) {
+  const Samples samples = make_samples(source.tokens, context, source.name);
+  count = count == 0 ? samples.count() : std::min(count, samples.count());
+  const SampleOrder order{OrderKind::sequential, 0, samples.count()};
+  Window window;
+  plan_window(window, order, samples, 0, count, batch);
+  for (std::int64_t micro = 0; micro < window.micro_count; ++micro) {
+    executor.run(Section::evaluate, micro == 0, [&] {
+      fill_micro_batch(source, samples, window, micro, bytes_of(executor, staging), buffers_of(executor, values));
+      *executor.view(values.inverse_units).as_pointer<float>() = 1;
+    });
+  }
+  const double sum = *executor.view(total).as_pointer<double>();
+  return {window.valid_units, sum / static_cast<double>(window.valid_units)};
+}
+
+Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, const DataFiles& data)
+    : config_(config),
+      model_(model),
+      plan_(plan),
+      executor_(executor),
+      data_(data),
+      samples_(make_samples(data.train.tokens, config.model.context, data.train.name)),
+      order_{config.data.order, static_cast<std::uint64_t>(config.seed), samples_.count()} {
+  progress_.micro_batch = plan.decisions.micro_batch;
+  progress_.accumulation = plan.decisions.accumulation;
+  progress_.seed = config.seed;
+  refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
+}
+
+Trainer::~Trainer() = default;
+
+ViewOf Trainer::views() const {
+  return [this](ValueId id) { return executor_.view(id); };
+}
+
+void Trainer::enter(Phase phase) {
+  if (before_phase_) before_phase_(phase);
+}
+
+void Trainer::load(const std::filesystem::path* checkpoint) {
+  enter(Phase::load);
+  executor_.load([&] {
+    for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
+      const Value& value = plan_.graph.values[ValueId{i}];
+      if (!value.persistent() || (value.role != Role::optimizer_state && value.role != Role::staging)) continue;
+      const std::span<std::byte> bytes = bytes_of(executor_, ValueId{i});
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    }
+    if (checkpoint != nullptr) {
+      const Progress saved = load_checkpoint(plan_.graph, *checkpoint, views());
+      progress_ = saved;
+    } else if (config_.model.init.empty()) {
+      initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), views());
+    } else {
+      load_weights(plan_.graph, config_.model.init, views());
+    }
+  });
+  next_micro_ = progress_.samples / progress_.micro_batch;
+  start_prefetch();
+}
+
+void Trainer::start_prefetch() {
+  prefetcher_.emplace(data_.train, samples_, progress_.micro_batch,
+                      std::array{bytes_of(executor_, model_.staging[0]), bytes_of(executor_, model_.staging[1])});
+  keep_prefetching();
+}
+
+void Trainer::keep_prefetching() {
+  while (prefetcher_->pending() < Prefetcher::kDepth) {
+    refs_.clear();
+    for (std::int64_t i = 0; i < progress_.micro_batch; ++i) refs_.push_back(order_.at(next_micro_ * progress_.micro_batch + i));
+    prefetcher_->submit(refs_);
+    ++next_micro_;
+  }
+}
+
+void Trainer::feed_micro(double inverse_units) {
+  prefetcher_->take(buffers_of(executor_, model_.micro));
+  keep_prefetching();
+  *executor_.view(model_.micro.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
+}
+
+void Trainer::feed_update(std::int64_t update) {
+  double* scalars = executor_.view(model_.training.update_scalars).as_pointer<double>();
+  scalars[ops::kLearningRate] = learning_rate_at(config_, progress_.samples);
+  scalars[ops::kBiasCorrection1] = 1 - std::pow(config_.optimizer.beta1, static_cast<double>(update));
+  scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
+  scalars[ops::kFirstUpdate] = update == 1 ? 1 : 0;
+}
+
+Metrics Trainer::update() {
+  const double start = now();
+  const std::int64_t update = progress_.updates + 1;
+  plan_window(window_, order_, samples_, progress_.samples, config_.train.effective_batch, progress_.micro_batch);
+  if (window_.valid_units == 0) throw internal_error("trainer", "a window without a single unit");
+  const double inverse_units = 1.0 / static_cast<double>(window_.valid_units);
+  enter(Phase::first);
+  for (std::int64_t micro = 0; micro < window_.micro_count; ++micro) {
+    if (micro == 1) enter(Phase::steady);
+    executor_.run(Section::micro, micro == 0, [&] { feed_micro(inverse_units); });
+    if (after_warmup_) std::exchange(after_warmup_, nullptr)();
+  }
+  executor_.run(Section::update, false, [&] { feed_update(update); });
+
+  Metrics metrics;
+  metrics.update = update;
+  metrics.units = window_.valid_units;
+  metrics.loss = *executor_.view(model_.training.loss_total).as_pointer<double>() * inverse_units;
+  metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
+  metrics.learning_rate = learning_rate_at(config_, progress_.samples);
+  if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
+    throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
+                fmt::format("the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
+                "finite numbers; the last checkpoint is intact",
+                {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
+  }
+  progress_.updates = update;
+  progress_.samples += config_.train.effective_batch;
+  progress_.units += metrics.units;
+  progress_.loss = metrics.loss;
+  metrics.samples = progress_.samples;
+  metrics.seconds = now() - start;
+  metrics.vm_hwm = peak_resident();
+  progress_.seconds += metrics.seconds;
+  return metrics;
+}
+
+EvaluationResult Trainer::evaluate_now() {
+  enter(Phase::evaluate);
+  // The staging buffers hold training data that was read ahead: it is read again afterwards.
+  next_micro_ -= prefetcher_->pending();
+  prefetcher_->discard();
+  const EvaluationResult result =
+      evaluate(executor_, *data_.validation, config_.model.context, progress_.micro_batch, config_.train.evaluate_samples,
+               model_.evaluate, model_.evaluate_total, model_.staging[0]);
+  keep_prefetching();
+  return result;
+}
+
+void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
+  enter(Phase::save);
+  executor_.save([&] { save_checkpoint(plan_.graph, progress_, file, views()); });
+}
+
+void Trainer::save_weights_to(const std::filesystem::path& folder) {
+  enter(Phase::save);
+  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, views()); });
+}
+
+std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, views()); }
+
+}  // namespace plimsoll

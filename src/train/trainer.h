@@ -1,0 +1,78 @@
+// The training loop: windows of micro-steps, updates, evaluation, checkpoints. It feeds and fetches; everything between is the program.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "data/prefetch.h"
+#include "data/window.h"
+#include "device/arena.h"
+#include "run/executor.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "train/setup.h"
+
+namespace plimsoll {
+
+struct EvaluationResult {
+  std::int64_t units = 0;
+  double loss = 0;  // mean over units
+};
+
+// Evaluates `samples` samples from the start of a source with the section `evaluate`. Staging is the first of the two buffers.
+EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch, std::int64_t samples,
+                          const BatchValues& values, ValueId total, ValueId staging);
+
+enum class TrainEnd : std::uint8_t { done, interrupted };
+
+class Trainer {
+ public:
+  // All references outlive this. The arena has been mapped and touched.
+  Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, const DataFiles& data);
+  ~Trainer();
+
+  // Fills parameters and state: fresh, from config.model.init, or from a checkpoint.
+  void load(const std::filesystem::path* checkpoint);
+  // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite: nothing is saved then.
+  Metrics update();
+  EvaluationResult evaluate_now();
+  void save_checkpoint_to(const std::filesystem::path& file);
+  void save_weights_to(const std::filesystem::path& folder);
+  std::string hash_parameters() const;
+
+  const Progress& progress() const { return progress_; }
+  Progress& progress() { return progress_; }
+  // Called after the first micro-step of the run, when everything has been touched once and nothing has been updated.
+  void after_warmup(std::function<void()> hook) { after_warmup_ = std::move(hook); }
+  // Called before the sections of a phase run, for the audit.
+  void before_phase(std::function<void(Phase)> hook) { before_phase_ = std::move(hook); }
+
+ private:
+  void start_prefetch();
+  void keep_prefetching();
+  MicroBatch micro_batch_of(const BatchValues& values) const;
+  void feed_micro(double inverse_units);
+  void feed_update(std::int64_t update);
+  ViewOf views() const;
+  void enter(Phase phase);
+
+  const Config& config_;
+  const TrainingGraph& model_;
+  const Plan& plan_;
+  Executor& executor_;
+  const DataFiles& data_;
+  Samples samples_;
+  SampleOrder order_;
+  Window window_;
+  std::int64_t next_micro_ = 0;  // the next micro-batch to submit, counted from position 0
+  std::vector<SampleRef> refs_;
+  std::optional<Prefetcher> prefetcher_;
+  Progress progress_;
+  std::function<void()> after_warmup_;
+  std::function<void(Phase)> before_phase_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,107 @@
+#include "train/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/philox.h"
+#include "device/cpu/parallel.h"
+#include "formats/safetensors.h"
+#include "graph/builder.h"
+
+namespace plimsoll {
+namespace {
+
+// Two normal numbers from two words (Box and Muller, 1958), in fp64.
+std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
+  const double u = (static_cast<double>(a) + 1) * 0x1p-32, angle = 2 * std::numbers::pi * static_cast<double>(b) * 0x1p-32;
+  const double radius = std::sqrt(-2 * std::log(u));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+void fill_normal(std::span<float> values, double std, std::array<std::uint32_t, 2> key) {
+  constexpr std::int64_t kPiece = 1 << 14;
+  const auto n = static_cast<std::int64_t>(values.size());
+  cpu::parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kPiece; i < std::min(n, (piece + 1) * kPiece); i += 4) {
+      const auto block = static_cast<std::uint64_t>(i / 4);
+      const PhiloxWords words = philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
+      const auto first = normal_pair(words[0], words[1]), second = normal_pair(words[2], words[3]);
+      const std::array four{first[0], first[1], second[0], second[1]};
+      for (std::int64_t j = 0; j < std::min<std::int64_t>(4, n - i); ++j) {
+        values[static_cast<std::size_t>(i + j)] = static_cast<float>(std * four[static_cast<std::size_t>(j)]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void initialize_parameters(const Graph& graph, std::uint64_t seed, const ViewOf& view) {
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    const std::span<float> data = view(id).as<float>();
+    const Initializer& initializer = value.parameter->initializer;
+    switch (initializer.kind) {
+      case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
+      case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+      case Initializer::Kind::normal: fill_normal(data, initializer.std, philox_key(seed, random_site(value.name))); break;
+    }
+  }
+}
+
+void load_weights(const Graph& graph, const std::filesystem::path& folder, const ViewOf& view) {
+  const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
+  std::map<std::string, const StoredTensor*, std::less<>> stored;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const std::string_view name = gpt2_parameter_name(tensor.name);
+    if (!name.empty()) stored.emplace(name, &tensor);
+  }
+  std::array<std::byte, 1 << 16> staging;
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    const auto found = stored.find(value.name);
+    if (found == stored.end()) {
+      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name),
+                       "the parameters of a GPT-2 with the shape of config.json");
+    }
+    if (found->second->shape != value.type.shape) {
+      throw data_error("E-FORMAT-WEIGHTS", file.path(),
+                       fmt::format("{} is {}", found->second->name, to_text(found->second->shape)),
+                       fmt::format("{}, as config.json says", to_text(value.type.shape)));
+    }
+    file.read_f32(*found->second, view(id).as<float>(), staging);
+  }
+}
+
+void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const ViewOf& view) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
+  std::vector<TensorSpec> specs;
+  for (const ValueId id : graph.parameters()) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
+  SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
+  for (const ValueId id : graph.parameters()) {
+    const TensorView tensor = view(id);
+    writer.append(graph.values[id].name, {tensor.data, static_cast<std::size_t>(tensor.bytes())});
+  }
+  writer.commit();
+  write_gpt2_config(folder, config);
+}
+
+std::string parameters_hash(const Graph& graph, const ViewOf& view) {
+  Hasher hasher;
+  for (const ValueId id : graph.parameters()) {
+    const TensorView tensor = view(id);
+    hasher.add({tensor.data, static_cast<std::size_t>(tensor.bytes())});
+  }
+  return hasher.hex();
+}
+
+}  // namespace plimsoll
