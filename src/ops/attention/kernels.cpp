@@ -283,17 +283,17 @@ Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
                        std::byte* scratch) {
   const attention::ForwardCall call{shape, dropout, qkv, out, lse};
+  const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
   run_in_slots(forward_tasks(shape), slot_bytes<attention::ForwardScratch>(shape), scratch,
-               [&](std::int64_t task, std::byte* slot) { HWY_DYNAMIC_DISPATCH(forward_task)
-                                                         (call, task, slot); });
+               [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
                         const float* lse, const float* d_out, float* d_qkv, std::byte* scratch) {
   const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
+  const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
   run_in_slots(shape.batch * shape.heads, slot_bytes<attention::BackwardScratch>(shape), scratch,
-               [&](std::int64_t task, std::byte* slot) { HWY_DYNAMIC_DISPATCH(backward_task)
-                                                         (call, task, slot); });
+               [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
 }
 
 }  // namespace plimsoll::cpu
