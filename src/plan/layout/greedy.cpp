@@ -1,0 +1,159 @@
+#include "plan/layout/greedy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace plimsoll::layout {
+namespace {
+
+enum class Fit { first, best };
+
+struct Slot {
+  std::int64_t offset, end;  // end is rounded up to the alignment
+  std::int64_t lower, upper;
+};
+
+// Placed buffers by offset; one pass over them finds the gaps that a new buffer may use.
+class Shelf {
+ public:
+  Shelf(Fit fit, std::size_t most) : fit_(fit) { slots_.reserve(most); }
+
+  std::int64_t find(const Buffer& buffer) const {
+    std::int64_t cursor = 0;
+    std::int64_t best = -1;
+    std::int64_t best_gap = std::numeric_limits<std::int64_t>::max();
+    for (const Slot& slot : slots_) {
+      if (slot.upper <= buffer.lower || slot.lower >= buffer.upper) continue;
+      const std::int64_t gap = slot.offset - cursor;
+      if (gap >= buffer.size) {
+        if (fit_ == Fit::first) return cursor;
+        if (gap < best_gap) {
+          best_gap = gap;
+          best = cursor;
+        }
+      }
+      cursor = std::max(cursor, slot.end);
+    }
+    return best >= 0 ? best : cursor;
+  }
+
+  void add(const Slot& slot) {
+    const auto at =
+        std::upper_bound(slots_.begin(), slots_.end(), slot, [](const Slot& a, const Slot& b) { return a.offset < b.offset; });
+    slots_.insert(at, slot);
+  }
+
+ private:
+  Fit fit_;
+  std::vector<Slot> slots_;
+};
+
+using Key = std::pair<double, double>;
+
+std::vector<double> contention(const Problem& problem) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> changes;
+  for (const Buffer& buffer : problem.buffers) {
+    if (!buffer.live()) continue;
+    changes.emplace_back(buffer.lower, buffer.size);
+    changes.emplace_back(buffer.upper, -buffer.size);
+  }
+  std::sort(changes.begin(), changes.end());
+  // The load after each change, then the largest load of every power-of-two stretch of changes.
+  std::vector<std::vector<std::int64_t>> most(1, std::vector<std::int64_t>(changes.size()));
+  std::int64_t live = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) most[0][i] = live += changes[i].second;
+  for (std::size_t width = 1; 2 * width <= changes.size(); width *= 2) {
+    const std::vector<std::int64_t>& half = most.back();
+    std::vector<std::int64_t> whole(changes.size() - 2 * width + 1);
+    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = std::max(half[i], half[i + width]);
+    most.push_back(std::move(whole));
+  }
+  const auto index_of = [&](std::int64_t time) {
+    const auto at = std::lower_bound(changes.begin(), changes.end(), time,
+                                     [](const auto& change, std::int64_t t) { return change.first < t; });
+    return static_cast<std::size_t>(at - changes.begin());
+  };
+  std::vector<double> result(problem.buffers.size(), 0);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (!problem.buffers[i].live()) continue;
+    const std::size_t begin = index_of(problem.buffers[i].lower);
+    const std::size_t end = index_of(problem.buffers[i].upper);
+    std::size_t level = 0;
+    while (std::size_t{2} << level <= end - begin) ++level;
+    result[i] = static_cast<double>(std::max(most[level][begin], most[level][end - (std::size_t{1} << level)]));
+  }
+  return result;
+}
+
+std::vector<std::vector<Key>> keys_of(const Problem& problem) {
+  const std::vector<double> contended = contention(problem);
+  std::vector<std::vector<Key>> keys(6);
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    const double size = static_cast<double>(buffer.size);
+    const double lower = static_cast<double>(buffer.lower);
+    const double upper = static_cast<double>(buffer.upper);
+    const double life = upper - lower;
+    keys[0].emplace_back(size, life);
+    keys[1].emplace_back(size * life, life);
+    keys[2].emplace_back(life, size);
+    keys[3].emplace_back(-lower, life);
+    keys[4].emplace_back(upper, life);
+    keys[5].emplace_back(contended[i], size * life);
+  }
+  return keys;
+}
+
+std::vector<std::size_t> order_by(const std::vector<Key>& keys) {
+  std::vector<std::size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] > keys[b]; });
+  return order;
+}
+
+// Places buffers in the given order; nothing when a top reaches `ceiling`.
+std::optional<Solution> place_in_order(const Problem& problem, const std::vector<std::size_t>& order, Fit fit,
+                                       std::int64_t ceiling) {
+  Solution solution;
+  solution.offsets.assign(problem.buffers.size(), 0);
+  Shelf shelf(fit, problem.buffers.size());
+  const auto put = [&](std::size_t i, std::int64_t offset) {
+    const Buffer& buffer = problem.buffers[i];
+    solution.offsets[i] = offset;
+    solution.height = std::max(solution.height, offset + buffer.size);
+    if (buffer.live()) shelf.add({offset, round_up(offset + buffer.size, problem.alignment), buffer.lower, buffer.upper});
+  };
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    if (problem.buffers[i].pinned()) put(i, problem.buffers[i].fixed_offset);
+  }
+  for (const std::size_t i : order) {
+    const Buffer& buffer = problem.buffers[i];
+    if (buffer.pinned()) continue;
+    put(i, buffer.live() ? shelf.find(buffer) : 0);
+    if (solution.height >= ceiling) return std::nullopt;
+  }
+  return solution;
+}
+
+}  // namespace
+
+Solution greedy(const Problem& problem) {
+  validate(problem);
+  const std::int64_t bound = lower_bound(problem);
+  std::optional<Solution> best;
+  for (const std::vector<Key>& keys : keys_of(problem)) {
+    const std::vector<std::size_t> order = order_by(keys);
+    for (const Fit fit : {Fit::first, Fit::best}) {
+      const std::int64_t ceiling = best ? best->height : std::numeric_limits<std::int64_t>::max();
+      if (auto found = place_in_order(problem, order, fit, ceiling)) best = std::move(found);
+      if (best->height <= bound) return *std::move(best);
+    }
+  }
+  return *std::move(best);
+}
+
+}  // namespace plimsoll::layout

@@ -1,0 +1,48 @@
+// Static memory allocation: buffers with half-open lives [lower, upper) and sizes in bytes get offsets so that buffers that live
+// at the same time do not overlap in address. Pinned buffers (fixed_offset >= 0) keep their offset. The height of a solution is
+// the largest offset + size over all buffers. Buffers without size or with an empty life conflict with nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace plimsoll::layout {
+
+struct Buffer {
+  std::int64_t lower = 0;
+  std::int64_t upper = 0;
+  std::int64_t size = 0;
+  std::int64_t fixed_offset = -1;  // -1: free
+
+  bool pinned() const { return fixed_offset >= 0; }
+  bool live() const { return size > 0 && lower < upper; }
+};
+
+struct Problem {
+  std::vector<Buffer> buffers;
+  std::int64_t alignment = 1;  // of every offset
+};
+
+struct Solution {
+  std::vector<std::int64_t> offsets;
+  std::int64_t height = 0;
+};
+
+// The most bytes that are live at one moment. O(n log n).
+std::int64_t load(const Problem& problem);
+
+// No solution is lower than this: the load with sizes rounded up to the alignment where others lie above, the largest buffer, the
+// tops of pinned buffers. Equal to the load where alignment, pins and empty lives play no part.
+std::int64_t lower_bound(const Problem& problem);
+
+// The largest offset + size under `offsets`.
+std::int64_t height_of(const Problem& problem, const std::vector<std::int64_t>& offsets);
+
+// `size` rounded up to a multiple of `alignment`.
+std::int64_t round_up(std::int64_t size, std::int64_t alignment);
+
+// Throws an internal error for a problem that no solver accepts: negative sizes, reversed lives, sums beyond 2^62, pins that are
+// misaligned or overlap each other.
+void validate(const Problem& problem);
+
+}  // namespace plimsoll::layout

@@ -1,0 +1,502 @@
+#include "plan/layout/search.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "base/philox.h"
+#include "plan/layout/model.h"
+#include "plan/layout/nogoods.h"
+
+namespace plimsoll::layout {
+namespace {
+
+using Index = std::uint32_t;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 2;
+constexpr Index kWaste = Model::kNone;  // the candidate "nothing starts at this section's floor"
+
+// How a run of the search picks the section to fill next and the order in which it tries buffers there.
+enum class Pick { fewest, lowest, contested };
+enum class Order { width, total, area, size };
+struct Strategy {
+  Pick pick;
+  Order order;
+};
+
+constexpr std::array<Strategy, 8> kStrategies = {{{Pick::fewest, Order::area},
+                                                  {Pick::lowest, Order::size},
+                                                  {Pick::fewest, Order::size},
+                                                  {Pick::contested, Order::area},
+                                                  {Pick::lowest, Order::width},
+                                                  {Pick::fewest, Order::total},
+                                                  {Pick::contested, Order::width},
+                                                  {Pick::fewest, Order::width}}};
+constexpr std::int64_t kFirstSlice = 500;  // nodes of each run in the first round; doubled every round
+
+struct Range {
+  Index begin, end;  // sections
+};
+
+struct Change {
+  Index index;
+  enum class What : Index { low, floor, placed } what;
+  std::int64_t before;
+};
+
+// One open choice: a range of sections that no unplaced buffer leaves, the candidates for one section of it, and the independent
+// parts that the current candidate has left to solve.
+struct Frame {
+  Index section = 0;
+  std::size_t candidates_begin = 0, candidates_end = 0, next_candidate = 0;
+  std::size_t parts_begin = 0, parts_end = 0, next_part = 0;
+  std::size_t trail_mark = 0;
+  Range range{0, 0};
+  StateKey key;
+};
+
+// Every unplaced item i has a least offset low[i]; placing an item commits it to its least offset and lifts all that overlap it.
+// The floor of a section is the least low of its unplaced members, so nothing can start below it.
+class Search {
+ public:
+  Search(const Model& model, std::int64_t capacity, std::int64_t rounded_capacity);
+
+  // Runs a strategy for about `limit` nodes from the empty layout. What it refutes is kept for later turns; every turn after the
+  // first of a strategy shuffles its order.
+  Status run(std::size_t turn, std::int64_t limit);
+
+  std::int64_t nodes() const { return nodes_; }
+  std::int64_t offset(Index item) const { return low_[item]; }
+
+ private:
+  void rank_items(Order order, double noise, std::uint64_t seed);
+  bool reset();
+  void open(Range range);
+  bool advance();
+  bool apply(Index candidate, const Frame& frame);
+  bool place(Index item);
+  bool waste(Index section);
+  bool lift(Index item, std::int64_t low);
+  bool settle();
+  bool settle_section(Index section);
+  void undo(std::size_t mark);
+  void split(Range range);
+  StateKey survey(Range range);
+  Index choose_section(Range range) const;
+  void collect(Frame& frame);
+  std::int64_t least_support(Index item, std::optional<Index> outside) const;
+
+  const Model& model_;
+  const std::int64_t capacity_;          // for the tops of buffers as given
+  const std::int64_t rounded_capacity_;  // for stacks of rounded sizes
+  Strategy strategy_{};
+  std::int64_t nodes_ = 0;
+  std::vector<std::int64_t> low_;
+  std::vector<char> placed_;
+  std::vector<Index> live_;  // the members of each section, sorted by low when last settled, placed ones last
+  std::vector<std::int64_t> floor_, remaining_;
+  std::vector<std::int64_t> weight_;        // refutations that a section took part in
+  std::vector<Index> unplaced_, crossing_;  // per section; crossing_[s]: unplaced items in both s and s + 1
+  std::vector<Index> rank_;
+  std::vector<std::int32_t> dirty_;  // differences: section s is dirty where the prefix sum is positive
+  Index dirty_begin_ = 0, dirty_end_ = 0;
+  std::vector<Change> trail_;
+  std::vector<Frame> frames_;
+  std::vector<Index> candidates_;
+  std::vector<Range> parts_;
+  std::vector<Index> options_;  // per section, of the last survey: buffers that may start at its floor
+  std::vector<char> blocked_;   // per section: something at its floor would hang over a lower floor
+  Nogoods nogoods_{std::size_t{1} << 16};
+};
+
+Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_capacity)
+    : model_(model), capacity_(capacity), rounded_capacity_(rounded_capacity) {
+  low_.resize(model.size());
+  placed_.resize(model.size());
+  floor_.resize(model.sections);
+  weight_.assign(model.sections, 1);
+  remaining_.resize(model.sections);
+  unplaced_.resize(model.sections);
+  crossing_.resize(model.sections);
+  options_.resize(model.sections);
+  blocked_.resize(model.sections);
+  dirty_.resize(model.sections + 1);
+  live_ = model.live;
+}
+
+// Order of trial: the largest key first, each scaled up by a random share of `noise` so that rounds differ.
+void Search::rank_items(Order order, double noise, std::uint64_t seed) {
+  std::vector<double> total(model_.size(), 0);
+  for (Index s = 0; s < model_.sections; ++s) {
+    for (Index i : model_.members(s)) total[i] = std::max(total[i], static_cast<double>(remaining_[s]));
+  }
+  const auto key = [&](Index i) -> std::array<double, 3> {
+    const double width = model_.items[i].last - model_.items[i].first;
+    const double size = static_cast<double>(model_.items[i].size);
+    switch (order) {
+      case Order::width: return {width, width * size, total[i]};
+      case Order::total: return {total[i], width * size, width};
+      case Order::area: return {width * size, width, total[i]};
+      case Order::size: return {size, width, total[i]};
+    }
+    return {};
+  };
+  std::vector<std::array<double, 3>> keys(model_.size());
+  for (Index i = 0; i < model_.size(); ++i) {
+    keys[i] = key(i);
+    keys[i][0] *= 1 + noise * unit_float(static_cast<std::uint32_t>(mix64((seed << 32) + i) >> 32));
+  }
+  std::vector<Index> items(model_.size());
+  std::iota(items.begin(), items.end(), 0);
+  std::stable_sort(items.begin(), items.end(), [&](Index a, Index b) { return keys[a] > keys[b]; });
+  rank_.resize(model_.size());
+  for (Index r = 0; r < model_.size(); ++r) rank_[items[r]] = r;
+}
+
+bool Search::reset() {
+  trail_.clear();
+  frames_.clear();
+  candidates_.clear();
+  parts_.clear();
+  std::fill(placed_.begin(), placed_.end(), 0);
+  std::fill(remaining_.begin(), remaining_.end(), 0);
+  std::fill(unplaced_.begin(), unplaced_.end(), 0);
+  std::fill(crossing_.begin(), crossing_.end(), 0);
+  std::fill(floor_.begin(), floor_.end(), 0);
+  bool fits = true;
+  for (Index i = 0; i < model_.size(); ++i) {
+    const Model::Item& item = model_.items[i];
+    low_[i] = std::max<std::int64_t>(item.fixed, 0);
+    fits = fits && low_[i] + item.actual <= capacity_;
+    for (Index s = item.first; s < item.last; ++s) {
+      remaining_[s] += item.size;
+      ++unplaced_[s];
+      if (s + 1 < item.last) ++crossing_[s];
+    }
+  }
+  for (Index s = 0; s < model_.sections; ++s) fits = fits && settle_section(s);
+  return fits;
+}
+
+Status Search::run(std::size_t turn, std::int64_t limit) {
+  strategy_ = kStrategies[turn % kStrategies.size()];
+  if (!reset()) return Status::impossible;
+  rank_items(strategy_.order, turn < kStrategies.size() ? 0 : 2, turn);
+  const std::int64_t stop = nodes_ + limit;
+  frames_.emplace_back();  // the root has no choice, only parts
+  split({0, model_.sections});
+  frames_.back().parts_end = parts_.size();
+  while (!frames_.empty()) {
+    Frame& frame = frames_.back();
+    if (frame.next_part == frame.parts_end) {
+      candidates_.resize(frame.candidates_begin);
+      parts_.resize(frame.parts_begin);
+      frames_.pop_back();
+      continue;
+    }
+    open(parts_[frame.next_part++]);
+    // The last frame, new or not, tries its next candidate.
+    while (frames_.size() > 1 && !advance()) frames_.pop_back();
+    if (frames_.size() == 1) return Status::impossible;
+    if (nodes_ >= stop) return Status::unknown;
+  }
+  return Status::fits;
+}
+
+// Tries candidates of the last frame until one holds. False, with the state recorded as refuted, when none is left.
+bool Search::advance() {
+  Frame& frame = frames_.back();
+  undo(frame.trail_mark);
+  parts_.resize(frame.parts_begin);
+  while (frame.next_candidate < frame.candidates_end) {
+    ++nodes_;
+    if (apply(candidates_[frame.next_candidate++], frame)) {
+      split(frame.range);
+      frame.next_part = frame.parts_begin;
+      frame.parts_end = parts_.size();
+      return true;
+    }
+    undo(frame.trail_mark);
+  }
+  nogoods_.insert(frame.key);
+  candidates_.resize(frame.candidates_begin);
+  return false;
+}
+
+// Pushes the choice for one part, unless its state is known to be refuted.
+void Search::open(Range range) {
+  Frame frame;
+  frame.range = range;
+  frame.key = survey(range);
+  if (nogoods_.contains(frame.key)) return;
+  frame.section = choose_section(range);
+  frame.trail_mark = trail_.size();
+  frame.parts_begin = frame.parts_end = frame.next_part = parts_.size();
+  collect(frame);
+  frames_.push_back(frame);
+}
+
+// Counts the options of each section in the range and returns the key of its state: the unplaced items and their least offsets.
+StateKey Search::survey(Range range) {
+  std::fill(options_.begin() + range.begin, options_.begin() + range.end, 0);
+  std::fill(blocked_.begin() + range.begin, blocked_.begin() + range.end, 0);
+  StateKey key;
+  for (Index i = model_.starts[range.begin]; i < model_.starts[range.end]; ++i) {
+    if (placed_[i]) continue;
+    const Model::Item& item = model_.items[i];
+    const std::int64_t low = low_[i];
+    const std::uint64_t mixed = mix64(static_cast<std::uint64_t>(low) * 0x9E3779B97F4A7C15 + i);
+    key.low += mixed;
+    key.high += mix64(mixed ^ 0xD1B54A32D192ED03);
+    bool flat = true;
+    for (Index s = item.first; s < item.last && flat; ++s) flat = floor_[s] == low;
+    if (flat) {
+      for (Index s = item.first; s < item.last; ++s) ++options_[s];
+    } else {
+      for (Index s = item.first; s < item.last; ++s) blocked_[s] |= floor_[s] == low;
+    }
+  }
+  return key;
+}
+
+Index Search::choose_section(Range range) const {
+  Index best = Model::kNone;
+  std::array<std::int64_t, 3> best_score{};
+  for (Index s = range.begin; s < range.end; ++s) {
+    if (unplaced_[s] == 0 || blocked_[s]) continue;
+    const std::int64_t slack = rounded_capacity_ - floor_[s] - remaining_[s];
+    const std::int64_t choices = options_[s] + (slack >= model_.unit ? 1 : 0);
+    std::array<std::int64_t, 3> score{};
+    switch (strategy_.pick) {
+      case Pick::fewest: score = {choices, floor_[s], slack}; break;
+      case Pick::lowest: score = {floor_[s], choices, slack}; break;
+      case Pick::contested: score = {choices <= 1 ? 0 : (choices << 32) / weight_[s], choices, floor_[s]}; break;
+    }
+    if (best == Model::kNone || score < best_score) {
+      best = s;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+void Search::collect(Frame& frame) {
+  frame.candidates_begin = frame.next_candidate = candidates_.size();
+  const Index s = frame.section;
+  for (std::size_t k = model_.live_begin[s]; k < model_.live_begin[s + 1]; ++k) {
+    const Index i = live_[k];
+    if (placed_[i] || low_[i] != floor_[s]) continue;
+    const Index twin = model_.items[i].twin;
+    if (twin != Model::kNone && !placed_[twin] && low_[twin] == low_[i]) continue;
+    candidates_.push_back(i);
+  }
+  std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(frame.candidates_begin), candidates_.end(),
+            [&](Index a, Index b) { return rank_[a] < rank_[b]; });
+  if (floor_[s] + remaining_[s] + model_.unit <= rounded_capacity_) candidates_.push_back(kWaste);
+  frame.candidates_end = candidates_.size();
+}
+
+bool Search::apply(Index candidate, const Frame& frame) {
+  dirty_begin_ = model_.sections;
+  dirty_end_ = 0;
+  const bool ok = candidate == kWaste ? waste(frame.section) : place(candidate);
+  if (ok) return settle();
+  std::fill(dirty_.begin() + dirty_begin_, dirty_.begin() + std::max(dirty_begin_, dirty_end_) + 1, 0);
+  return false;
+}
+
+bool Search::place(Index index) {
+  const Model::Item& item = model_.items[index];
+  const std::int64_t top = low_[index] + item.size;
+  trail_.push_back({index, Change::What::placed, 0});
+  placed_[index] = 1;
+  for (Index s = item.first; s < item.last; ++s) {
+    remaining_[s] -= item.size;
+    --unplaced_[s];
+    if (s + 1 < item.last) --crossing_[s];
+  }
+  ++dirty_[item.first];
+  --dirty_[item.last];
+  dirty_begin_ = std::min(dirty_begin_, item.first);
+  dirty_end_ = std::max(dirty_end_, item.last);
+  for (std::size_t k = model_.live_begin[item.first]; k < model_.live_begin[item.first + 1]; ++k) {
+    if (!placed_[live_[k]] && low_[live_[k]] < top && !lift(live_[k], top)) return false;
+  }
+  for (Index i = model_.starts[item.first + 1]; i < model_.starts[item.last]; ++i) {
+    if (!placed_[i] && low_[i] < top && !lift(i, top)) return false;
+  }
+  return true;
+}
+
+// The least top among unplaced items that overlap `index`, leaving out those that live in section `outside`.
+std::int64_t Search::least_support(Index index, std::optional<Index> outside) const {
+  const Model::Item& item = model_.items[index];
+  std::int64_t least = kNever;
+  const auto visit = [&](Index i) {
+    if (i == index || placed_[i]) return;
+    if (outside && model_.items[i].first <= *outside && *outside < model_.items[i].last) return;
+    least = std::min(least, low_[i] + model_.items[i].size);
+  };
+  for (std::size_t k = model_.live_begin[item.first]; k < model_.live_begin[item.first + 1]; ++k) visit(live_[k]);
+  for (Index i = model_.starts[item.first + 1]; i < model_.starts[item.last]; ++i) visit(i);
+  return least;
+}
+
+// Nothing starts at the floor of `section`. In a canonical layout an item that is not at its least offset lies on one that is yet
+// to be placed, and the lowest item of the section on one from outside the section.
+bool Search::waste(Index section) {
+  const std::int64_t floor = floor_[section];
+  std::vector<Index> members;
+  std::int64_t next_floor = kNever;
+  for (std::size_t k = model_.live_begin[section]; k < model_.live_begin[section + 1]; ++k) {
+    const Index i = live_[k];
+    if (placed_[i]) continue;
+    members.push_back(i);
+    if (low_[i] == floor && model_.items[i].fixed >= 0) return false;
+    next_floor = std::min(next_floor, low_[i] > floor ? low_[i] : least_support(i, section));
+  }
+  if (next_floor + remaining_[section] > rounded_capacity_) return false;
+  std::vector<std::pair<Index, std::int64_t>> lifts;
+  for (Index i : members) {
+    const std::int64_t low = low_[i] > floor ? next_floor : std::max(next_floor, least_support(i, {}));
+    if (low > low_[i]) lifts.emplace_back(i, low);
+  }
+  for (const auto& [i, low] : lifts) {
+    if (!lift(i, low)) return false;
+  }
+  return true;
+}
+
+bool Search::lift(Index index, std::int64_t low) {
+  const Model::Item& item = model_.items[index];
+  if (item.fixed >= 0 || low + item.actual > capacity_) return false;
+  trail_.push_back({index, Change::What::low, low_[index]});
+  low_[index] = low;
+  ++dirty_[item.first];
+  --dirty_[item.last];
+  dirty_begin_ = std::min(dirty_begin_, item.first);
+  dirty_end_ = std::max(dirty_end_, item.last);
+  return true;
+}
+
+bool Search::settle() {
+  std::int32_t depth = 0;
+  bool fits = true;
+  for (Index s = dirty_begin_; s < dirty_end_; ++s) {
+    depth += dirty_[s];
+    dirty_[s] = 0;
+    if (depth > 0 && fits) fits = settle_section(s);
+  }
+  dirty_[dirty_end_] = 0;
+  return fits;
+}
+
+// Sorts the members by least offset, sets the floor, and checks that the members fit one after another: the section is a machine
+// with release times, so the check is exact for the section taken alone.
+bool Search::settle_section(Index section) {
+  Index* const begin = live_.data() + model_.live_begin[section];
+  Index* const end = live_.data() + model_.live_begin[section + 1];
+  const auto key = [&](Index i) { return placed_[i] ? kNever : low_[i]; };
+  for (Index* at = begin + 1; at < end; ++at) {
+    const Index item = *at;
+    const std::int64_t low = key(item);
+    Index* hole = at;
+    for (; hole > begin && key(hole[-1]) > low; --hole) *hole = hole[-1];
+    *hole = item;
+  }
+  std::int64_t top = 0;
+  for (Index* at = begin; at < end && !placed_[*at]; ++at) top = std::max(top, low_[*at]) + model_.items[*at].size;
+  const std::int64_t floor = key(*begin);
+  if (floor != floor_[section]) {
+    trail_.push_back({section, Change::What::floor, floor_[section]});
+    floor_[section] = floor;
+  }
+  if (top > rounded_capacity_) ++weight_[section];
+  return top <= rounded_capacity_;
+}
+
+void Search::undo(std::size_t mark) {
+  while (trail_.size() > mark) {
+    const Change change = trail_.back();
+    trail_.pop_back();
+    switch (change.what) {
+      case Change::What::low: low_[change.index] = change.before; break;
+      case Change::What::floor: floor_[change.index] = change.before; break;
+      case Change::What::placed: {
+        const Model::Item& item = model_.items[change.index];
+        placed_[change.index] = 0;
+        for (Index s = item.first; s < item.last; ++s) {
+          remaining_[s] += item.size;
+          ++unplaced_[s];
+          if (s + 1 < item.last) ++crossing_[s];
+        }
+      }
+    }
+  }
+}
+
+// Appends the parts of `range` that no unplaced item connects.
+void Search::split(Range range) {
+  Index begin = range.begin;
+  for (Index s = range.begin; s < range.end; ++s) {
+    const bool cut = s + 1 == range.end || crossing_[s] == 0;
+    if (!cut) continue;
+    if (s > begin || unplaced_[s] > 0) parts_.push_back({begin, s + 1});
+    begin = s + 1;
+  }
+}
+
+SearchResult found(const Problem& problem, const Model& model, const Search& search) {
+  SearchResult result;
+  result.status = Status::fits;
+  result.nodes = search.nodes();
+  result.solution.offsets.assign(problem.buffers.size(), 0);
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    result.solution.offsets[i] = std::max<std::int64_t>(problem.buffers[i].fixed_offset, 0);
+  }
+  for (Index i = 0; i < model.size(); ++i) result.solution.offsets[model.items[i].buffer] = search.offset(i);
+  result.solution.height = height_of(problem, result.solution.offsets);
+  return result;
+}
+
+}  // namespace
+
+const char* status_name(Status status) {
+  switch (status) {
+    case Status::fits: return "fits";
+    case Status::impossible: return "impossible";
+    case Status::unknown: return "unknown";
+  }
+  return "";
+}
+
+SearchResult search(const Problem& problem, std::int64_t capacity, std::int64_t work_limit) {
+  validate(problem);
+  SearchResult result;
+  if (capacity < lower_bound(problem)) {
+    result.status = Status::impossible;
+    result.refuted = lower_bound(problem) - 1;
+    return result;
+  }
+  const Model model = make_model(problem);
+  if (model.size() > 0 && model.sections == 0) return result;
+  const std::int64_t rounded = round_up(capacity, problem.alignment) / model.unit * model.unit;
+  Search search(model, capacity, rounded);
+  std::int64_t slice = std::max<std::int64_t>(kFirstSlice, 2 * model.size());
+  for (std::size_t turn = 0; work_limit < 0 || search.nodes() < work_limit; ++turn) {
+    if (turn > 0 && turn % kStrategies.size() == 0) slice = std::min(slice * 2, kNever / 4);
+    result.status = search.run(turn, work_limit < 0 ? slice : std::min(slice, work_limit - search.nodes()));
+    if (result.status == Status::fits) return found(problem, model, search);
+    if (result.status == Status::impossible) break;
+  }
+  // Where nothing is padded, every height is a multiple of the unit.
+  const bool padded =
+      std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
+  if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;
+  result.nodes = search.nodes();
+  return result;
+}
+
+}  // namespace plimsoll::layout
