@@ -29,8 +29,8 @@ target_compile_options(
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(plimsoll_options INTERFACE -Wshadow=local -Wduplicated-cond -Wlogical-op)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # False alarms on std::string + std::string, GCC bug 105651.
-    target_compile_options(plimsoll_options INTERFACE -Wno-restrict)
+    # False alarms on std::string + std::string (GCC bug 105651) and on vectors of a constant size (105329).
+    target_compile_options(plimsoll_options INTERFACE -Wno-restrict -Wno-stringop-overflow)
   endif()
 endif()
 if(PLIMSOLL_WERROR)
