@@ -1,0 +1,24 @@
+// What each error code means, why it happens and what to do: the text of `plimsoll explain E-CODE`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+struct CodeExplanation {
+  std::string_view code;
+  std::string_view meaning;  // what is
+  std::string_view cause;    // why it usually happens
+  std::string_view remedy;   // what to do
+  std::string_view command;  // a command to begin with
+};
+
+// Sorted by code; every code that Plimsoll uses is there.
+std::span<const CodeExplanation> code_explanations();
+
+// The explanation as text. Case and a missing "E-" do not matter. config_error E-EXPLAIN-CODE names the nearest code.
+std::string explain_code(std::string_view code);
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+#include "cli/init.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "models/gpt2.h"
+#include "train/config_keys.h"
+
+namespace plimsoll {
+namespace {
+
+// Paths stay relative: the file is meant to lie beside its data.
+Config starting_point(std::string_view preset) {
+  Config config;
+  config.model.preset = preset;
+  config.model.shape = gpt2_preset(preset);
+  config.model.context = config.model.shape.context;
+  const bool bytes = config.model.shape.byte_vocabulary;
+  config.data.train = bytes ? "train.txt" : "train.bin";
+  config.data.validation = bytes ? "" : "validation.bin";
+  config.train.effective_batch = 32;
+  config.train.updates = 1000;
+  config.optimizer.learning_rate = bytes ? 1e-3 : 3e-4;
+  config.optimizer.weight_decay = 0.1;
+  config.schedule.kind = ScheduleKind::cosine;
+  config.schedule.warmup = {50, ClockUnit::updates};
+  config.schedule.final_fraction = 0.1;
+  config.memory.budget = kGiB * (bytes ? 1 : 8);
+  return config;
+}
+
+// Keys that a preset answers are shown, and left out by a comment sign.
+bool answered_by_preset(std::string_view key) {
+  return section_of(key) == "model" && key != "model.preset" && key != "model.init";
+}
+
+std::string value_of(const ConfigKey& key, const Config& config) {
+  if (key.name == "memory.budget") return fmt::format("\"{}GiB\"", config.memory.budget->n / kGiB.n);
+  return key.text(config);
+}
+
+std::string line_of(const ConfigKey& key, const Config& config) {
+  const std::string value = value_of(key, config);
+  const bool absent = value.empty() || answered_by_preset(key.name);
+  const std::string setting =
+      fmt::format("{}{} = {}", absent ? "# " : "", leaf_of(key.name), value.empty() ? std::string(key.example) : value);
+  return fmt::format("{:<32} # {}\n", setting, key.comment);
+}
+
+}  // namespace
+
+std::string init_text(std::string_view preset) {
+  const Config config = starting_point(preset);
+  std::string text =
+      "# A configuration of Plimsoll. Change what you like, then:\n"
+      "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
+      "#   plimsoll train run.toml --run run\n"
+      "# Lines that begin with a comment sign show what holds where they are left out. Paths are relative to this file.\n";
+  if (!config.model.shape.byte_vocabulary) {
+    text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
+  }
+  text += "\n";
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    text += line_of(key, config);
+  }
+  return text;
+}
+
+}  // namespace plimsoll

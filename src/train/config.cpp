@@ -1,0 +1,124 @@
+#include "train/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <tuple>
+
+#include "base/hash.h"
+#include "train/config_keys.h"
+#include "train/config_rules.h"
+
+namespace plimsoll {
+namespace {
+
+// One setting per key; what comes later overrides what came before.
+class Merged {
+ public:
+  Merged() : settings_(config_keys().size()) {}
+
+  void put(KeySetting setting) { slot(*setting.key) = std::move(setting); }
+
+  // Two names for one key in the same file must not contradict each other.
+  void put_from_file(KeySetting setting) {
+    const std::optional<KeySetting>& before = slot(*setting.key);
+    if (before && value_text(*before) != value_text(setting)) {
+      throw config_error("E-CONFIG-TWICE", setting.setting.where,
+                         fmt::format("{} is {} and {} ({}) is {}", setting.setting.name, setting.setting.text,
+                                     before->setting.name, before->setting.where, before->setting.text),
+                         fmt::format("both mean {}; keep one of them", setting.key->name));
+    }
+    put(std::move(setting));
+  }
+
+  const std::vector<std::optional<KeySetting>>& settings() const { return settings_; }
+
+ private:
+  std::optional<KeySetting>& slot(const ConfigKey& key) {
+    return settings_[static_cast<std::size_t>(&key - config_keys().data())];
+  }
+
+  static std::string value_text(const KeySetting& setting) {
+    Config scratch;
+    setting.set(scratch, setting.setting);
+    return setting.key->text(scratch);
+  }
+
+  std::vector<std::optional<KeySetting>> settings_;
+};
+
+std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
+  std::vector<Setting> settings;
+  if (budgets.memory) settings.push_back(option_setting("memory.budget", "--memory", *budgets.memory));
+  if (budgets.host_memory) settings.push_back(option_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
+  if (budgets.disk) settings.push_back(option_setting("memory.disk", "--disk", *budgets.disk));
+  return settings;
+}
+
+}  // namespace
+
+bool operator==(const Config& a, const Config& b) {
+  const auto all = [](const Config& c) {
+    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.compute, c.threads);
+  };
+  return all(a) == all(b);
+}
+
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets) {
+  Config config;
+  Merged merged;
+  for (KeySetting& setting : find_keys(read_settings(path), config.notes)) merged.put_from_file(std::move(setting));
+  std::vector<Setting> typed;
+  for (const std::string& set : sets) typed.push_back(read_assignment(set));
+  for (Setting& setting : budget_settings(budgets)) typed.push_back(std::move(setting));
+  for (KeySetting& setting : find_keys(std::move(typed), config.notes)) merged.put(std::move(setting));
+
+  const GivenSettings given(merged.settings(), path.string());
+  check_init_alone(given);
+  for (const std::optional<KeySetting>& setting : merged.settings()) {
+    if (setting) setting->set(config, setting->setting);
+  }
+  complete(config, given);
+  return config;
+}
+
+std::string resolved_toml(const Config& config) {
+  std::string text;
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string value = key.text(config);
+    if (value.empty()) continue;
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    text += fmt::format("{} = {}\n", leaf_of(key.name), value);
+  }
+  return text;
+}
+
+std::string config_hash(const Config& config) { return hash_hex(resolved_toml(config)); }
+
+std::vector<std::string> config_differences(const Config& from, const Config& to) {
+  const auto shown = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
+  std::vector<std::string> lines;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string before = key.text(from), after = key.text(to);
+    if (before != after) lines.push_back(fmt::format("{}: {} -> {}", key.name, shown(before), shown(after)));
+  }
+  return lines;
+}
+
+double learning_rate_at(const Config& config, std::int64_t samples_before) {
+  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  return config.optimizer.learning_rate * schedule_factor(config.schedule, run, samples_before);
+}
+
+void create_disk_folder(const DiskBudget& disk) {
+  std::error_code failure;
+  std::filesystem::create_directory(disk.folder, failure);
+  if (std::filesystem::is_directory(disk.folder)) return;
+  throw data_error("E-DISK-FOLDER", disk.folder.string(),
+                   fmt::format("the folder of the disk budget cannot be created: {}", failure.message()),
+                   "a folder, or a new one in a folder that exists and can be written", {"--disk /tmp/plimsoll:4GiB"});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,129 @@
+// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then --set, then the budgets of the
+// command line; the last one wins. Every default is filled in and every rule between keys is checked, so nothing behind this
+// header looks at a key or a text again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, naming file and line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "data/order.h"
+#include "formats/huggingface.h"
+#include "plan/plan.h"
+#include "train/schedule.h"
+
+namespace plimsoll {
+
+struct ModelSettings {
+  std::string preset;          // "" where the shape is given by its keys or by a folder
+  std::filesystem::path init;  // a Hugging Face folder; empty: random weights
+  Gpt2Config shape;            // shape.context: the rows of the position embedding
+  std::int64_t context = 0;    // tokens of a sample, at most shape.context
+
+  friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
+};
+
+struct DataSettings {
+  std::filesystem::path train, validation;  // validation may be empty
+  std::string format = "auto";              // "auto", "bytes", "u16", "llmc", "bpe"
+  OrderKind order = OrderKind::shuffled;
+  std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
+
+  friend bool operator==(const DataSettings&, const DataSettings&) = default;
+};
+
+struct TrainSettings {
+  std::int64_t effective_batch = 0;                       // samples of an update
+  std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
+  std::int64_t updates = 100;
+  double gradient_clip = 1.0;         // of the global norm; 0: none
+  std::int64_t evaluate_every = 0;    // updates; 0: at the end only
+  std::int64_t evaluate_samples = 0;  // 0: all of data.validation
+  std::int64_t save_every = 0;        // updates; 0: at the end only
+
+  friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
+};
+
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+
+struct OptimizerChoice {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 0;  // the peak
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decay_all = false;  // false: parameters of two or more axes only
+  double momentum = 0;
+  bool nesterov = false;
+
+  friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
+};
+
+struct PlanSettings {
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
+
+  friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
+};
+
+struct DiskBudget {
+  std::filesystem::path folder;
+  Bytes size;
+
+  friend bool operator==(const DiskBudget&, const DiskBudget&) = default;
+};
+
+struct MemorySettings {
+  std::optional<Bytes> budget, host_memory;
+  std::optional<DiskBudget> disk;
+
+  friend bool operator==(const MemorySettings&, const MemorySettings&) = default;
+};
+
+struct Config {
+  std::int64_t seed = 1;
+  ModelSettings model;
+  DataSettings data;
+  TrainSettings train;
+  OptimizerChoice optimizer;
+  Schedule schedule;
+  PlanSettings plan;
+  MemorySettings memory;
+  std::string compute = "fp32";  // [precision]
+  int threads = 0;               // [machine]; after loading at least 1
+
+  // What the user should hear, not part of the configuration: names of other programs that were understood, and doubtful choices.
+  std::vector<std::string> notes;
+
+  // Compares everything but the notes.
+  friend bool operator==(const Config& a, const Config& b);
+};
+
+// --memory, --host-memory and --disk as given on the command line.
+struct BudgetOptions {
+  std::optional<std::string> memory, host_memory, disk;
+};
+
+// Reads `path`, then each "a.b=c" of `sets` in order, then the budgets. Paths in the file are relative to its folder, others to
+// the current one; all are absolute afterwards. Reads config.json of an init folder, and nothing of the data.
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {});
+
+// The TOML text of every key, defaults included: what config.resolved.toml holds. load_config reads an equal Config from it.
+std::string resolved_toml(const Config& config);
+
+// 32 hex digits over resolved_toml.
+std::string config_hash(const Config& config);
+
+// One line "train.updates: 100 -> 200" for every key that differs.
+std::vector<std::string> config_differences(const Config& from, const Config& to);
+
+// The rate of an update that `samples_before` samples come before; see Schedule.
+double learning_rate_at(const Config& config, std::int64_t samples_before);
+
+// Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.
+void create_disk_folder(const DiskBudget& disk);
+
+}  // namespace plimsoll

@@ -1,0 +1,371 @@
+#include "train/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "models/gpt2.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxContext = 1 << 24, kMaxVocab = 1 << 24;
+constexpr std::int64_t kMaxBatch = 1 << 24;
+constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+
+constexpr std::array<std::string_view, 1> kModels{"gpt2"}, kComputeTypes{"fp32"};
+constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
+constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"}, kOptimizers{"adamw", "sgd"};
+constexpr std::array<std::string_view, 2> kDecays{"matrices", "all"};
+constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"};
+
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string shown(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
+std::string shown(std::int64_t value) { return fmt::format("{}", value); }
+std::string shown(const std::optional<std::int64_t>& value) { return value ? shown(*value) : "\"auto\""; }
+std::string shown(const std::optional<Bytes>& value) { return value ? shown(value->n) : ""; }
+std::string unless_empty(const std::filesystem::path& path) { return path.empty() ? "" : toml_text(path.native()); }
+std::string with_own_shape(const Config& c, std::int64_t value) { return c.model.init.empty() ? shown(value) : ""; }
+
+template <class Enum>
+Enum one_of(const Setting& setting, std::span<const std::string_view> names) {
+  return static_cast<Enum>(choice(setting, names));
+}
+
+template <class Enum, std::size_t n>
+std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
+  return toml_text(names[static_cast<std::size_t>(value)]);
+}
+
+std::optional<std::int64_t> whole_or_auto(const Setting& s, std::int64_t low, std::int64_t high) {
+  if (is_auto(s)) return std::nullopt;
+  if (std::holds_alternative<std::string>(s.value) && !s.typed) {
+    throw type_error(s, fmt::format("\"auto\" or a whole number from {} to {}", low, high));
+  }
+  return whole(s, low, high);
+}
+
+void set_init(Config& c, const Setting& s) {
+  if (text(s) == "random" || text(s).empty()) {
+    c.model.init.clear();
+    return;
+  }
+  c.model.init = path(s);
+  c.model.shape = read_gpt2_config(c.model.init);
+  c.model.context = c.model.shape.context;
+}
+
+void set_preset(Config& c, const Setting& s) {
+  try {
+    c.model.shape = gpt2_preset(text(s));
+  } catch (const Error& error) {
+    throw config_error(error.code, s.where, error.message, error.expected, error.remedies);
+  }
+  c.model.preset = text(s);
+  c.model.context = c.model.shape.context;
+}
+
+void set_dropout(Config& c, const Setting& s) {
+  Gpt2Config& shape = c.model.shape;
+  shape.embedding_dropout = shape.attention_dropout = shape.residual_dropout = number(s, 0, kBelowOne);
+}
+
+// Absent where an init folder brings three different ones.
+std::string dropout_text(const Config& c) {
+  const Gpt2Config& shape = c.model.shape;
+  const bool same = shape.embedding_dropout == shape.attention_dropout && shape.attention_dropout == shape.residual_dropout;
+  return same ? shown(shape.embedding_dropout) : "";
+}
+
+void set_compute(Config& c, const Setting& s) {
+  const std::string name = text(s);
+  for (const std::string_view known : kComputeTypes) {
+    if (name == known) c.compute = name;
+  }
+  if (c.compute == name) return;
+  throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
+                     "what exists: \"fp32\"", {"--set precision.compute=fp32"});
+}
+
+void set_warmup(Config& c, const Setting& s) {
+  const std::string where = fmt::format("{} {}", s.where, s.name);
+  const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
+  const std::string length = whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s);
+  c.schedule.warmup = parse_duration(length, c.train.updates, where);
+}
+
+void set_disk(Config& c, const Setting& s) {
+  const std::string value = text(s);
+  if (value.empty()) {
+    c.memory.disk.reset();
+    return;
+  }
+  const std::size_t colon = value.rfind(':');
+  if (colon == std::string::npos || colon == 0) throw type_error(s, "a folder, a colon and a size: \"/scratch:20GiB\"");
+  Setting folder = s;
+  folder.value = value.substr(0, colon);
+  c.memory.disk = DiskBudget{path(folder), parse_bytes(value.substr(colon + 1), fmt::format("{} {}", s.where, s.name))};
+}
+
+std::string disk_text(const Config& c) {
+  if (!c.memory.disk) return "";
+  return toml_text(fmt::format("{}:{}", c.memory.disk->folder.native(), c.memory.disk->size.n));
+}
+
+void set_size(std::optional<Bytes>& out, const Setting& s) {
+  out.reset();
+  if (!is_auto(s)) out = size(s);
+}
+
+std::string loss_chunks_text(const Config& c) { return shown(c.plan.loss_chunks); }
+
+using C = Config;
+using S = Setting;
+using Text = std::string;
+
+const ConfigKey kKeys[] = {
+    {"seed", "of everything random: order, dropout, new weights", "1", [](C& c, const S& s) { c.seed = whole(s, 0, kMaxSeed); },
+     [](const C& c) { return shown(c.seed); }},
+
+    {"model.preset", "a shape by name: gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-3m, byte-10m", "\"gpt2\"", set_preset,
+     [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
+    {"model.init", "\"random\", or a Hugging Face GPT-2 folder, which brings the shape", "\"random\"", set_init,
+     [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
+    {"model.kind", "the architecture", "\"gpt2\"", [](C&, const S& s) { choice(s, kModels); },
+     [](const C&) { return toml_text(kModels[0]); }},
+    {"model.layers", "number of blocks", "12", [](C& c, const S& s) { c.model.shape.layers = whole(s, 1, kMaxLayers); },
+     [](const C& c) { return with_own_shape(c, c.model.shape.layers); }},
+    {"model.width", "numbers per token between the blocks, a multiple of the heads", "768",
+     [](C& c, const S& s) { c.model.shape.width = whole(s, 1, kMaxWidth); },
+     [](const C& c) { return with_own_shape(c, c.model.shape.width); }},
+    {"model.heads", "attention heads of a block", "12", [](C& c, const S& s) { c.model.shape.heads = whole(s, 1, kMaxHeads); },
+     [](const C& c) { return with_own_shape(c, c.model.shape.heads); }},
+    {"model.context", "tokens of a sample", "1024", [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); },
+     [](const C& c) { return shown(c.model.context); }},
+    {"model.vocab", "number of different tokens; 256 for bytes", "50257",
+     [](C& c, const S& s) { c.model.shape.vocab = whole(s, 2, kMaxVocab); },
+     [](const C& c) { return with_own_shape(c, c.model.shape.vocab); }},
+    {"model.dropout", "of embeddings, attention and both branches of a block", "0.1", set_dropout, dropout_text},
+    {"model.layer_norm_epsilon", "added to the variance in layer norms", "1e-5",
+     [](C& c, const S& s) { c.model.shape.layer_norm_epsilon = number(s, 1e-12, 1); },
+     [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.layer_norm_epsilon) : Text(); }},
+
+    {"data.train", "a text file, or a file of tokens", "\"train.txt\"", [](C& c, const S& s) { c.data.train = path(s); },
+     [](const C& c) { return unless_empty(c.data.train); }},
+    {"data.format", "auto, bytes, u16 (raw tokens), llmc (with a header), bpe (text, by data.vocabulary)", "\"auto\"",
+     [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
+     [](const C& c) { return toml_text(c.data.format); }},
+    {"data.validation", "like train, never trained on; without it there is no validation loss", "\"validation.txt\"",
+     [](C& c, const S& s) { c.data.validation = path(s); }, [](const C& c) { return unless_empty(c.data.validation); }},
+    {"data.order", "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
+     [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
+     [](const C& c) { return name_of(c.data.order, kOrders); }},
+    {"data.vocabulary", "folder with vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
+     [](C& c, const S& s) { c.data.vocabulary = path(s); }, [](const C& c) { return unless_empty(c.data.vocabulary); }},
+
+    {"train.effective_batch", "samples of an update: micro_batch x accumulation", "32",
+     [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },
+     [](const C& c) { return shown(c.train.effective_batch); }},
+    {"train.micro_batch", "samples that are computed at a time; auto: what fits and is fastest", "\"auto\"",
+     [](C& c, const S& s) { c.train.micro_batch = whole_or_auto(s, 1, kMaxBatch); },
+     [](const C& c) { return shown(c.train.micro_batch); }},
+    {"train.accumulation", "micro-batches of an update", "\"auto\"",
+     [](C& c, const S& s) { c.train.accumulation = whole_or_auto(s, 1, kMaxBatch); },
+     [](const C& c) { return shown(c.train.accumulation); }},
+    {"train.updates", "length of the run, and of its schedule", "100",
+     [](C& c, const S& s) { c.train.updates = whole(s, 1, kMaxUpdates); }, [](const C& c) { return shown(c.train.updates); }},
+    {"train.gradient_clip", "longest gradient (global norm) that is applied as it is; 0: no limit", "1.0",
+     [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
+     [](const C& c) { return shown(c.train.gradient_clip); }},
+    {"train.evaluate_every", "updates between validation losses; 0: at the end only", "0",
+     [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
+     [](const C& c) { return shown(c.train.evaluate_every); }},
+    {"train.evaluate_samples", "samples of a validation loss; 0: all", "0",
+     [](C& c, const S& s) { c.train.evaluate_samples = whole(s, 0, kMaxUpdates); },
+     [](const C& c) { return shown(c.train.evaluate_samples); }},
+    {"train.save_every", "updates between checkpoints; 0: at the end only", "0",
+     [](C& c, const S& s) { c.train.save_every = whole(s, 0, kMaxUpdates); },
+     [](const C& c) { return shown(c.train.save_every); }},
+
+    {"optimizer.name", "adamw or sgd", "\"adamw\"",
+     [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
+     [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
+    {"optimizer.learning_rate", "at its peak", "3e-4", [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e6); },
+     [](const C& c) { return shown(c.optimizer.learning_rate); }},
+    {"optimizer.betas", "adamw: decay of the two moments per update", "[0.9, 0.95]",
+     [](C& c, const S& s) {
+       const auto betas = numbers(s, 2, 0, kBelowOne);
+       c.optimizer.beta1 = betas[0];
+       c.optimizer.beta2 = betas[1];
+     },
+     [](const C& c) { return fmt::format("[{}, {}]", shown(c.optimizer.beta1), shown(c.optimizer.beta2)); }},
+    {"optimizer.epsilon", "adamw: added to the root of the second moment", "1e-8",
+     [](C& c, const S& s) { c.optimizer.epsilon = number(s, 1e-30, 1); }, [](const C& c) { return shown(c.optimizer.epsilon); }},
+    {"optimizer.weight_decay", "times the learning rate, taken off the weights at each update", "0.1",
+     [](C& c, const S& s) { c.optimizer.weight_decay = number(s, 0, 1e3); },
+     [](const C& c) { return shown(c.optimizer.weight_decay); }},
+    {"optimizer.decay", "what decays: matrices (embeddings included) or all", "\"matrices\"",
+     [](C& c, const S& s) { c.optimizer.decay_all = choice(s, kDecays) == 1; },
+     [](const C& c) { return name_of(c.optimizer.decay_all ? 1 : 0, kDecays); }},
+    {"optimizer.momentum", "sgd only", "0.0", [](C& c, const S& s) { c.optimizer.momentum = number(s, 0, kBelowOne); },
+     [](const C& c) { return shown(c.optimizer.momentum); }},
+    {"optimizer.nesterov", "sgd only: look ahead along the momentum", "false",
+     [](C& c, const S& s) { c.optimizer.nesterov = flag(s); },
+     [](const C& c) { return Text(c.optimizer.nesterov ? "true" : "false"); }},
+
+    {"schedule.name", "of the learning rate: constant, linear or cosine", "\"cosine\"",
+     [](C& c, const S& s) { c.schedule.kind = one_of<ScheduleKind>(s, kSchedules); },
+     [](const C& c) { return name_of(c.schedule.kind, kSchedules); }},
+    {"schedule.warmup", "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"",
+     "\"100updates\"", set_warmup, [](const C& c) { return toml_text(to_text(c.schedule.warmup)); }},
+    {"schedule.final_fraction", "linear, cosine: of the peak, at the end of the run", "0.1",
+     [](C& c, const S& s) { c.schedule.final_fraction = number(s, 0, 1); },
+     [](const C& c) { return shown(c.schedule.final_fraction); }},
+
+    {"plan.recompute", "auto, none (keep every activation) or all", "\"auto\"",
+     [](C& c, const S& s) { c.plan.recompute = one_of<RecomputePolicy>(s, kRecompute); },
+     [](const C& c) { return name_of(c.plan.recompute, kRecompute); }},
+    {"plan.loss_chunks", "parts in which the logits are computed; changes memory, not results", "\"auto\"",
+     [](C& c, const S& s) { c.plan.loss_chunks = whole_or_auto(s, 1, 1 << 20); }, loss_chunks_text},
+
+    {"memory.budget", "bytes of the whole process; --memory overrides it", "\"2GiB\"",
+     [](C& c, const S& s) { set_size(c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
+    {"memory.host_memory", "of machines whose compute memory is not the host's", "\"8GiB\"",
+     [](C& c, const S& s) { set_size(c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
+    {"memory.disk", "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk, disk_text},
+
+    {"precision.compute", "fp32", "\"fp32\"", set_compute, [](const C& c) { return toml_text(c.compute); }},
+
+    {"machine.threads", "0: as many as there are usable cores", "0",
+     [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, 1024)); },
+     [](const C& c) { return shown(std::int64_t{c.threads}); }},
+};
+
+void set_checkpointing(Config& c, const Setting& s) { c.plan.recompute = flag(s) ? RecomputePolicy::all : RecomputePolicy::none; }
+
+void set_warmup_ratio(Config& c, const Setting& s) {
+  const double updates = std::ceil(number(s, 0, 1) * static_cast<double>(c.train.updates));
+  c.schedule.warmup = {static_cast<std::int64_t>(updates), ClockUnit::updates};
+}
+
+void set_low_precision(Config& c, const Setting& s) {
+  if (!flag(s)) return;
+  Setting named = s;
+  named.value = std::string(leaf_of(s.name));
+  set_compute(c, named);
+}
+
+void set_optim(Config& c, const Setting& s) {
+  Setting named = s;
+  if (text(s).starts_with("adamw")) named.value = std::string("adamw");
+  config_key("optimizer.name").set(c, named);
+}
+
+const ConfigAlias kAliases[] = {
+    {"per_device_train_batch_size", "train.micro_batch", nullptr},
+    {"micro_batch_size", "train.micro_batch", nullptr},
+    {"train_micro_batch_size_per_gpu", "train.micro_batch", nullptr},
+    {"gradient_accumulation_steps", "train.accumulation", nullptr},
+    {"accumulate_grad_batches", "train.accumulation", nullptr},
+    {"update_freq", "train.accumulation", nullptr},
+    {"train_batch_size", "train.effective_batch", nullptr},
+    {"total_train_batch_size", "train.effective_batch", nullptr},
+    {"global_batch_size", "train.effective_batch", nullptr},
+    {"nbs", "train.effective_batch", nullptr},
+    {"max_steps", "train.updates", nullptr},
+    {"max_iters", "train.updates", nullptr},
+    {"max_update", "train.updates", nullptr},
+    {"max_grad_norm", "train.gradient_clip", nullptr},
+    {"gradient_clipping", "train.gradient_clip", nullptr},
+    {"gradient_clip_val", "train.gradient_clip", nullptr},
+    {"grad_clip", "train.gradient_clip", nullptr},
+    {"clip_norm", "train.gradient_clip", nullptr},
+    {"eval_steps", "train.evaluate_every", nullptr},
+    {"eval_interval", "train.evaluate_every", nullptr},
+    {"save_steps", "train.save_every", nullptr},
+    {"lr", "optimizer.learning_rate", nullptr},
+    {"lr0", "optimizer.learning_rate", nullptr},
+    {"optim", "optimizer.name", set_optim},
+    {"adam_epsilon", "optimizer.epsilon", nullptr},
+    {"lr_scheduler_type", "schedule.name", nullptr},
+    {"warmup_steps", "schedule.warmup", nullptr},
+    {"warmup_iters", "schedule.warmup", nullptr},
+    {"warmup_updates", "schedule.warmup", nullptr},
+    {"warmup_ratio", "schedule.warmup", set_warmup_ratio},
+    {"min_lr_rate", "schedule.final_fraction", nullptr},
+    {"gradient_checkpointing", "plan.recompute", set_checkpointing},
+    {"activation_checkpointing", "plan.recompute", set_checkpointing},
+    {"checkpoint_activations", "plan.recompute", set_checkpointing},
+    {"bf16", "precision.compute", set_low_precision},
+    {"fp16", "precision.compute", set_low_precision},
+    {"n_layer", "model.layers", nullptr},
+    {"n_embd", "model.width", nullptr},
+    {"n_head", "model.heads", nullptr},
+    {"block_size", "model.context", nullptr},
+    {"n_positions", "model.context", nullptr},
+    {"vocab_size", "model.vocab", nullptr},
+    {"train_file", "data.train", nullptr},
+    {"validation_file", "data.validation", nullptr},
+};
+
+constexpr std::string_view kEpochs = "there are no epochs here: train.updates = epochs x samples / effective_batch";
+const ForeignName kForeign[] = {
+    {"batch_size", "other programs mean different things by it: write effective_batch (samples of an update) or micro_batch"},
+    {"batch", "write effective_batch (samples of an update) or micro_batch (samples computed at a time)"},
+    {"epochs", kEpochs},
+    {"max_epochs", kEpochs},
+    {"num_train_epochs", kEpochs},
+    {"num_epochs", kEpochs},
+    {"warmup_epochs", "write schedule.warmup in updates, samples, tokens or % of the run"},
+    {"min_lr", "write schedule.final_fraction = min_lr / learning_rate"},
+    {"adam_beta1", "write optimizer.betas = [beta1, beta2]"},
+    {"adam_beta2", "write optimizer.betas = [beta1, beta2]"},
+    {"beta1", "write optimizer.betas = [beta1, beta2]"},
+    {"beta2", "write optimizer.betas = [beta1, beta2]"},
+    {"max_tokens", "write effective_batch and model.context; every sample has the same number of tokens"},
+};
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() { return kKeys; }
+std::span<const ConfigAlias> config_aliases() { return kAliases; }
+std::span<const ForeignName> foreign_names() { return kForeign; }
+
+const ConfigKey& config_key(std::string_view name) {
+  for (const ConfigKey& key : kKeys) {
+    if (key.name == name) return key;
+  }
+  throw internal_error("configuration", "no key " + std::string(name));
+}
+
+std::string_view section_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string_view leaf_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "train/config_keys.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_section(std::string_view name) {
+  return std::any_of(config_keys().begin(), config_keys().end(),
+                     [&](const ConfigKey& key) { return section_of(key.name) == name && !name.empty(); });
+}
+
+// A key may stand at the top level or in [train] instead of in its own section, where its name alone says which it is.
+bool may_stand_in(std::string_view section, const ConfigKey& key) {
+  return section.empty() || section == "train" || section == section_of(key.name);
+}
+
+const ConfigKey* only_key_called(std::string_view leaf) {
+  const ConfigKey* found = nullptr;
+  for (const ConfigKey& key : config_keys()) {
+    if (leaf_of(key.name) != leaf) continue;
+    if (found != nullptr) return nullptr;
+    found = &key;
+  }
+  return found;
+}
+
+std::string suggestion(std::string_view name, std::string_view leaf) {
+  if (const ConfigKey* key = only_key_called(leaf)) return std::string(key->name);
+  std::vector<std::string> keys, leaves;
+  for (const ConfigKey& key : config_keys()) {
+    keys.emplace_back(key.name);
+    leaves.emplace_back(leaf_of(key.name));
+  }
+  const std::string whole = nearest_name(name, keys);
+  if (!whole.empty()) return whole;
+  for (const ConfigAlias& alias : config_aliases()) {
+    keys.emplace_back(alias.key);
+    leaves.emplace_back(alias.name);
+  }
+  const std::string part = nearest_name(leaf, leaves);
+  if (part.empty()) return "";
+  return keys[static_cast<std::size_t>(std::find(leaves.begin(), leaves.end(), part) - leaves.begin())];
+}
+
+Error unknown_key(const Setting& setting, std::string_view leaf) {
+  std::vector<std::string> remedies{"plimsoll init"};
+  for (const ForeignName& foreign : foreign_names()) {
+    if (foreign.name != leaf) continue;
+    return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
+                        std::string(foreign.advice), remedies);
+  }
+  const std::string nearest = suggestion(setting.name, leaf);
+  return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
+                      nearest.empty() ? "`plimsoll init` lists all keys" : fmt::format("the nearest is {}", nearest), remedies);
+}
+
+KeySetting find_key(Setting setting, std::vector<std::string>& notes) {
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name == setting.name) return {std::move(setting), &key, key.set};
+  }
+  std::string name = setting.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  const std::string_view section = section_of(name), leaf = leaf_of(name);
+  const auto noted = [&](const ConfigKey& key, SetKey set) {
+    notes.push_back(fmt::format("{}: {} is taken as {}", setting.where, setting.name, key.name));
+    return KeySetting{setting, &key, set};
+  };
+  const ConfigKey* own = only_key_called(leaf);
+  if (own != nullptr && may_stand_in(section, *own)) return noted(*own, own->set);
+  for (const ConfigAlias& alias : config_aliases()) {
+    const ConfigKey& key = config_key(alias.key);
+    if (alias.name == leaf && may_stand_in(section, key)) return noted(key, alias.set != nullptr ? alias.set : key.set);
+  }
+  throw unknown_key(setting, leaf);
+}
+
+}  // namespace
+
+std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes) {
+  std::vector<KeySetting> found;
+  for (Setting& setting : settings) {
+    if (is_section(setting.name)) {
+      const auto* other = std::get_if<OtherValue>(&setting.value);
+      if (other != nullptr && other->what == "a table") continue;
+      throw type_error(setting, fmt::format("a section: [{}]", setting.name));
+    }
+    found.push_back(find_key(std::move(setting), notes));
+  }
+  return found;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,222 @@
+#include "train/config_rules.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <system_error>
+
+#include "models/gpt2.h"
+#include "train/batch.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kShapeKeys[] = {"model.layers", "model.width", "model.heads", "model.vocab",
+                                           "model.layer_norm_epsilon"};
+
+Error missing(const GivenSettings& given, std::string what, std::string expected, std::string remedy) {
+  return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
+}
+
+// The shape of a folder and the shape of a preset beside it must be the same one.
+void check_preset_of_folder(const Config& config, const GivenSettings& given) {
+  if (config.model.preset.empty() || config.model.init.empty()) return;
+  const Gpt2Config preset = gpt2_preset(config.model.preset), &folder = config.model.shape;
+  if (preset.layers == folder.layers && preset.width == folder.width && preset.heads == folder.heads &&
+      preset.vocab == folder.vocab) {
+    return;
+  }
+  throw config_error(
+      "E-CONFIG-INIT", given.where("model.preset"),
+      fmt::format("model.preset \"{}\" has {} blocks of width {} and the model in {} has {} of width {}", config.model.preset,
+                  preset.layers, preset.width, config.model.init.string(), folder.layers, folder.width),
+      "the shape comes from the folder; remove model.preset");
+}
+
+void complete_context(Config& config, const GivenSettings& given) {
+  Gpt2Config& shape = config.model.shape;
+  if (config.model.init.empty()) {
+    shape.context = config.model.context;
+  } else if (config.model.context > shape.context) {
+    throw config_error("E-CONFIG-INIT", given.where("model.context"),
+                       fmt::format("model.context is {} and the model in {} has {} positions", config.model.context,
+                                   config.model.init.string(), shape.context),
+                       fmt::format("a context of at most {}", shape.context),
+                       {fmt::format("--set model.context={}", shape.context)});
+  }
+}
+
+void check_shape_is_given(Config& config, const GivenSettings& given) {
+  if (!config.model.preset.empty() || !config.model.init.empty()) return;
+  if (config.data.format == "bytes" && !given.has("model.vocab")) config.model.shape.vocab = 256;
+  std::string absent;
+  for (const std::string_view key : {"model.layers", "model.width", "model.heads", "model.context", "model.vocab"}) {
+    const bool known = given.has(key) || (key == "model.vocab" && config.data.format == "bytes");
+    if (!known) absent += fmt::format("{}{}", absent.empty() ? "" : ", ", key);
+  }
+  if (absent.empty()) return;
+  throw missing(given, absent, "a model.preset, a folder in model.init, or the whole shape", "--set model.preset=gpt2");
+}
+
+// The divisors of the width that lie around the wished number of heads.
+std::string nearest_heads(std::int64_t width, std::int64_t heads) {
+  std::int64_t below = 1, above = width;
+  for (std::int64_t n = 1; n <= width; ++n) {
+    if (width % n != 0) continue;
+    if (n < heads) below = n;
+    if (n > heads) {
+      above = n;
+      break;
+    }
+  }
+  return heads < width ? fmt::format("{} or {}", below, above) : fmt::format("{}", width);
+}
+
+void check_heads(const Config& config, const GivenSettings& given) {
+  const auto& [width, heads] = std::tie(config.model.shape.width, config.model.shape.heads);
+  if (width % heads == 0) return;
+  const std::int64_t lower = width / heads * heads;
+  const std::string widths = lower > 0 ? fmt::format("{} or {}", lower, lower + heads) : fmt::format("{}", heads);
+  throw config_error("E-CONFIG-HEADS", given.where(given.has("model.heads") ? "model.heads" : "model.width"),
+                     fmt::format("model.width = {} is not a multiple of model.heads = {}", width, heads),
+                     fmt::format("nearest heads: {}; nearest width: {}", nearest_heads(width, heads), widths));
+}
+
+// Sums of products of sizes stay below 2^60, so that no count of bytes or tokens overflows later.
+void check_products(const Config& config, const GivenSettings& given) {
+  const Gpt2Config& shape = config.model.shape;
+  const double layers = static_cast<double>(shape.layers), width = static_cast<double>(shape.width);
+  const double vocab = static_cast<double>(shape.vocab), rows = static_cast<double>(shape.context);
+  const double parameters = (vocab + rows) * width + layers * 12 * width * width;
+  if (16 * parameters > 0x1p56) {
+    throw config_error("E-CONFIG-RANGE", given.where("model.width"),
+                       fmt::format("the model has {:.3g} parameters: {} blocks of width {}, vocabulary {}, context {}",
+                                   parameters, shape.layers, shape.width, shape.vocab, shape.context),
+                       "less than 4.5e15 parameters");
+  }
+  const double tokens = static_cast<double>(config.train.effective_batch) * static_cast<double>(config.model.context);
+  const double values = tokens * (vocab + layers * 16 * width);
+  if (8 * values > 0x1p56) {
+    throw config_error("E-CONFIG-RANGE", given.where("train.effective_batch"),
+                       fmt::format("an update of {} samples of {} tokens computes {:.3g} values", config.train.effective_batch,
+                                   config.model.context, values),
+                       "less than 9e15 values in an update");
+  }
+  if (tokens * static_cast<double>(config.train.updates) > 0x1p60) {
+    throw config_error("E-CONFIG-RANGE", given.where("train.updates"),
+                       fmt::format("{} updates of {} tokens are {:.3g} tokens", config.train.updates, tokens,
+                                   tokens * static_cast<double>(config.train.updates)),
+                       "less than 1.1e18 tokens in a run");
+  }
+}
+
+void complete_batch(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  const std::optional<std::int64_t> effective = train.effective_batch > 0 ? std::optional(train.effective_batch) : std::nullopt;
+  std::string where = given.file();
+  for (const std::string_view key : {"train.accumulation", "train.micro_batch", "train.effective_batch"}) {
+    if (given.has(key)) where = given.where(key);
+  }
+  const BatchSplit split = resolve_batch(effective, train.micro_batch, train.accumulation, where);
+  if (!effective && !given.has("train.accumulation")) {
+    config.notes.push_back(fmt::format("{}: an update is one micro-batch of {} samples, since train.effective_batch is not given",
+                                       where, split.effective));
+  }
+  train.effective_batch = split.effective;
+  train.micro_batch = split.micro;
+  train.accumulation = split.accumulation;
+}
+
+// A folder of weights usually carries its vocabulary.
+void complete_vocabulary(Config& config, const GivenSettings& given) {
+  const std::filesystem::path& init = config.model.init;
+  if (init.empty() || given.has("data.vocabulary")) return;
+  std::error_code ignored;
+  if (std::filesystem::exists(init / "vocab.json", ignored) && std::filesystem::exists(init / "merges.txt", ignored)) {
+    config.data.vocabulary = init;
+  }
+}
+
+// What "auto" will most likely find, and a note where that is most likely a mistake.
+void mark_byte_vocabulary(Config& config) {
+  const DataSettings& data = config.data;
+  Gpt2Config& shape = config.model.shape;
+  const bool guess = data.format == "auto" && data.train.extension() != ".bin" && (shape.vocab <= 256 || data.vocabulary.empty());
+  if (guess && shape.vocab > 256 && !shape.byte_vocabulary) {
+    config.notes.push_back(
+        fmt::format("{} is read as bytes, which are 256 of the {} tokens, unless it begins with llm.c's header; "
+                    "data.vocabulary names a folder of vocab.json and merges.txt",
+                    data.train.string(), shape.vocab));
+  }
+  if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
+}
+
+void complete_optimizer(Config& config, const GivenSettings& given) {
+  const bool adamw = config.optimizer.kind == OptimizerKind::adamw;
+  if (!given.has("optimizer.learning_rate")) config.optimizer.learning_rate = adamw ? 3e-4 : 1e-2;
+  if (!given.has("optimizer.weight_decay")) config.optimizer.weight_decay = adamw ? 0.1 : 0;
+  if (!given.has("schedule.final_fraction")) {
+    constexpr double kFinal[] = {1, 0, 0.1};
+    config.schedule.final_fraction = kFinal[static_cast<std::size_t>(config.schedule.kind)];
+  }
+  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  const double warmup = in_samples(config.schedule.warmup, run);
+  const double total = static_cast<double>(run.effective_batch) * static_cast<double>(run.updates);
+  if (warmup > total) {
+    config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
+                                       given.where("schedule.warmup"), warmup, total));
+  }
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+}  // namespace
+
+const Setting* GivenSettings::find(std::string_view key) const {
+  const auto& slot = settings_[static_cast<std::size_t>(&config_key(key) - config_keys().data())];
+  return slot ? &slot->setting : nullptr;
+}
+
+std::string GivenSettings::where(std::string_view key) const {
+  const Setting* setting = find(key);
+  return setting != nullptr ? setting->where : file_;
+}
+
+void check_init_alone(const GivenSettings& given) {
+  const Setting* init = given.find("model.init");
+  if (init == nullptr || text(*init).empty() || text(*init) == "random") return;
+  for (const std::string_view key : kShapeKeys) {
+    const Setting* setting = given.find(key);
+    if (setting == nullptr) continue;
+    throw config_error("E-CONFIG-INIT", setting->where,
+                       fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
+                                   setting->text, text(*init)),
+                       "only model.dropout and model.context may be given beside a folder; remove the others",
+                       {"--set model.init=random"});
+  }
+}
+
+void complete(Config& config, const GivenSettings& given) {
+  if (config.data.train.empty()) {
+    throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
+  }
+  check_shape_is_given(config, given);
+  check_preset_of_folder(config, given);
+  complete_context(config, given);
+  check_heads(config, given);
+  complete_batch(config, given);
+  check_products(config, given);
+  complete_vocabulary(config, given);
+  mark_byte_vocabulary(config);
+  complete_optimizer(config, given);
+  if (config.threads == 0) config.threads = usable_cores();
+}
+
+}  // namespace plimsoll

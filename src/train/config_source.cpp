@@ -1,0 +1,134 @@
+#include "train/config_source.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "formats/file.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMaxFileBytes = 1 << 20;
+
+SettingValue list_value(const toml::array& array) {
+  std::vector<double> numbers;
+  for (const toml::node& element : array) {
+    const std::optional<double> number = element.is_number() ? element.value<double>() : std::nullopt;
+    if (!number) return OtherValue{"a list with something else than numbers"};
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+SettingValue value_of(const toml::node& node) {
+  if (const auto* flag = node.as_boolean()) return flag->get();
+  if (const auto* whole = node.as_integer()) return whole->get();
+  if (const auto* number = node.as_floating_point()) return number->get();
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* array = node.as_array()) return list_value(*array);
+  return OtherValue{node.is_table() ? "a table" : "a date or time"};
+}
+
+std::string as_written(const toml::node& node) {
+  std::ostringstream out;
+  node.visit([&](const auto& value) { out << value; });
+  return out.str();
+}
+
+class FileReader {
+ public:
+  FileReader(std::string where, std::filesystem::path base) : where_(std::move(where)), base_(std::move(base)) {}
+
+  void read(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : table) {
+      const std::string name = prefix + std::string(key.str());
+      const toml::table* inner = node.as_table();
+      if (inner != nullptr && !inner->empty()) {
+        read(*inner, name + ".");
+        continue;
+      }
+      settings_.push_back({name, fmt::format("{}:{}", where_, key.source().begin.line), base_, false, value_of(node),
+                           inner != nullptr ? "" : as_written(node)});
+      lines_.push_back(key.source().begin.line);
+    }
+  }
+
+  std::vector<Setting> in_order() const {
+    std::vector<std::size_t> order(settings_.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lines_[a] < lines_[b]; });
+    std::vector<Setting> sorted;
+    for (const std::size_t i : order) sorted.push_back(settings_[i]);
+    return sorted;
+  }
+
+ private:
+  std::string where_;
+  std::filesystem::path base_;
+  std::vector<Setting> settings_;
+  std::vector<toml::source_index> lines_;
+};
+
+std::string file_text(const std::filesystem::path& file) {
+  try {
+    return read_text(file, kMaxFileBytes, "E-CONFIG-FILE");
+  } catch (const Error& error) {
+    throw config_error("E-CONFIG-FILE", file.string(), "the configuration cannot be read: " + error.message, error.expected,
+                       {"plimsoll init > run.toml"});
+  }
+}
+
+std::optional<SettingValue> toml_value(const std::string& text) {
+  try {
+    const toml::table table = toml::parse("value = " + text);
+    const toml::node* node = table.get("value");
+    if (table.size() != 1 || node == nullptr) return std::nullopt;
+    return value_of(*node);
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == std::string_view::npos ? std::string() : std::string(text.substr(begin, end - begin + 1));
+}
+
+}  // namespace
+
+std::vector<Setting> read_settings(const std::filesystem::path& file) {
+  const std::string text = file_text(file);
+  try {
+    FileReader reader(file.string(), std::filesystem::absolute(file).parent_path());
+    reader.read(toml::parse(text), "");
+    return reader.in_order();
+  } catch (const toml::parse_error& error) {
+    const auto& begin = error.source().begin;
+    throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}:{}", file.string(), begin.line, begin.column),
+                       fmt::format("this is not TOML: {}", error.description()), "lines such as: updates = 100",
+                       {"plimsoll init"});
+  }
+}
+
+Setting read_assignment(std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  const std::string name = trimmed(assignment.substr(0, equals));
+  if (equals == std::string_view::npos || name.empty()) {
+    throw config_error("E-CONFIG-SET", "--set", fmt::format("'{}' has no key before an equals sign", assignment),
+                       "a key with its section, an equals sign and a value", {"--set train.updates=200"});
+  }
+  Setting setting = option_setting(name, "--set", trimmed(assignment.substr(equals + 1)));
+  if (auto value = toml_value(setting.text)) setting.value = std::move(*value);
+  return setting;
+}
+
+Setting option_setting(std::string name, std::string option, std::string text) {
+  return {std::move(name), std::move(option), std::filesystem::current_path(), true, text, text};
+}
+
+}  // namespace plimsoll

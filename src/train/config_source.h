@@ -1,0 +1,63 @@
+// Settings as they stand in a file or on the command line: a name, a value and where it was said, nothing yet understood.
+// The readers below turn a value into what a key wants, or say what it is and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace plimsoll {
+
+struct OtherValue {
+  std::string what;  // "a table", "a date"
+};
+
+using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>, OtherValue>;
+
+struct Setting {
+  std::string name;            // as written, with its section: "train.micro_batch"
+  std::string where;           // "run.toml:12", "--set", "--memory"
+  std::filesystem::path base;  // what relative paths start from
+  bool typed = false;          // on the command line, where nobody writes quotes
+  SettingValue value;
+  std::string text;  // what was typed
+};
+
+// Every value of a TOML file in the order of its lines, and every empty table. E-CONFIG-FILE, E-CONFIG-SYNTAX.
+std::vector<Setting> read_settings(const std::filesystem::path& file);
+
+// "a.b=c" of --set: c is a TOML value, or text where it is none. E-CONFIG-SET.
+Setting read_assignment(std::string_view assignment);
+
+// A setting that an option of the command line stands for.
+Setting option_setting(std::string name, std::string option, std::string text);
+
+// E-CONFIG-TYPE: the value is not what `expected` says.
+Error type_error(const Setting& setting, const std::string& expected);
+
+// Numbers beyond [low, high] are E-CONFIG-RANGE. A number without a fraction counts as whole (1e3).
+std::int64_t whole(const Setting& setting, std::int64_t low, std::int64_t high);
+inline constexpr double kAboveZero = std::numeric_limits<double>::min();
+inline constexpr double kBelowOne = 0.999999;  // below one in fp32 too
+double number(const Setting& setting, double low, double high);
+std::vector<double> numbers(const Setting& setting, std::size_t count, double low, double high);
+bool flag(const Setting& setting);
+std::string text(const Setting& setting);
+// "auto", and empty text on the command line, mean that nothing is said.
+bool is_auto(const Setting& setting);
+// Empty for empty text, else absolute.
+std::filesystem::path path(const Setting& setting);
+Bytes size(const Setting& setting);
+
+// The index of the text in `names`; E-CONFIG-VALUE with the nearest name.
+std::size_t choice(const Setting& setting, std::span<const std::string_view> names);
+
+}  // namespace plimsoll

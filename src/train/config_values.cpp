@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/text.h"
+#include "train/config_source.h"
+
+namespace plimsoll {
+namespace {
+
+// One line of at most about 60 bytes, cut between characters.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  if (text.size() <= 60) return text;
+  std::size_t end = 57;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string describe(const Setting& setting) {
+  struct Describe {
+    std::string operator()(bool value) const { return value ? "true" : "false"; }
+    std::string operator()(std::int64_t value) const { return fmt::format("the number {}", value); }
+    std::string operator()(double value) const { return fmt::format("the number {}", value); }
+    std::string operator()(const std::string& value) const { return fmt::format("the text \"{}\"", printable(value)); }
+    std::string operator()(const std::vector<double>& value) const { return fmt::format("a list of {} numbers", value.size()); }
+    std::string operator()(const OtherValue& value) const { return value.what; }
+  };
+  return std::visit(Describe{}, setting.value);
+}
+
+Error range_error(const Setting& setting, const std::string& expected) {
+  return config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)),
+                      "expected " + expected);
+}
+
+std::optional<double> parse_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The number of a setting. On the command line, ".5" and "5." count as numbers, which TOML does not allow.
+std::optional<double> any_number(const Setting& setting) {
+  if (const auto* value = std::get_if<std::int64_t>(&setting.value)) return static_cast<double>(*value);
+  if (const auto* value = std::get_if<double>(&setting.value)) return *value;
+  const auto* text = std::get_if<std::string>(&setting.value);
+  return setting.typed && text != nullptr ? parse_number(*text) : std::nullopt;
+}
+
+std::string without_quotes(const Setting& setting) {
+  const auto* text = std::get_if<std::string>(&setting.value);
+  return text != nullptr && parse_number(*text) ? ", without quotes" : "";
+}
+
+std::string between(double low, double high) {
+  const std::string from = low == kAboveZero ? "above 0" : fmt::format("from {}", low);
+  return high == kBelowOne ? fmt::format("a number {} to below 1", from) : fmt::format("a number {} to {}", from, high);
+}
+
+}  // namespace
+
+Error type_error(const Setting& setting, const std::string& expected) {
+  return config_error("E-CONFIG-TYPE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)),
+                      "expected " + expected);
+}
+
+std::int64_t whole(const Setting& setting, std::int64_t low, std::int64_t high) {
+  const std::string expected = fmt::format("a whole number from {} to {}", low, high);
+  std::int64_t value = 0;
+  if (const auto* exact = std::get_if<std::int64_t>(&setting.value)) {
+    value = *exact;
+  } else {
+    const std::optional<double> number = any_number(setting);
+    if (!number) throw type_error(setting, expected + without_quotes(setting));
+    if (!(std::abs(*number) < 0x1p53)) throw range_error(setting, expected);
+    if (*number != std::floor(*number)) throw type_error(setting, expected);
+    value = static_cast<std::int64_t>(*number);
+  }
+  if (value < low || value > high) throw range_error(setting, expected);
+  return value;
+}
+
+double number(const Setting& setting, double low, double high) {
+  const std::optional<double> value = any_number(setting);
+  if (!value) throw type_error(setting, between(low, high) + without_quotes(setting));
+  if (!(*value >= low && *value <= high)) throw range_error(setting, between(low, high));
+  return *value;
+}
+
+std::vector<double> numbers(const Setting& setting, std::size_t count, double low, double high) {
+  const std::string expected = fmt::format("a list of {} numbers, each {}", count, between(low, high));
+  const auto* list = std::get_if<std::vector<double>>(&setting.value);
+  if (list == nullptr || list->size() != count) throw type_error(setting, expected);
+  for (const double value : *list) {
+    if (!(value >= low && value <= high)) {
+      throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} holds {}", setting.name, value),
+                         "expected " + expected);
+    }
+  }
+  return *list;
+}
+
+bool flag(const Setting& setting) {
+  if (const auto* value = std::get_if<bool>(&setting.value)) return *value;
+  throw type_error(setting, "true or false");
+}
+
+std::string text(const Setting& setting) {
+  if (const auto* value = std::get_if<std::string>(&setting.value)) return *value;
+  if (setting.typed) return setting.text;
+  throw type_error(setting, "text in quotes");
+}
+
+bool is_auto(const Setting& setting) {
+  const auto* value = std::get_if<std::string>(&setting.value);
+  return value != nullptr && (*value == "auto" || (setting.typed && value->empty()));
+}
+
+std::filesystem::path path(const Setting& setting) {
+  const std::string name = text(setting);
+  if (name.find('\0') != std::string::npos) throw type_error(setting, "a path; no path holds a zero byte");
+  return name.empty() ? std::filesystem::path() : std::filesystem::absolute(setting.base / name);
+}
+
+Bytes size(const Setting& setting) {
+  const std::string where = fmt::format("{} {}", setting.where, setting.name);
+  if (const auto* value = std::get_if<std::int64_t>(&setting.value); value != nullptr && *value >= 0) {
+    if (*value > std::int64_t{1} << 62) throw range_error(setting, "a size of at most 4 EiB");
+    return Bytes{*value};
+  }
+  if (any_number(setting) && !std::holds_alternative<std::string>(setting.value)) {
+    return parse_bytes(fmt::format("{}", *any_number(setting)), where);
+  }
+  if (!std::holds_alternative<std::string>(setting.value)) throw type_error(setting, "a size such as \"2GiB\"");
+  return parse_bytes(std::get<std::string>(setting.value), where);
+}
+
+std::size_t choice(const Setting& setting, std::span<const std::string_view> names) {
+  const std::string value = text(setting);
+  std::vector<std::string> candidates;
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == value) return i;
+    candidates.emplace_back(names[i]);
+    list += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", names[i]);
+  }
+  const std::string nearest = nearest_name(value, candidates);
+  std::vector<std::string> remedies;
+  if (!nearest.empty()) remedies.push_back(fmt::format("{} = \"{}\"", setting.name, nearest));
+  throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is \"{}\"", setting.name, printable(value)),
+                     (names.size() > 1 ? "expected one of " : "expected ") + list, remedies);
+}
+
+}  // namespace plimsoll

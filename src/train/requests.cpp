@@ -1,0 +1,36 @@
+#include "train/requests.h"
+
+namespace plimsoll {
+
+OptimizerSettings optimizer_settings(const Config& config) {
+  const OptimizerChoice& choice = config.optimizer;
+  OptimizerSettings settings;
+  settings.kind = choice.kind == OptimizerKind::adamw ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
+  settings.beta1 = choice.beta1;
+  settings.beta2 = choice.beta2;
+  settings.epsilon = choice.epsilon;
+  settings.momentum = choice.momentum;
+  settings.nesterov = choice.nesterov;
+  settings.weight_decay = choice.weight_decay;
+  settings.decay_all = choice.decay_all;
+  settings.clip = config.train.gradient_clip;
+  return settings;
+}
+
+PlanRequest plan_request(const Config& config) {
+  PlanRequest request;
+  request.effective_batch = config.train.effective_batch;
+  request.micro_batch = config.train.micro_batch;
+  request.recompute = config.plan.recompute;
+  if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);
+  request.units_per_sample = config.model.context;
+  return request;
+}
+
+Budget plan_budget(const Config& config) {
+  Budget budget{config.memory.budget, config.memory.host_memory, std::nullopt};
+  if (config.memory.disk) budget.disk = config.memory.disk->size;
+  return budget;
+}
+
+}  // namespace plimsoll
