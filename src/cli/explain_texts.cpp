@@ -96,6 +96,9 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
     {"E-EXPLAIN-CODE", "There is no error of this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},
+    {"E-EXPLAIN-VALUE", "The plan has no value of this name or id.",
+     "The name is misspelt, or belongs to a plan of another model.", "The values of a plan are in its file, with --values.",
+     "plimsoll plan CONFIG --values --out plan.json"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
