@@ -1,0 +1,189 @@
+#include "train/calibrate.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "formats/atomic_file.h"
+#include "train/child.h"
+#include "train/measure.h"
+#include "train/probe.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// Beside what was measured. Code: the page cache maps neighbours of a touched page along with it, more of them where it holds the
+// library in large pieces; 3.6 MiB between the extremes that were seen. Primitives and steps: shapes differ.
+constexpr Bytes kCodeMargin{4 << 20};
+constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
+
+// A folder that goes with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) {
+      throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there", "a folder that can be written",
+                       {"TMPDIR=FOLDER plimsoll ..."});
+    }
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+Config probe_config(const std::filesystem::path& tokens, std::int64_t layers, std::int64_t width, std::int64_t vocab,
+                    int threads) {
+  constexpr std::int64_t kContext = 64;
+  Config config;
+  config.model.shape.layers = layers;
+  config.model.shape.width = width;
+  config.model.shape.heads = width / 32;
+  config.model.shape.vocab = vocab;
+  config.model.shape.context = config.model.context = kContext;
+  config.data.train = config.data.validation = tokens;
+  config.data.format = "u16";
+  config.train.effective_batch = 4;
+  config.train.micro_batch = 2;
+  config.train.accumulation = 2;
+  config.train.updates = 2;
+  config.train.evaluate_samples = 4;
+  config.optimizer.learning_rate = 1e-4;
+  config.threads = threads;
+  return config;
+}
+
+void write_tokens(const std::filesystem::path& path) {
+  std::string bytes(1 << 14, '\0');
+  for (std::size_t i = 0; i < bytes.size(); i += 2) bytes[i] = static_cast<char>(i * 7 % 127);
+  write_file_atomically(path, bytes);
+}
+
+// Counters of resident pages are kept per processor and added up late: up to `batch` pages of anonymous memory and of files each.
+Bytes counter_slack() {
+  const std::int64_t processors = std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
+  const std::int64_t batch = std::max<std::int64_t>(32, 2 * processors);
+  return std::clamp(kPage * (2 * batch * processors), kMiB, kMiB * 16);
+}
+
+Bytes scaled(Bytes bytes, double factor) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.n) * factor)}; }
+
+Machine machine_of(const MachineFacts& facts, const Rates& rates) {
+  Machine machine;
+  machine.name = facts.processor;
+  machine.instruction_set = facts.instruction_set;
+  machine.libraries = facts.libraries;
+  machine.threads = facts.threads;
+  machine.tiers = {{"ram", facts.memory}};
+  machine.flops_per_second = rates.flops_per_second;
+  machine.bytes_per_second = rates.bytes_per_second;
+  machine.step_seconds = rates.call_seconds;
+  return machine;
+}
+
+// The quietest of a few attempts.
+Rates measure_rates_in_child(int threads) {
+  constexpr double kQuiet = 0.1;
+  constexpr int kAttempts = 3;
+  Rates best;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const json numbers = json::parse(run_in_child([&] {
+      const Rates rates = measure_rates(threads);
+      return json{rates.flops_per_second, rates.copy_bytes_per_second, rates.bytes_per_second, rates.call_seconds, rates.others}
+          .dump();
+    }));
+    const Rates rates{numbers.at(0), numbers.at(1), numbers.at(2), numbers.at(3), numbers.at(4)};
+    best.flops_per_second = std::max(best.flops_per_second, rates.flops_per_second);
+    best.copy_bytes_per_second = std::max(best.copy_bytes_per_second, rates.copy_bytes_per_second);
+    best.bytes_per_second = std::max(best.bytes_per_second, rates.bytes_per_second);
+    best.call_seconds = attempt == 0 ? rates.call_seconds : std::min(best.call_seconds, rates.call_seconds);
+    best.others = attempt == 0 ? rates.others : std::min(best.others, rates.others);
+    if (rates.others <= kQuiet) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+void settle_process() {
+  constexpr int kMapAbove = 128 << 10, kGiveBackAbove = 128 << 10, kTakeMore = 64 << 10;
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, kMapAbove);
+  ::mallopt(M_TRIM_THRESHOLD, kGiveBackAbove);
+  ::mallopt(M_TOP_PAD, kTakeMore);
+}
+
+// outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps
+// alone and the third one shows whether the model holds for wider layers and a larger vocabulary.
+ReserveModel calibrate_reserve(const Machine& machine) {
+  const TemporaryFolder folder;
+  const std::filesystem::path tokens = folder.path() / "tokens.bin";
+  write_tokens(tokens);
+  const auto probe = [&](std::int64_t layers, std::int64_t width, std::int64_t vocab) {
+    return run_probe(probe_config(tokens, layers, width, vocab, machine.threads), machine, folder.path());
+  };
+  const ProbeResult shallow = probe(2, 64, 256), deep = probe(14, 64, 256), wide = probe(2, 192, 5000);
+
+  ReserveModel model;
+  const Bytes primitive = measure_primitive(machine.threads);
+  const auto more_steps = static_cast<std::int64_t>(deep.steps - shallow.steps);
+  const Bytes step{std::max<std::int64_t>(0, (deep.outside - shallow.outside).n) / std::max<std::int64_t>(1, more_steps)};
+  const auto rest = [&](const ProbeResult& result) {
+    return result.outside - primitive * result.primitives - step * static_cast<std::int64_t>(result.steps) - result.stacks;
+  };
+  model.per_primitive = align_up(scaled(primitive, kPrimitiveMargin), kKiB);
+  model.per_step = align_up(scaled(step, kStepMargin), Bytes{64});
+  model.threads = align_up(std::max({shallow.stacks, deep.stacks, wide.stacks}), kKiB * 64);
+  model.slack = counter_slack();
+  model.code = align_up(std::max({rest(shallow), rest(deep), rest(wide)}) + kCodeMargin, kMiB);
+  return model;
+}
+
+MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder,
+                                 const std::function<void(const std::string&)>& say) {
+  const MachineFacts facts = machine_facts(threads);
+  const std::filesystem::path path = machine_file_path(cache_folder, facts);
+  try {
+    MachineRecord known = read_machine_file(path);
+    known.machine.tiers = {{"ram", facts.memory}};
+    if (describes(known, facts)) return known;
+  } catch (const Error&) {
+    // Absent or damaged: measured again.
+  }
+  if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
+  const Rates rates = measure_rates_in_child(threads);
+  MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
+  record.machine.reserve = calibrate_reserve(record.machine);
+  record.machine.hash = machine_hash(record.machine);
+  if (say && rates.others > 0.1) {
+    say(fmt::format("other processes had {:.0f} % of the processors meanwhile: predicted times may be too long",
+                    100 * rates.others));
+  }
+  try {
+    write_machine_file(path, record);
+  } catch (const Error& error) {
+    if (say) say(fmt::format("the measurements are not kept: {}", error.what()));
+  }
+  return record;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// What a process needs outside its arena, found by running small trainings in child processes and asking the kernel; and the one
+// call that gives commands a Machine: from its file, or measured now.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "plan/machine.h"
+#include "train/machine_file.h"
+
+namespace plimsoll {
+
+// How this process uses malloc: one heap, large blocks mapped and given back at once. First thing in main, so that what was
+// calibrated is what runs.
+void settle_process();
+
+// Solves the reserve model from a few probes (train/probe.h) and adds its margins. Takes the machine's rates and threads.
+ReserveModel calibrate_reserve(const Machine& machine);
+
+// The machine with this many threads, and what is known of its kernels: read from `cache_folder`, or measured in a few seconds
+// and written there. A cache file that is stale or damaged is measured again; one that cannot be written is said and does no
+// harm. Starts child processes: call it before the first parallel_for.
+MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder,
+                                 const std::function<void(const std::string&)>& say);
+
+}  // namespace plimsoll

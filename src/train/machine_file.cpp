@@ -1,0 +1,171 @@
+#include "train/machine_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSchema = "plimsoll.machine/1";
+constexpr std::int64_t kLargestFile = 64 << 20;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr int kMostThreads = 4096;
+
+Error file_error(const std::filesystem::path& path, const std::string& what) {
+  return config_error("E-MACHINE-FILE", path.string(), what, "a file that 'plimsoll machine' wrote",
+                      {"plimsoll machine", "leave --machine out"});
+}
+
+// What nlohmann-json throws and this is caught in one place, where the file's name is known.
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
+
+double positive(const json& object, const char* key, double most) {
+  const double value = object.at(key).get<double>();
+  if (!std::isfinite(value) || value < 0 || value > most) refuse(fmt::format("{} is {}, not in [0, {}]", key, value, most));
+  return value;
+}
+
+Bytes bytes(const json& object, const char* key) {
+  if (!object.at(key).is_number_integer()) refuse(fmt::format("{} is no whole number of bytes", key));
+  const auto value = object.at(key).get<std::int64_t>();
+  if (value < 0 || value > kMostBytes) refuse(fmt::format("{} is {} bytes", key, value));
+  return Bytes{value};
+}
+
+int thread_count(const json& object) {
+  const auto threads = object.at("threads").get<std::int64_t>();
+  if (threads < 1 || threads > kMostThreads) refuse(fmt::format("threads is {}, not in [1, {}]", threads, kMostThreads));
+  return static_cast<int>(threads);
+}
+
+constexpr double kMostRate = 1e18, kMostSeconds = 1e6;
+
+json to_json(const Machine& machine, double copy) {
+  json tiers = json::array(), links = json::array();
+  for (const Tier& tier : machine.tiers) tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
+  for (const Link& link : machine.links) {
+    links.push_back({{"from", link.from},
+                     {"to", link.to},
+                     {"bytes_per_second", link.bytes_per_second},
+                     {"latency_seconds", link.latency_seconds},
+                     {"beside_compute", link.beside_compute}});
+  }
+  const ReserveModel& reserve = machine.reserve;
+  return {{"name", machine.name},
+          {"instruction_set", machine.instruction_set},
+          {"libraries", machine.libraries},
+          {"threads", machine.threads},
+          {"tiers", std::move(tiers)},
+          {"links", std::move(links)},
+          {"rates",
+           {{"flops_per_second", machine.flops_per_second},
+            {"bytes_per_second", machine.bytes_per_second},
+            {"copy_bytes_per_second", copy},
+            {"step_seconds", machine.step_seconds}}},
+          {"reserve",
+           {{"code", reserve.code.n},
+            {"per_primitive", reserve.per_primitive.n},
+            {"per_step", reserve.per_step.n},
+            {"threads", reserve.threads.n},
+            {"slack", reserve.slack.n}}},
+          {"hash", machine.hash}};
+}
+
+Machine machine_from(const json& object) {
+  Machine machine;
+  machine.name = object.at("name");
+  machine.instruction_set = object.at("instruction_set");
+  machine.libraries = object.at("libraries").get<std::vector<std::string>>();
+  machine.threads = thread_count(object);
+  for (const json& tier : object.at("tiers")) machine.tiers.push_back({tier.at("name"), bytes(tier, "capacity")});
+  if (machine.tiers.empty()) refuse("there is no tier");
+  for (const json& link : object.at("links")) {
+    machine.links.push_back({link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
+                             positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute")});
+  }
+  const json& rates = object.at("rates");
+  machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
+  machine.bytes_per_second = positive(rates, "bytes_per_second", kMostRate);
+  machine.step_seconds = positive(rates, "step_seconds", kMostSeconds);
+  const json& reserve = object.at("reserve");
+  machine.reserve = {bytes(reserve, "code"), bytes(reserve, "per_primitive"), bytes(reserve, "per_step"),
+                     bytes(reserve, "threads"), bytes(reserve, "slack")};
+  machine.hash = machine_hash(machine);
+  return machine;
+}
+
+MachineRecord record_from(const json& object) {
+  if (object.at("schema") != kSchema) refuse(fmt::format("its schema is {}", object.at("schema").dump()));
+  MachineRecord record;
+  record.machine = machine_from(object);
+  record.build = object.at("build");
+  record.copy_bytes_per_second = positive(object.at("rates"), "copy_bytes_per_second", kMostRate);
+  for (const auto& [key, seconds] : object.at("kernels").items()) {
+    record.kernel_seconds[key] = positive(object.at("kernels"), key.c_str(), kMostSeconds);
+  }
+  return record;
+}
+
+}  // namespace
+
+std::string machine_hash(const Machine& machine) {
+  Hasher hasher;
+  hasher.add(machine.name).add(machine.instruction_set).add(std::to_string(machine.threads));
+  for (const std::string& library : machine.libraries) hasher.add(library);
+  hasher.add(fmt::format("{} {} {}", machine.flops_per_second, machine.bytes_per_second, machine.step_seconds));
+  const ReserveModel& reserve = machine.reserve;
+  hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
+                         reserve.slack.n));
+  for (const Link& link : machine.links) {
+    hasher.add(link.from).add(link.to);
+    hasher.add(fmt::format("{} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute));
+  }
+  return hasher.hex();
+}
+
+std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts) {
+  Hasher hasher;
+  hasher.add(facts.processor).add(facts.instruction_set).add(facts.build).add(std::to_string(facts.threads));
+  for (const std::string& library : facts.libraries) hasher.add(library);
+  return folder / fmt::format("machine-{}.json", hasher.hex().substr(0, 16));
+}
+
+MachineRecord read_machine_file(const std::filesystem::path& path) {
+  try {
+    return record_from(json::parse(read_text(path, kLargestFile, "E-MACHINE-FILE")));
+  } catch (const Error& error) {
+    throw file_error(path, error.message);
+  } catch (const std::exception& error) {
+    throw file_error(path, error.what());
+  }
+}
+
+void write_machine_file(const std::filesystem::path& path, const MachineRecord& record) {
+  std::error_code ignored;  // the write below says what is wrong with the folder
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  json object = to_json(record.machine, record.copy_bytes_per_second);
+  object["schema"] = kSchema;
+  object["build"] = record.build;
+  object["kernels"] = json::object();
+  for (const auto& [key, seconds] : record.kernel_seconds) object["kernels"][key] = seconds;
+  write_file_atomically(path, object.dump(1) + "\n");
+}
+
+bool describes(const MachineRecord& record, const MachineFacts& facts) {
+  const Machine& machine = record.machine;
+  return record.build == facts.build && machine.name == facts.processor && machine.instruction_set == facts.instruction_set &&
+         machine.libraries == facts.libraries && machine.threads == facts.threads;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+// The file that keeps what was measured of a machine. One file per processor, instruction set, threads, libraries and build of
+// Plimsoll, so that none of them is planned for with figures of another.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "plan/machine.h"
+#include "train/machine_facts.h"
+
+namespace plimsoll {
+
+struct MachineRecord {
+  Machine machine;
+  std::string build;
+  double copy_bytes_per_second = 0;
+  std::map<std::string, double> kernel_seconds;  // by kernel_key
+};
+
+// The name, the rates, the reserve, the threads, the instruction set and the libraries. Not the capacities, which are no part of
+// a plan, nor the seconds of kernels, which are added to as configurations come by.
+std::string machine_hash(const Machine& machine);
+
+// folder/machine-<hash of the facts>.json.
+std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts);
+
+// config_error E-MACHINE-FILE for a file that is absent, malformed or holds impossible values.
+MachineRecord read_machine_file(const std::filesystem::path& path);
+// Creates the folder; replaces the file as a whole.
+void write_machine_file(const std::filesystem::path& path, const MachineRecord& record);
+
+// Whether the record is of these facts.
+bool describes(const MachineRecord& record, const MachineFacts& facts);
+
+}  // namespace plimsoll

@@ -1,0 +1,309 @@
+#include "train/measure.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "device/arena.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/parallel.h"
+#include "ops/kernel.h"
+#include "plan/candidates.h"
+
+namespace plimsoll {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The least of the samples that fit into `seconds`, at least `fewest` of them.
+template <class Body>
+double least_seconds(double seconds, int fewest, const Body& body) {
+  double least = std::numeric_limits<double>::infinity();
+  const double end = now() + seconds;
+  for (int i = 0; i < fewest || now() < end; ++i) {
+    const double start = now();
+    body();
+    least = std::min(least, now() - start);
+  }
+  return least;
+}
+
+// Up to this share of other processes a sample counts as quiet.
+constexpr double kQuiet = 0.1;
+constexpr int kAttempts = 3;
+
+constexpr std::int64_t kArrayElements = 8 << 20;  // 32 MiB: four of them are far larger than what caches hold per thread
+constexpr std::int64_t kPiece = 1 << 14;
+
+// body(begin, end) over the arrays, by the whole team.
+template <class Body>
+void over_pieces(const Body& body) {
+  cpu::parallel_for(kArrayElements / kPiece, [&](std::int64_t piece) { body(piece * kPiece, (piece + 1) * kPiece); });
+}
+
+double measure_copy(float* arrays) {
+  const double seconds = least_seconds(0.2, 3, [&] {
+    over_pieces([&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(arrays + begin, arrays + 2 * kArrayElements + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+    });
+  });
+  return 2.0 * sizeof(float) * kArrayElements / seconds;
+}
+
+double measure_pass(float* arrays) {
+  float *p = arrays, *m = arrays + kArrayElements, *v = arrays + 2 * kArrayElements;
+  const float* g = arrays + 3 * kArrayElements;
+  const double seconds = least_seconds(0.3, 3, [&] {
+    over_pieces([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        m[i] = 0.9f * m[i] + 0.1f * g[i];
+        v[i] = 0.9f * v[i] + 0.1f * g[i] * g[i];
+        p[i] = p[i] - 1e-3f * m[i] * v[i];
+      }
+    });
+  });
+  return 7.0 * sizeof(float) * kArrayElements / seconds;
+}
+
+double measure_products(std::byte* base, Bytes size, int threads) {
+  double best = 0;
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{512, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
+    const cpu::GemmShape shape{.m = m, .n = n, .k = k};
+    const cpu::Gemm gemm(shape, threads);
+    float* a = reinterpret_cast<float*>(base);
+    float *b = a + m * k, *c = b + k * n;
+    std::byte* scratch = reinterpret_cast<std::byte*>(c + m * n);
+    ensure(scratch + gemm.plan().scratch.n <= base + size.n, "measure", "the arena is too small");
+    const double seconds = least_seconds(0.15, 3, [&] { gemm.run(a, b, nullptr, c, scratch); });
+    best = std::max(best, 2.0 * static_cast<double>(m * n) * static_cast<double>(k) / seconds);
+  }
+  return best;
+}
+
+double measure_call() {
+  constexpr int kCalls = 200;
+  const double seconds = least_seconds(0.03, 3, [] {
+    for (int i = 0; i < kCalls; ++i) cpu::parallel_for(cpu::thread_count(), [](std::int64_t) {});
+  });
+  return seconds / kCalls;
+}
+
+// Numbers far from zero, infinity and each other's rounding; never negative, as second moments are not.
+void fill(std::byte* to, const ValueType& type, std::int64_t rows) {
+  const std::int64_t n = type.shape.elements();
+  const auto write = [&]<class T>(const auto& value) {
+    T* out = reinterpret_cast<T*>(to);
+    constexpr std::int64_t kTask = 1 << 16;
+    cpu::parallel_for((n + kTask - 1) / kTask, [&](std::int64_t task) {
+      for (std::int64_t i = task * kTask; i < std::min(n, (task + 1) * kTask); ++i) out[i] = static_cast<T>(value(i));
+    });
+  };
+  const auto noise = [](std::int64_t i) { return static_cast<std::uint32_t>(i) * 2654435761u >> 8; };
+  switch (type.dtype) {
+    case DType::f32: write.operator()<float>([&](auto i) { return 0.01f + static_cast<float>(noise(i)) * 0x1p-25f; }); break;
+    case DType::f64: write.operator()<double>([](auto) { return 1e-3; }); break;
+    case DType::i32: write.operator()<std::int32_t>([&](auto i) { return noise(i) % rows; }); break;
+    case DType::i64: write.operator()<std::int64_t>([&](auto i) { return noise(i) % rows; }); break;
+    case DType::u32: write.operator()<std::uint32_t>([](auto i) { return i; }); break;
+    case DType::f16:
+    case DType::bf16: write.operator()<std::uint16_t>([&](auto i) { return 0x3C00 + noise(i) % 256; }); break;
+    case DType::u8: write.operator()<std::uint8_t>([&](auto i) { return noise(i); }); break;
+    case DType::u16: write.operator()<std::uint16_t>([&](auto i) { return noise(i); }); break;
+  }
+}
+
+// Whole numbers that a kernel reads are indices of rows. Any of them is legal below the fewest rows of the matrices beside them.
+std::int64_t index_limit(const KernelRequest& request) {
+  std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+  for (const TypeSpan types : {request.inputs, request.outputs}) {
+    for (const ValueType& type : types) {
+      if (!is_float(type.dtype)) continue;
+      if (type.shape.rank() == 2) limit = std::min(limit, type.shape[0]);
+      if (type.shape.rank() > 2) limit = std::min(limit, type.shape.last(1));
+    }
+  }
+  return std::max<std::int64_t>(1, limit);
+}
+
+// The operands of one kernel, one after the other, outputs that are new versions of inputs at the inputs' place.
+class Operands {
+ public:
+  explicit Operands(const KernelRequest& request, Bytes scratch) : request_(request) {
+    for (const ValueType& type : request.inputs) inputs_.push_back(take(Bytes{dense_bytes(type.shape, type.dtype)}));
+    for (const ValueType& type : request.outputs) outputs_.push_back(take(Bytes{dense_bytes(type.shape, type.dtype)}));
+    for (const Alias& alias : aliases_of(*request.op, *request.attributes)) {
+      if (alias.kind == AliasKind::updates) outputs_[alias.output] = inputs_[alias.input];
+    }
+    scratch_ = take(scratch);
+  }
+
+  Bytes size() const { return size_; }
+
+  void fill_inputs(std::byte* base) const {
+    const std::int64_t rows = index_limit(request_);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) fill(base + inputs_[i].n, request_.inputs[i], rows);
+  }
+
+  double seconds(const Kernel& kernel, std::byte* base, double limit) const {
+    std::vector<std::byte*> in, out;
+    for (const Bytes offset : inputs_) in.push_back(base + offset.n);
+    for (const Bytes offset : outputs_) out.push_back(base + offset.n);
+    const KernelCall call{in, out, base + scratch_.n};
+    fill_inputs(base);
+    kernel.run(call);  // faults pages and code in
+    // What is updated in place would drift to infinity or zero over many runs.
+    constexpr int kMostRuns = 50;
+    double least = std::numeric_limits<double>::infinity();
+    const double end = now() + limit;
+    for (int i = 0; i < 2 || (i < kMostRuns && now() < end); ++i) {
+      if (i % 8 == 0) fill_inputs(base);
+      const double start = now();
+      kernel.run(call);
+      least = std::min(least, now() - start);
+    }
+    return least;
+  }
+
+ private:
+  Bytes take(Bytes bytes) {
+    const Bytes offset = size_;
+    size_ += align_up(bytes, kAlignment);
+    return offset;
+  }
+
+  const KernelRequest& request_;
+  std::vector<Bytes> inputs_, outputs_;
+  Bytes scratch_, size_;
+};
+
+// Kernels that differ in nothing but the key of their noise take the same time.
+std::string timing_class(std::string key) {
+  constexpr std::string_view kNoise = "key=";
+  constexpr std::size_t kDigits = 16;
+  const std::size_t at = key.find(kNoise);
+  if (at != std::string::npos) key.replace(at + kNoise.size(), kDigits, "*");
+  return key;
+}
+
+// Kernels of a graph that have no time yet, by class: the node that stands for them, and all their keys.
+struct Wanted {
+  const Node* node;
+  bool overwrite;
+  std::set<std::string> keys;
+};
+
+std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
+  std::map<std::string, Wanted> wanted;
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    if (node.op->view) continue;
+    for (const bool overwrite : {false, true}) {
+      std::string key = kernel_key(request_for(graph, node, threads, loss_chunks, overwrite).request);
+      if (known.contains(key)) continue;
+      const auto place = wanted.try_emplace(timing_class(key), Wanted{&node, overwrite, {}}).first;
+      place->second.keys.insert(std::move(key));
+    }
+  }
+  return wanted;
+}
+
+std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int threads, int loss_chunks,
+                                  const MeasureLimits& limits) {
+  const NodeRequest request = request_for(graph, *wanted.node, threads, loss_chunks, wanted.overwrite);
+  const CpuKernel* kernel = find_cpu_kernel(*wanted.node->op);
+  ensure(kernel != nullptr, "measure", "an op has no kernel");
+  const KernelChoice choice = kernel->choose == nullptr ? own_kernel() : kernel->choose(request.request);
+  const Operands operands(request.request, choice.scratch);
+  if (operands.size() > limits.memory) return std::nullopt;
+  const Arena arena(operands.size());
+  const std::unique_ptr<Kernel> bound = kernel->bind(request.request);
+  double least = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Contention contention;
+    least = std::min(least, operands.seconds(*bound, arena.base(), limits.seconds_per_kernel / kAttempts));
+    if (contention.others() <= kQuiet) break;
+  }
+  return least;
+}
+
+}  // namespace
+
+Contention::Contention() {
+  std::string cpu;
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
+  std::ifstream("/proc/stat") >> cpu >> user >> nice >> system >> idle >> waiting >> interrupts >> soft >> stolen;
+  const auto tick = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  busy_ = (user + nice + system + interrupts + soft + stolen) / tick;
+  total_ = busy_ + (idle + waiting) / tick;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  own_ = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double Contention::others() const {
+  const Contention now;
+  const double total = now.total_ - total_;
+  // Clock ticks: a shorter time says nothing.
+  if (total < 0.05) return 0;
+  return std::clamp(((now.busy_ - busy_) - (now.own_ - own_)) / total, 0.0, 1.0);
+}
+
+Rates measure_rates(int threads) {
+  cpu::set_thread_count(threads);
+  const Arena arena(Bytes{4 * kArrayElements * static_cast<std::int64_t>(sizeof(float))});
+  fill(arena.base(), {DType::f32, {4 * kArrayElements}}, 1);
+  float* arrays = reinterpret_cast<float*>(arena.base());
+  Rates rates;
+  const Contention contention;
+  rates.copy_bytes_per_second = measure_copy(arrays);
+  rates.bytes_per_second = measure_pass(arrays);
+  rates.flops_per_second = measure_products(arena.base(), arena.size(), threads);
+  rates.call_seconds = measure_call();
+  rates.others = contention.others();
+  return rates;
+}
+
+KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
+                              const MeasureLimits& limits) {
+  cpu::set_thread_count(threads);
+  KernelSeconds by_class, measured;
+  for (const auto& [key, seconds] : known) by_class.emplace(timing_class(key), seconds);
+  const double end = now() + limits.seconds;
+  for (const auto& [name, wanted] : wanted_kernels(graph, threads, loss_chunks, known)) {
+    const auto same = by_class.find(name);
+    std::optional<double> seconds;
+    if (same != by_class.end()) {
+      seconds = same->second;
+    } else if (now() < end) {
+      seconds = time_kernel(graph, wanted, threads, loss_chunks, limits);
+    }
+    if (!seconds) continue;
+    for (const std::string& key : wanted.keys) measured[key] = *seconds;
+  }
+  return measured;
+}
+
+int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
+  std::size_t count = 0;
+  for (const auto& [name, wanted] : wanted_kernels(graph, threads, loss_chunks, known)) count += wanted.keys.size();
+  return static_cast<int>(count);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,53 @@
+// Measurements of this machine: peak rates, and the seconds of single kernels. Samples that were taken while other processes held
+// the processors are repeated a few times; the least time counts, which noise can only lengthen. Everything runs on the team of
+// threads of the caller, which is a child process of its own.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/bytes.h"
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+struct Rates {
+  double flops_per_second = 0;       // fp32 matrix products: the best of a few shapes
+  double copy_bytes_per_second = 0;  // bytes read and written
+  double bytes_per_second = 0;       // the same for an AdamW-like pass: four arrays read, three written
+  double call_seconds = 0;           // one parallel_for with nothing to do
+  double others = 0;                 // the share of the processors that other processes had in the quietest attempt
+};
+
+// Less than two seconds, and 128 MiB.
+Rates measure_rates(int threads);
+
+using KernelSeconds = std::map<std::string, double>;  // by kernel_key
+
+struct MeasureLimits {
+  double seconds_per_kernel = 0.15;
+  double seconds = 10;  // in total; what is left stays unmeasured
+  Bytes memory;         // of the operands and the scratch of one kernel; larger ones stay unmeasured
+};
+
+// Times each kernel of the graph that `known` does not hold, for adding into accumulators and for writing them, and returns
+// these. Kernels that differ only in the key of their noise are timed once; where `known` has one of them, its time is taken.
+// `graph` is the training graph of a micro-batch, rewritten or not: clones are the same kernels.
+KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
+                              const MeasureLimits& limits);
+
+// How many kernels measure_kernels would time, were there no limits.
+int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known);
+
+// The share of all processors that other processes have used since construction, from /proc/stat; 0 where the system does not
+// tell.
+class Contention {
+ public:
+  Contention();
+  double others() const;
+
+ private:
+  double total_ = 0, busy_ = 0, own_ = 0;  // seconds
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,202 @@
+#include "train/probe.h"
+#include "train/requests.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "device/arena.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/parallel.h"
+#include "device/process_memory.h"
+#include "formats/atomic_file.h"
+#include "ops/cpu_catalogue.h"
+#include "plan/build_plan.h"
+#include "plan/candidates.h"
+#include "plan/json.h"
+#include "program/program.h"
+#include "run/executor.h"
+#include "train/calibrate.h"
+#include "train/child.h"
+#include "train/planning.h"
+#include "train/setup.h"
+#include "train/trainer.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// The line "NAME:  123 kB" of /proc/self/status.
+Bytes status(const std::string& name) {
+  std::ifstream lines("/proc/self/status");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(name)) return kKiB * std::atoll(line.c_str() + name.size());
+  }
+  return Bytes{0};
+}
+
+// The stack pointers of the other threads, which wait: "/proc/self/task/ID/syscall" ends in stack pointer and program counter.
+std::vector<std::uint64_t> stack_pointers() {
+  std::vector<std::uint64_t> pointers;
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    if (task.path().filename() == std::to_string(::getpid())) continue;
+    std::ifstream file(task.path() / "syscall");
+    std::vector<std::string> words;
+    for (std::string word; file >> word;) words.push_back(word);
+    if (words.size() > 2) pointers.push_back(std::strtoull(words[words.size() - 2].c_str(), nullptr, 16));
+  }
+  return pointers;
+}
+
+Bytes thread_stacks() {
+  const std::vector<std::uint64_t> pointers = stack_pointers();
+  Bytes sum;
+  bool stack = false;
+  std::ifstream lines("/proc/self/smaps");
+  for (std::string line; std::getline(lines, line);) {
+    unsigned long long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
+      stack =
+          std::any_of(pointers.begin(), pointers.end(), [&](std::uint64_t pointer) { return begin <= pointer && pointer < end; });
+    } else if (stack && line.starts_with("Rss:")) {
+      sum += kKiB * std::atoll(line.c_str() + 4);
+    }
+  }
+  return sum;
+}
+
+// Maps every page of the executable, so that what the command line runs beside the training is counted.
+void touch_executable() {
+  std::error_code ignored;
+  const std::string name = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+  std::ifstream lines("/proc/self/maps");
+  for (std::string line; std::getline(lines, line);) {
+    unsigned long long begin = 0, end = 0;
+    if (name.empty() || !line.ends_with(name) || std::sscanf(line.c_str(), "%llx-%llx r", &begin, &end) != 2) continue;
+    const volatile char* at = reinterpret_cast<const volatile char*>(static_cast<std::uintptr_t>(begin));
+    for (std::uint64_t offset = 0; offset < end - begin; offset += static_cast<std::uint64_t>(kPage.n)) (void)at[offset];
+  }
+}
+
+std::string plan_in_child(const Config& config, const Machine& machine, const std::filesystem::path& folder) {
+  PlanningInput input{plan_request(config), {}, {}, open_data(config, folder), {}};
+  input.facts = input.data.facts();
+  input.machine.machine = machine;
+  const PlanningResult planned = plan_with_extras(config, input, {});
+  return json{{"plan", planned.object}, {"record", to_json(record_of(*planned.plan))}}.dump();
+}
+
+// What the process of a run does, in its order.
+ProbeResult train(const Machine& machine, const std::filesystem::path& config_file, const std::filesystem::path& folder) {
+  settle_process();
+  touch_executable();
+  const Config config = load_config(config_file);
+  const json planned = json::parse(run_in_child([&] { return plan_in_child(config, machine, folder); }));
+  const PlanRecord record = record_from_json(planned.at("record"));
+  const std::string plan_text = planned.at("plan").dump(1);
+
+  cpu::set_thread_count(machine.threads);
+  const DataFiles data = open_data(config, folder);
+  const TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
+  CpuCatalogue catalogue({}, {});
+  const Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), machine, catalogue,
+                               &record.offsets);
+  const Program program = lower(plan);
+  verify(program, plan.graph);
+  write_file_atomically(folder / "plan.json", plan_text);
+  const Arena arena(plan.arena);
+  Executor executor(plan.graph, program, arena.base(), machine.threads, plan.decisions.loss_chunks);
+  Trainer trainer(config, model, plan, executor, data);
+  trainer.load(nullptr);
+  for (std::int64_t i = 0; i < config.train.updates; ++i) trainer.update();
+  if (data.validation) trainer.evaluate_now();
+  trainer.save_checkpoint_to(folder / "checkpoint.safetensors");
+  trainer.save_weights_to(folder / "weights");
+  trainer.hash_parameters();
+  return {.outside = peak_resident() - arena.mapped(),
+          .file = status("RssFile:"),
+          .stacks = thread_stacks(),
+          .arena = arena.mapped(),
+          .primitives = distinct_primitives(plan),
+          .steps = plan.timeline.steps.size()};
+}
+
+json to_json(const ProbeResult& result) {
+  return {result.outside.n, result.file.n, result.stacks.n, result.arena.n, result.primitives, result.steps};
+}
+
+ProbeResult result_from(const json& list) {
+  return {Bytes{list.at(0)}, Bytes{list.at(1)}, Bytes{list.at(2)}, Bytes{list.at(3)}, list.at(4), list.at(5)};
+}
+
+}  // namespace
+
+int distinct_primitives(const Plan& plan) {
+  std::map<std::string, int> distinct;
+  for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
+    const Step& step = plan.timeline.steps[i];
+    if (step.kind != Step::Kind::node) continue;
+    const Node& node = plan.graph.nodes[step.node];
+    for (const bool overwrite : {false, true}) {
+      const KernelChoice& choice = overwrite ? plan.kernels[i].write : plan.kernels[i].add;
+      if (choice.primitives == 0) continue;
+      distinct[kernel_key(request_for(plan.graph, node, plan.threads, plan.decisions.loss_chunks, overwrite).request)] =
+          choice.primitives;
+    }
+  }
+  int count = 0;
+  for (const auto& [key, primitives] : distinct) count += primitives;
+  return count;
+}
+
+ProbeResult run_probe(const Config& config, const Machine& machine, const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.toml";
+  write_file_atomically(file, resolved_toml(config));
+  return result_from(json::parse(run_in_child([&] { return to_json(train(machine, file, folder)).dump(); })));
+}
+
+Bytes measure_primitive(int threads) {
+  // Widths of GPT-2s, whole tiles and ragged ones; forward, gradients of inputs and of weights.
+  const auto shapes = [](std::int64_t rows) {
+    std::vector<cpu::GemmShape> all;
+    for (const std::int64_t width : {192, 384, 768, 1600}) {
+      const std::int64_t wide = 3 * width;
+      all.push_back({.m = rows, .n = wide, .k = width, .bias = true});
+      all.push_back({.m = rows, .n = width, .k = wide, .transpose_b = true});
+      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true});
+      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true, .accumulate = true});
+    }
+    return all;
+  };
+  const std::string answer = run_in_child([&] {
+    cpu::set_thread_count(threads);
+    std::vector<cpu::Gemm> bound;
+    const auto bind = [&](std::int64_t rows) {
+      int primitives = 0;
+      for (const cpu::GemmShape& shape : shapes(rows)) {
+        bound.emplace_back(shape, threads);
+        primitives += bound.back().plan().primitives;
+      }
+      return primitives;
+    };
+    bind(128);  // code that the library runs when it makes any of them
+    const Bytes before = status("RssAnon:");
+    const int primitives = bind(100) + bind(1024);
+    return std::to_string((status("RssAnon:") - before).n / std::max(1, primitives));
+  });
+  return Bytes{std::stoll(answer)};
+}
+
+}  // namespace plimsoll
