@@ -8,15 +8,14 @@
 namespace plimsoll {
 namespace {
 
-// Persistent values that a section accumulates into live only for one pass of their loop: a window's accumulators from the first
-// micro-step to the update, the total of an evaluation within the evaluation.
+// What a window accumulates lives from its first micro-step to its update; every other persistent value lives through the run.
 bool updated_in(const Graph& graph, ValueId value, Section section) {
   return std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& version) {
     return version.version_of == value && version.section == section;
   });
 }
 
-enum class Span { run, window, evaluation };
+enum class Span { run, window };
 
 class Analysis {
  public:
@@ -47,8 +46,7 @@ class Analysis {
 
   Span span_of(ValueId value) const {
     const Role role = graph_.values[value].role;
-    if (role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro))) return Span::window;
-    return role == Role::output ? Span::evaluation : Span::run;
+    return role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro)) ? Span::window : Span::run;
   }
 
   void add_persistent() {
@@ -65,10 +63,6 @@ class Analysis {
         case Span::window:
           buffer.begin = timeline_.accumulation == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
           buffer.first_begin = std::numeric_limits<int>::max();
-          break;
-        case Span::evaluation:
-          buffer.begin = buffer.first_begin = timeline_.evaluate.begin;
-          buffer.end = timeline_.evaluate.end;
           break;
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
@@ -182,6 +176,10 @@ class Analysis {
 
 }  // namespace
 
+Lifetimes analyse(const Graph& graph, const Timeline& timeline, const std::vector<Bytes>& scratch) {
+  return Analysis(graph, timeline, scratch).run();
+}
+
 bool starts_window(const Graph& graph, const Node& node) {
   if (node.section != Section::micro && node.section != Section::evaluate) return false;
   for (const NodeAlias& alias : aliases_of(graph, node)) {
@@ -197,12 +195,13 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
       if (wanted(ValueId{i}, graph.values[ValueId{i}])) into.push_back(ValueId{i});
     }
   };
-  const auto state = [](const Value& value) {
-    return value.persistent() && value.role != Role::accumulator && value.role != Role::output;
+  const auto state = [&](ValueId id, const Value& value) {
+    if (!value.persistent() || value.role == Role::accumulator) return false;
+    return value.role != Role::output || !updated_in(graph, id, Section::micro);
   };
   switch (step.kind) {
-    case Step::Kind::load: each_value([&](ValueId, const Value& value) { return state(value); }, access.writes); break;
-    case Step::Kind::save: each_value([&](ValueId, const Value& value) { return state(value); }, access.reads); break;
+    case Step::Kind::load: each_value(state, access.writes); break;
+    case Step::Kind::save: each_value(state, access.reads); break;
     case Step::Kind::feed:
       each_value(
           [&](ValueId, const Value& value) {

@@ -45,7 +45,7 @@ Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves
     fill();
     range.end = static_cast<int>(steps.size());
   };
-  const auto section = [&](Section section) {
+  const auto add_section = [&](Section section) {
     const std::vector<NodeId> nodes = graph.section_order(section);
     if (nodes.empty()) return;
     steps.push_back({Step::Kind::feed, section, {}});
@@ -55,13 +55,13 @@ Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves
     if (section != Section::micro) steps.push_back({Step::Kind::fetch, section, {}});
   };
   append(timeline.load, [&] { steps.push_back({Step::Kind::load, Section::micro, {}}); });
-  append(timeline.micro, [&] { section(Section::micro); });
-  append(timeline.update, [&] { section(Section::update); });
-  append(timeline.evaluate, [&] { section(Section::evaluate); });
+  append(timeline.micro, [&] { add_section(Section::micro); });
+  append(timeline.update, [&] { add_section(Section::update); });
+  append(timeline.evaluate, [&] { add_section(Section::evaluate); });
   append(timeline.save, [&] {
     if (saves) steps.push_back({Step::Kind::save, Section::update, {}});
   });
-  append(timeline.generate, [&] { section(Section::generate); });
+  append(timeline.generate, [&] { add_section(Section::generate); });
   return timeline;
 }
 

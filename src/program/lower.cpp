@@ -48,8 +48,8 @@ class Lowering {
       const Value& value = graph_.values[id];
       program_.operands[id] = {0, 0, plan_.offsets[buffer.index], value.bytes(), origin(id)};
       if (!value.persistent()) continue;
-      const bool window = value.role == Role::accumulator || value.role == Role::output;
-      (window ? program_.window : program_.persistent).push_back(program_.operands[id]);
+      const bool always = plan_.lifetimes.buffers[buffer].persistent;
+      (always ? program_.persistent : program_.window).push_back(program_.operands[id]);
     }
   }
 

@@ -8,7 +8,8 @@
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
-#include "train/measure.h"
+#include "train/machine_facts.h"
+#include "train/requests.h"
 
 namespace plimsoll {
 namespace {
@@ -166,16 +167,31 @@ json levers(const Config& config, const PlanningInput& input) {
   return list;
 }
 
+// Without a budget: what the machine has left, less a little for everybody else.
+void settle_budget(Budget& budget, const std::function<void(const std::string&)>& say) {
+  constexpr double kShare = 0.95;
+  const MemoryFact available = available_memory();
+  if (!budget.memory) {
+    budget.memory = Bytes{static_cast<std::int64_t>(kShare * static_cast<double>(available.bytes.n)) / kPage.n * kPage.n};
+    say(fmt::format("no --memory: taking {} of the {} that {} leaves", to_text(*budget.memory), to_text(available.bytes), available.source));
+  } else if (*budget.memory > available.bytes) {
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory",
+                fmt::format("the budget is {}, but {} leaves {}", to_text(*budget.memory), available.source, to_text(available.bytes)),
+                "a budget that this machine has", {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
+  }
+}
+
 }  // namespace
 
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say) {
   PlanningInput input;
   input.request = plan_request(config);
-  input.budget = budget_of(config);
+  input.budget = plan_budget(config);
   input.data = open_data(config, cache);
   input.facts = input.data.facts();
   input.machine = calibrated_machine(config.threads, cache, say);
+  settle_budget(input.budget, say);
   return input;
 }
 

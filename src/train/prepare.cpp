@@ -13,6 +13,7 @@
 #include "train/calibrate.h"
 #include "train/child.h"
 #include "train/planning.h"
+#include "train/requests.h"
 
 namespace plimsoll {
 namespace {
@@ -126,7 +127,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
   prepared.plan_text = result.at("plan").dump(1);
-  prepared.budget = budget_of(config);
+  prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
   prepared.floor = Bytes{result.at("floor")};
   prepared.knee = Bytes{result.at("knee")};

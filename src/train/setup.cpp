@@ -4,6 +4,7 @@
 
 #include "data/window.h"
 #include "graph/builder.h"
+#include "train/requests.h"
 
 namespace plimsoll {
 namespace {
@@ -12,20 +13,6 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
   GraphBuilder builder(graph);
   const ValueType type{DType::u8, Shape{staging_bytes(batch, tokens, bytes_per_token)}};
   return {builder.add_persistent("data.staging.0", type, Role::staging), builder.add_persistent("data.staging.1", type, Role::staging)};
-}
-
-OptimizerSettings optimizer_settings(const Config& config) {
-  OptimizerSettings settings;
-  settings.kind = config.optimizer.kind == OptimizerKind::adamw ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
-  settings.beta1 = config.optimizer.beta1;
-  settings.beta2 = config.optimizer.beta2;
-  settings.epsilon = config.optimizer.epsilon;
-  settings.momentum = config.optimizer.momentum;
-  settings.nesterov = config.optimizer.nesterov;
-  settings.weight_decay = config.optimizer.weight_decay;
-  settings.decay_all = config.optimizer.decay_all;
-  settings.clip = config.train.gradient_clip;
-  return settings;
 }
 
 }  // namespace
@@ -37,22 +24,6 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   result.training = add_training(result.graph, model.losses, optimizer_settings(config));
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
-}
-
-PlanRequest plan_request(const Config& config) {
-  PlanRequest request;
-  request.effective_batch = config.train.effective_batch;
-  request.micro_batch = config.train.micro_batch;
-  request.recompute = config.plan.recompute;
-  if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);
-  request.units_per_sample = config.model.context;
-  return request;
-}
-
-Budget budget_of(const Config& config) {
-  Budget budget{config.memory.budget, config.memory.host_memory, {}};
-  if (config.memory.disk) budget.disk = config.memory.disk->size;
-  return budget;
 }
 
 InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token,

@@ -10,7 +10,6 @@
 #include "autodiff/training.h"
 #include "data/source.h"
 #include "models/gpt2.h"
-#include "plan/plan.h"
 #include "train/config.h"
 
 namespace plimsoll {
@@ -30,8 +29,6 @@ struct TrainingGraph {
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
-PlanRequest plan_request(const Config& config);
-Budget budget_of(const Config& config);
 
 // The graph of one section alone, for commands that only need weights.
 struct InferenceGraph {

@@ -75,7 +75,8 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
   executor_.load([&] {
     for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
       const Value& value = plan_.graph.values[ValueId{i}];
-      if (!value.persistent() || (value.role != Role::optimizer_state && value.role != Role::staging)) continue;
+      if (!value.persistent()) continue;
+      if (!plan_.lifetimes.buffers[plan_.lifetimes.buffer_of[ValueId{i}]].persistent || value.role == Role::parameter) continue;
       const std::span<std::byte> bytes = bytes_of(executor_, ValueId{i});
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
     }

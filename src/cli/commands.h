@@ -1,0 +1,81 @@
+// The commands, one function each. They write results to stdout and everything else to stderr, return the exit code of success and
+// throw Error for failure; main prints it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+struct BudgetArguments {
+  std::optional<std::string> memory, host_memory, disk;
+};
+
+struct PlanArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  BudgetArguments budgets;
+  std::string machine, out;
+  bool values = false, json = false;
+};
+int run_plan(const PlanArguments& arguments);
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  BudgetArguments budgets;
+  std::string run, plan;
+  std::optional<std::int64_t> updates;
+  bool resume = false, audit = false, json = false;
+};
+int run_train(const TrainArguments& arguments);
+
+struct EvalArguments {
+  std::string config, weights;
+  std::vector<std::string> sets;
+  BudgetArguments budgets;
+  bool json = false;
+};
+int run_eval(const EvalArguments& arguments);
+
+struct GenerateArguments {
+  std::string weights, prompt;
+  BudgetArguments budgets;
+  std::int64_t tokens = 200;
+  double temperature = 0.8;
+  std::uint64_t seed = 1;
+  int threads = 0;
+};
+int run_generate(const GenerateArguments& arguments);
+
+struct LayoutArguments {
+  std::string file, out;
+  std::optional<std::int64_t> capacity;
+  bool minimize = false, json = false;
+  std::int64_t work_limit = -1;
+};
+int run_layout(const LayoutArguments& arguments);
+
+struct MachineArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+int run_machine(const MachineArguments& arguments);
+
+struct InitArguments {
+  std::string preset;
+};
+int run_init(const InitArguments& arguments);
+
+struct ExplainArguments {
+  std::string what, plan;
+};
+int run_explain(const ExplainArguments& arguments);
+
+// "plimsoll 0.1.0", instruction set, libraries, threads.
+std::string version_text();
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+#include "cli/environment.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kMark = "PLIMSOLL_ENVIRONMENT";
+constexpr std::array<std::pair<const char*, const char*>, 5> kSettings{{{"OMP_WAIT_POLICY", "passive"},
+                                                                       {"GOMP_SPINCOUNT", "20000"},
+                                                                       {"OMP_DYNAMIC", "false"},
+                                                                       {"OMP_STACKSIZE", "2M"},
+                                                                       {kMark, "1"}}};
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+}  // namespace
+
+void prepare_environment(char** argv) {
+  if (std::getenv(kMark) != nullptr) return;
+  for (const auto& [name, value] : kSettings) setenv(name, value, 1);
+  execv("/proc/self/exe", argv);
+  // Where a process may not start itself again, it goes on with the defaults of the libraries.
+}
+
+std::filesystem::path cache_folder() {
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return std::filesystem::path(cache) / "plimsoll";
+  if (const std::string home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "plimsoll";
+  return std::filesystem::temp_directory_path() / "plimsoll-cache";
+}
+
+bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }
+bool colour_allowed() { return live_terminal() && variable("NO_COLOR").empty(); }
+
+}  // namespace plimsoll

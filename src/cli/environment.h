@@ -1,0 +1,20 @@
+// The only place that reads and sets environment variables. Libraries read theirs when they are loaded, so the program sets them and
+// starts itself again.
+#pragma once
+
+#include <filesystem>
+
+namespace plimsoll {
+
+// Passive waiting between parallel regions (another process on the machine would otherwise cost a scheduler quantum a region), no
+// dynamic teams, small stacks. Returns in the process that has them.
+void prepare_environment(char** argv);
+
+// $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder.
+std::filesystem::path cache_folder();
+
+// Whether stderr is a terminal and the user has not asked for plain text.
+bool live_terminal();
+bool colour_allowed();
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "formats/atomic_file.h"
+#include "plan/layout/csv.h"
+#include "plan/layout/judge.h"
+#include "plan/layout/place.h"
+
+namespace plimsoll {
+namespace {
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+int run_layout(const LayoutArguments& arguments) {
+  if (arguments.capacity.has_value() == arguments.minimize) {
+    throw config_error("E-USAGE", "layout", "give either --capacity or --minimize", "one of the two",
+                       {"plimsoll layout FILE.csv --minimize"});
+  }
+  const layout::NamedProblem csv = layout::read_csv_file(arguments.file);
+  const double start = cpu_seconds();
+  layout::Solution solution;
+  std::string status = "fits";
+  bool optimal = false;
+  if (arguments.minimize) {
+    layout::Placement placement = layout::minimize(csv.problem, arguments.work_limit);
+    optimal = placement.optimal;
+    solution = std::move(placement.solution);
+  } else {
+    layout::SearchResult result = layout::solve(csv.problem, *arguments.capacity, arguments.work_limit);
+    status = layout::status_name(result.status);
+    solution = std::move(result.solution);
+    optimal = status == "fits" && solution.height == layout::lower_bound(csv.problem);
+  }
+  const double seconds = cpu_seconds() - start;
+  const bool fits = status == "fits";
+  if (fits && !layout::judge(csv.problem, solution, arguments.capacity.value_or(-1)).empty()) {
+    throw internal_error("layout", "the judge refuses the solver's answer");
+  }
+  if (fits && !arguments.out.empty()) write_file_atomically(arguments.out, layout::write_csv(csv, solution));
+  const std::int64_t load = layout::load(csv.problem);
+  if (arguments.json) {
+    const nlohmann::json object = {{"schema", "plimsoll.layout/1"},
+                                   {"status", status},
+                                   {"capacity", arguments.capacity ? nlohmann::json(*arguments.capacity) : nlohmann::json(nullptr)},
+                                   {"height", fits ? nlohmann::json(solution.height) : nlohmann::json(nullptr)},
+                                   {"load", load},
+                                   {"optimal", optimal},
+                                   {"cpu_seconds", seconds}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{}: height {}, load {}{} ({:.2f} CPU seconds)\n", status, fits ? std::to_string(solution.height) : "-", load,
+               optimal ? ", optimal" : "", seconds);
+    if (fits && arguments.out.empty()) fmt::print("{}", layout::write_csv(csv, solution));
+  }
+  return static_cast<int>(fits ? ExitCode::ok : ExitCode::does_not_fit);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "train/calibrate.h"
+#include "train/child.h"
+#include "train/measure.h"
+#include "train/planning.h"
+#include "train/requests.h"
+
+namespace plimsoll {
+namespace {
+
+// Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels.
+void measure_config(const Config& config, const MachineRecord& known, const MachineFacts& facts) {
+  const DataFiles data = open_data(config, cache_folder());
+  const PlanRequest request = plan_request(config);
+  MachineRecord record = known;
+  for (std::int64_t micro = 1; micro <= request.effective_batch; ++micro) {
+    if (request.effective_batch % micro != 0 || (request.micro_batch && *request.micro_batch != micro)) continue;
+    const Graph graph = build_training_graph(config, data.facts(), micro).graph;
+    const int missing = count_unmeasured(graph, config.threads, 1, record.kernel_seconds);
+    if (missing == 0) continue;
+    fmt::print(stderr, "measuring {} kernels at micro-batch {}\n", missing, micro);
+    const std::string text = run_in_child([&] {
+      nlohmann::json seconds = nlohmann::json::object();
+      for (const auto& [key, value] : measure_kernels(graph, config.threads, 1, record.kernel_seconds, {})) seconds[key] = value;
+      return seconds.dump();
+    });
+    for (const auto& [key, value] : nlohmann::json::parse(text).items()) record.kernel_seconds[key] = value.get<double>();
+  }
+  write_machine_file(machine_file_path(cache_folder(), facts), record);
+}
+
+}  // namespace
+
+int run_machine(const MachineArguments& arguments) {
+  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  std::optional<Config> config;
+  if (!arguments.config.empty()) config = load_config(arguments.config, arguments.sets);
+  const int threads = config ? config->threads : static_cast<int>(std::thread::hardware_concurrency());
+  const MachineFacts facts = machine_facts(threads);
+  MachineRecord record = calibrated_machine(threads, cache_folder(), say);
+  if (config) {
+    measure_config(*config, record, facts);
+    record = calibrated_machine(threads, cache_folder(), say);
+  }
+  const Machine& machine = record.machine;
+  const MemoryFact available = available_memory();
+  if (arguments.json) {
+    const nlohmann::json object = {{"schema", "plimsoll.machine/1"},
+                                   {"name", machine.name},
+                                   {"instruction_set", machine.instruction_set},
+                                   {"libraries", machine.libraries},
+                                   {"threads", machine.threads},
+                                   {"machine_hash", machine.hash},
+                                   {"gemm_fp32_flops_per_second", machine.flops_per_second},
+                                   {"copy_bytes_per_second", record.copy_bytes_per_second},
+                                   {"update_bytes_per_second", machine.bytes_per_second},
+                                   {"call_seconds", machine.step_seconds},
+                                   {"memory_bytes", facts.memory.n},
+                                   {"available_bytes", available.bytes.n},
+                                   {"kernels_measured", record.kernel_seconds.size()},
+                                   {"reserve",
+                                    {{"code_bytes", machine.reserve.code.n},
+                                     {"per_primitive_bytes", machine.reserve.per_primitive.n},
+                                     {"per_step_bytes", machine.reserve.per_step.n},
+                                     {"threads_bytes", machine.reserve.threads.n},
+                                     {"slack_bytes", machine.reserve.slack.n}}},
+                                   {"file", machine_file_path(cache_folder(), facts).string()}};
+    fmt::print("{}\n", object.dump());
+    return 0;
+  }
+  fmt::print("{}, {} threads, {}\n", machine.name, machine.threads, machine.instruction_set);
+  for (const std::string& library : machine.libraries) fmt::print("  {}\n", library);
+  fmt::print("matrix products {:.0f} GFLOP/s, update pass {:.1f} GB/s, copy {:.1f} GB/s\n", machine.flops_per_second / 1e9,
+             machine.bytes_per_second / 1e9, record.copy_bytes_per_second / 1e9);
+  fmt::print("memory {}, available {} ({})\n", to_text(facts.memory), to_text(available.bytes), available.source);
+  fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n", to_text(machine.reserve.code),
+             to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step), to_text(machine.reserve.threads));
+  fmt::print("{} kernels measured; file {}\n", record.kernel_seconds.size(), machine_file_path(cache_folder(), facts).string());
+  return 0;
+}
+
+std::string version_text() {
+  const MachineFacts facts = machine_facts(static_cast<int>(std::thread::hardware_concurrency()));
+  std::string libraries;
+  for (const std::string& library : facts.libraries) libraries += (libraries.empty() ? "" : ", ") + library;
+  return fmt::format("plimsoll {}\n{}\n{}\n{} threads", PLIMSOLL_VERSION, facts.instruction_set, libraries, facts.threads);
+}
+
+}  // namespace plimsoll

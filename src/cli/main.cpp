@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/failure.h"
+#include "train/calibrate.h"
+
+namespace plimsoll {
+namespace {
+
+void add_budgets(CLI::App& command, BudgetArguments& budgets) {
+  const auto last = CLI::MultiOptionPolicy::TakeLast;
+  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 1500000000")->multi_option_policy(last);
+  command.add_option("--host-memory", budgets.host_memory, "bytes of host memory")->multi_option_policy(last);
+  command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
+}
+
+void add_config(CLI::App& command, std::string& config, std::vector<std::string>& sets, bool required = true) {
+  command.add_option("CONFIG", config, "a TOML file; `plimsoll init` writes one")->required(required);
+  command.add_option("--set", sets, "a key of the configuration: --set train.updates=50")->allow_extra_args(false);
+}
+
+struct Arguments {
+  PlanArguments plan;
+  TrainArguments train;
+  EvalArguments eval;
+  GenerateArguments generate;
+  LayoutArguments layout;
+  MachineArguments machine;
+  InitArguments init;
+  ExplainArguments explain;
+};
+
+void add_plan(CLI::App& app, PlanArguments& a) {
+  CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
+  add_config(*command, a.config, a.sets);
+  add_budgets(*command, a.budgets);
+  command->add_option("--machine", a.machine, "a machine file: plan for that machine");
+  command->add_option("--out", a.out, "write the plan here, for train --plan");
+  command->add_flag("--values", a.values, "list every value of the plan");
+  command->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
+void add_train(CLI::App& app, TrainArguments& a) {
+  CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
+  add_config(*command, a.config, a.sets);
+  add_budgets(*command, a.budgets);
+  command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
+  command->add_option("--plan", a.plan, "replay this plan");
+  command->add_option("--updates", a.updates, "stop after so many updates");
+  command->add_flag("--resume", a.resume, "continue the run from its checkpoint");
+  command->add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  command->add_flag("--json", a.json, "print run.json at the end");
+}
+
+void add_others(CLI::App& app, Arguments& a) {
+  CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation (or data.train)");
+  add_config(*eval, a.eval.config, a.eval.sets);
+  add_budgets(*eval, a.eval.budgets);
+  eval->add_option("--weights", a.eval.weights, "a folder of weights")->required();
+  eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
+
+  CLI::App* generate = app.add_subcommand("generate", "continue a text");
+  add_budgets(*generate, a.generate.budgets);
+  generate->add_option("--weights", a.generate.weights, "a folder of weights")->required();
+  generate->add_option("--prompt", a.generate.prompt, "the beginning of the text")->required();
+  generate->add_option("--tokens", a.generate.tokens, "how many to generate");
+  generate->add_option("--temperature", a.generate.temperature, "0: always the likeliest");
+  generate->add_option("--seed", a.generate.seed, "of the draws");
+  generate->add_option("--threads", a.generate.threads, "default: all cores");
+
+  CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
+  layout->add_option("FILE", a.layout.file, "CSV with the columns id, lower, upper, size")->required();
+  layout->add_option("--capacity", a.layout.capacity, "fit into so many bytes");
+  layout->add_flag("--minimize", a.layout.minimize, "find the lowest height");
+  layout->add_option("--out", a.layout.out, "write the CSV with offsets here");
+  layout->add_option("--work-limit", a.layout.work_limit, "stop after so many nodes of the search");
+  layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
+
+  CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");
+  add_config(*machine, a.machine.config, a.machine.sets, /*required=*/false);
+  machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
+
+  CLI::App* init = app.add_subcommand("init", "a commented configuration on stdout");
+  init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, ...");
+
+  CLI::App* explain = app.add_subcommand("explain", "what an error code means, or a value of a plan");
+  explain->add_option("WHAT", a.explain.what, "E-CODE, or the name or id of a value")->required();
+  explain->add_option("--plan", a.explain.plan, "the plan.json (made with --values) that holds the value");
+}
+
+int dispatch(const CLI::App& app, const Arguments& a) {
+  if (app.got_subcommand("plan")) return run_plan(a.plan);
+  if (app.got_subcommand("train")) return run_train(a.train);
+  if (app.got_subcommand("eval")) return run_eval(a.eval);
+  if (app.got_subcommand("generate")) return run_generate(a.generate);
+  if (app.got_subcommand("layout")) return run_layout(a.layout);
+  if (app.got_subcommand("machine")) return run_machine(a.machine);
+  if (app.got_subcommand("init")) return run_init(a.init);
+  return run_explain(a.explain);
+}
+
+bool wants_json(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--json") return true;
+  }
+  return false;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Trains neural networks inside a stated number of bytes.", "plimsoll");
+  app.set_version_flag("--version", version_text());
+  app.require_subcommand(1);
+  Arguments arguments;
+  add_plan(app, arguments.plan);
+  add_train(app, arguments.train);
+  add_others(app, arguments);
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    throw config_error("E-USAGE", "command line", error.what(), "a command as `plimsoll --help` lists them", {"plimsoll --help"});
+  }
+  return dispatch(app, arguments);
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  plimsoll::prepare_environment(argv);
+  plimsoll::settle_process();
+  try {
+    return plimsoll::parse_and_run(argc, argv);
+  } catch (const plimsoll::Error& error) {
+    return plimsoll::report_failure(error, plimsoll::wants_json(argc, argv));
+  } catch (const std::exception& error) {
+    return plimsoll::report_failure(plimsoll::internal_error("plimsoll", error.what()), plimsoll::wants_json(argc, argv));
+  }
+}

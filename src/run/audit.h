@@ -1,0 +1,67 @@
+// The audit: measures what a run does to its arena without reading the plan. Before each phase everything that holds no state is
+// poisoned; afterwards (a) the highest byte that changed, or the end of a library's scratch where that lies higher, is the height,
+// (b) the live peak is rebuilt from the ranges that instructions were handed for reading and writing, (c) sentinels behind each
+// scratch must be intact. It also replays every instruction on the `check` device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "device/arena.h"
+#include "device/check/range_checker.h"
+#include "plan/timeline.h"
+#include "run/executor.h"
+
+namespace plimsoll {
+
+// Mapped past the arena's end, so that a stray write is seen instead of faulting.
+inline constexpr Bytes kAuditBeyond{64LL << 20};
+
+struct PhaseAudit {
+  Phase phase = Phase::load;
+  Bytes arena;  // aligned height
+  Bytes live;
+};
+
+class Audit : public RunObserver {
+ public:
+  Audit(const Program& program, const Graph& graph, const Arena& arena);
+
+  // Called before the sections of a phase run.
+  void enter(Phase phase);
+  void before(const Instruction& instruction, bool window_start) override;
+  void after(const Instruction& instruction, bool window_start) override;
+
+  // The largest figures of each phase that ran.
+  std::vector<PhaseAudit> phases() const;
+
+ private:
+  struct Access {
+    std::int64_t begin, end;
+    int time;
+    bool write;
+  };
+
+  void close_phase();
+  void poison();
+  Bytes changed_height() const;
+  Bytes live_peak() const;
+  void record(const Operand& operand, bool write);
+  void plant_sentinel(const RunKernel& kernel);
+  void check_sentinel(const Instruction& instruction, const RunKernel& kernel);
+
+  const Program& program_;
+  const Graph& graph_;
+  const Arena& arena_;
+  RangeChecker checker_;
+  std::map<Phase, PhaseAudit> results_;
+  bool open_ = false;
+  Phase phase_ = Phase::load;
+  int time_ = 0;
+  std::int64_t library_end_ = 0;
+  std::vector<Access> accesses_;
+  std::vector<std::byte> behind_;
+};
+
+}  // namespace plimsoll

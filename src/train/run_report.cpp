@@ -1,0 +1,116 @@
+#include "train/run_report.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "device/process_memory.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+}  // namespace
+
+void RunReport::describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget) {
+  seed_ = config.seed;
+  config_hash_ = config_hash(config);
+  plan_hash_ = plan.plan_hash;
+  graph_hash_ = plan.graph_hash;
+  machine_hash_ = machine.hash;
+  instruction_set_ = machine.instruction_set;
+  libraries_ = machine.libraries;
+  threads_ = plan.threads;
+  effective_ = plan.effective_batch;
+  micro_ = plan.decisions.micro_batch;
+  accumulation_ = plan.decisions.accumulation;
+  units_per_update_ = plan.units_per_update;
+  budget_ = budget;
+  predicted_process_ = plan.process;
+  predicted_arena_ = plan.arena;
+  predicted_live_ = plan.live;
+}
+
+// The first two updates touch whatever is touched late; from then on the process stays as it is.
+void RunReport::note(const Metrics& metrics) {
+  if (++noted_ <= 2) warm_hwm_ = metrics.vm_hwm;
+}
+
+void RunReport::fail(const Error& error) {
+  status = "failed";
+  exit_code = static_cast<int>(error.exit);
+  error_ = error;
+}
+
+void RunReport::finish(const Progress& progress, const Arena& arena, const Audit* audit) {
+  progress_ = progress;
+  process_hwm = peak_resident();
+  measured_arena = std::min(arena.resident(), align_up(arena.size(), kPage));
+  if (audit == nullptr) return;
+  method_ = "audit";
+  measured_arena = measured_live_.emplace();
+  for (const PhaseAudit& phase : audit->phases()) {
+    measured_phases_.push_back({phase.phase, phase.arena, phase.live});
+    measured_arena = std::max(measured_arena, phase.arena);
+    measured_live_ = std::max(*measured_live_, phase.live);
+  }
+}
+
+json RunReport::to_json() const {
+  json phases = json::array();
+  for (const Phases& phase : measured_phases_) {
+    phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
+  }
+  const bool ended = process_hwm.n > 0;
+  const Bytes reserve = process_hwm - align_up(measured_arena, kPage);
+  const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
+  const bool updated = progress_.updates > 0;
+  json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
+                   {"reserve_bytes", ended ? json(reserve.n) : json(nullptr)},
+                   {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
+                   {"live_bytes", live},
+                   {"tiers", json::array({{{"name", "ram"}, {"arena_bytes", measured_arena.n}, {"live_bytes", live}}})},
+                   {"phases", phases},
+                   {"method", method_},
+                   {"grown_after_warmup_bytes", ended && noted_ > 0 ? json((process_hwm - warm_hwm_).n) : json(nullptr)}};
+  return {{"schema", "plimsoll.run/1"},
+          {"pid", getpid()},
+          {"status", status},
+          {"exit_code", exit_code},
+          {"error", error_ ? json{{"code", error_->code}, {"message", error_->message}} : json(nullptr)},
+          {"command", command},
+          {"seed", seed_},
+          {"config_hash", config_hash_},
+          {"plan_hash", plan_hash_},
+          {"graph_hash", graph_hash_},
+          {"machine_hash", machine_hash_},
+          {"data_hash", data_hash},
+          {"threads", threads_},
+          {"instruction_set", instruction_set_},
+          {"libraries", libraries_},
+          {"batch",
+           {{"effective", effective_}, {"micro", micro_}, {"accumulation", accumulation_}, {"units_per_update", units_per_update_}}},
+          {"budget",
+           {{"memory", bytes_or_null(budget_.memory)},
+            {"host_memory", bytes_or_null(budget_.host_memory)},
+            {"disk", bytes_or_null(budget_.disk)}}},
+          {"predicted",
+           {{"process_bytes", predicted_process_.n}, {"arena_bytes", predicted_arena_.n}, {"live_bytes", predicted_live_.n}}},
+          {"measured", measured},
+          {"arena", {{"base", arena_base}, {"bytes", predicted_arena_.n}}},
+          {"updates", progress_.updates},
+          {"samples", progress_.samples},
+          {"units", progress_.units},
+          {"seconds", progress_.seconds},
+          {"final",
+           {{"loss", updated ? json(progress_.loss) : json(nullptr)},
+            {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
+            {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
+            {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
+}
+
+}  // namespace plimsoll

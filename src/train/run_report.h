@@ -1,0 +1,56 @@
+// What run.json says: identity, state, prediction, measurement. `measured` never comes from the plan.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "device/arena.h"
+#include "plan/plan.h"
+#include "run/audit.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace plimsoll {
+
+struct RunReport {
+  std::string command, status = "running";
+  int exit_code = 0;
+  std::string data_hash, parameters_hash;
+  std::uintptr_t arena_base = 0;
+  std::optional<EvaluationResult> validation;
+  Bytes measured_arena, process_hwm;
+
+  void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
+  void note(const Metrics& metrics);
+  void fail(const Error& error);
+  void finish(const Progress& progress, const Arena& arena, const Audit* audit);
+  nlohmann::json to_json() const;
+
+ private:
+  struct Phases {
+    Phase phase;
+    Bytes arena, live;
+  };
+  std::int64_t seed_ = 0;
+  std::string config_hash_, plan_hash_, graph_hash_, machine_hash_, instruction_set_;
+  std::vector<std::string> libraries_;
+  int threads_ = 0;
+  std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0;
+  Budget budget_;
+  Bytes predicted_process_, predicted_arena_, predicted_live_;
+  std::vector<Phases> measured_phases_;
+  std::optional<Bytes> measured_live_;
+  std::string method_ = "resident";
+  Bytes warm_hwm_;
+  std::int64_t noted_ = 0;
+  Progress progress_;
+  std::optional<Error> error_;
+};
+
+}  // namespace plimsoll
