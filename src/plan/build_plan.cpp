@@ -8,14 +8,17 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "plan/candidates.h"
+#include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 
 namespace plimsoll {
 namespace {
 
-// Nodes of the canonical layout search per candidate; counted, so that a plan never depends on the clock.
-constexpr std::int64_t kLayoutWork = 200'000;
+// A greedy layout this close to the load is taken as it is: the search would spend seconds on a few hundred bytes.
+constexpr double kGreedyIsGoodEnough = 1.0005;
+// Nodes of the canonical layout search per buffer; counted, so that a plan never depends on the clock.
+constexpr std::int64_t kLayoutWorkPerBuffer = 3;
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
 // through the whole window come right above.
@@ -56,7 +59,12 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const layout::Problem problem = layout_problem(lifetimes, timeline);
   layout::Solution solution;
   if (given == nullptr) {
-    solution = layout::place(problem, kLayoutWork).solution;
+    solution = layout::greedy(problem);
+    const auto enough = static_cast<std::int64_t>(kGreedyIsGoodEnough * static_cast<double>(layout::lower_bound(problem)));
+    if (solution.height > enough) {
+      const auto work = kLayoutWorkPerBuffer * static_cast<std::int64_t>(problem.buffers.size());
+      solution = layout::place(problem, work).solution;
+    }
   } else {
     for (const Bytes offset : *given) solution.offsets.push_back(offset.n);
     if (solution.offsets.size() == problem.buffers.size()) solution.height = layout::height_of(problem, solution.offsets);
