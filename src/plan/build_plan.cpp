@@ -126,25 +126,6 @@ std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector
   return phases;
 }
 
-// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once.
-int count_primitives(const Simulation& simulation, const PlanDecisions& decisions, int threads) {
-  std::map<std::string, int> distinct;
-  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
-    const StepKernel& kernel = simulation.kernels[i];
-    if (kernel.add.primitives + kernel.write.primitives == 0) continue;
-    const Node& node = simulation.graph.nodes[simulation.timeline.steps[i].node];
-    const bool always_first = decisions.accumulation == 1 && node.section == Section::micro;
-    for (const bool overwrite : {false, true}) {
-      if (!overwrite && always_first && starts_window(simulation.graph, node)) continue;
-      const NodeRequest request = request_for(simulation.graph, node, threads, decisions.loss_chunks, overwrite);
-      distinct[kernel_key(request.request)] = overwrite ? kernel.write.primitives : kernel.add.primitives;
-    }
-  }
-  int count = 0;
-  for (const auto& [key, primitives] : distinct) count += primitives;
-  return count;
-}
-
 std::string hash_plan(const Plan& plan) {
   Hasher hasher;
   hasher.add(plan.graph_hash).add(plan.machine_hash);
@@ -178,7 +159,7 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     plan.live = std::max(plan.live, phase.live);
   }
   plan.load = placed.load;
-  plan.reserve = reserve_items(machine, count_primitives(simulation, decisions, machine.threads), simulation.timeline.steps.size(), plan.arena);
+  plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads), simulation.timeline.steps.size(), plan.arena);
   plan.process = plan.arena + total(plan.reserve);
   plan.micro_seconds = costs.micro;
   plan.update_seconds = static_cast<double>(decisions.accumulation) * costs.micro + costs.update;

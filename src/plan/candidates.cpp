@@ -96,6 +96,25 @@ Costs costs_of(const Simulation& simulation) {
   return costs;
 }
 
+int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss) {
+  std::map<std::string, int> distinct;
+  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
+    const StepKernel& kernel = simulation.kernels[i];
+    if (kernel.add.primitives + kernel.write.primitives == 0) continue;
+    const Node& node = simulation.graph.nodes[simulation.timeline.steps[i].node];
+    if (node.op->chunked && !loss) continue;
+    const bool always_first = simulation.timeline.accumulation == 1 && node.section == Section::micro;
+    for (const bool overwrite : {false, true}) {
+      if (!overwrite && always_first && starts_window(simulation.graph, node)) continue;
+      const NodeRequest request = request_for(simulation.graph, node, threads, loss_chunks, overwrite);
+      distinct[kernel_key(request.request)] = overwrite ? kernel.write.primitives : kernel.add.primitives;
+    }
+  }
+  int count = 0;
+  for (const auto& [key, primitives] : distinct) count += primitives;
+  return count;
+}
+
 BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request,
                                  int threads, KernelCatalogue& catalogue)
     : graph_(std::move(graph)), micro_batch_(micro_batch), accumulation_(accumulation), blocks_(find_blocks(graph_)) {
@@ -112,6 +131,8 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, threads, catalogue);
     find_bound(simulation);
+    least_steps_ = simulation.timeline.steps.size();
+    least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false);
   }
 }
 

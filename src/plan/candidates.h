@@ -33,6 +33,10 @@ struct NodeRequest {
 };
 NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite);
 
+// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of the
+// chunked loss, whose number depends on the chunks.
+int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
+
 class BatchCandidates {
  public:
   BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request, int threads,
@@ -47,6 +51,9 @@ class BatchCandidates {
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena: the largest working set of one step over what is always there.
   Bytes arena_bound() const { return arena_bound_; }
+  // Instructions and generated kernels that every plan of this batch has.
+  std::size_t least_steps() const { return least_steps_; }
+  int least_primitives() const { return least_primitives_; }
 
  private:
   static constexpr std::size_t kModes = 3;
@@ -77,6 +84,8 @@ class BatchCandidates {
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   Bytes arena_bound_;
+  std::size_t least_steps_ = 0;
+  int least_primitives_ = 0;
 };
 
 }  // namespace plimsoll

@@ -87,7 +87,7 @@ struct Plan {
 
   Bytes arena, live, process;
   Bytes load;                // the layout's lower bound
-  double bound_seconds = 0;  // no schedule of these ops is faster on this machine
+  double bound_seconds = 0;  // of the fastest plan without any budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 

@@ -100,9 +100,11 @@ Bytes PlanSpace::floor() {
 
 Bytes PlanSpace::floor_bound() {
   Bytes bound{std::numeric_limits<std::int64_t>::max()};
-  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, batch.arena_bound());
-  // Every plan needs at least what the floor plan's reserve is made of, without its clones.
-  return bound + state_->least_reserve();
+  for (const BatchCandidates& batch : state_->batches) {
+    const auto reserve = reserve_items(state_->machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
+    bound = std::min(bound, batch.arena_bound() + total(reserve));
+  }
+  return bound;
 }
 
 Bytes PlanSpace::ceiling() {
@@ -134,6 +136,7 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
     plan.floor_bound = floor_bound();
     plan.knee = knee();
     plan.ceiling = ceiling();
+    plan.bound_seconds = state_->ladder[0].update_seconds;
     return plan;
   }
   Infeasible infeasible{memory, lowest, floor_bound(), Phase::steady, {}};

@@ -1,0 +1,60 @@
+// One training step, op by op: seconds, rates and the share of the step, beside the roofline of the same step.
+//   step_bench CONFIG [UPDATES] [MEMORY]      the plan and the machine file are those of `plimsoll train`
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+#include "ops/cpu_catalogue.h"
+#include "run/measured_timeline.h"
+#include "train/calibrate.h"
+#include "train/prepare.h"
+#include "train/trainer.h"
+
+using namespace plimsoll;
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const int updates = argc > 2 ? std::atoi(argv[2]) : 4;
+  BudgetOptions budgets;
+  if (argc > 3) budgets.memory = argv[3];
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  const Config config = load_config(argv[1], {}, budgets);
+  const auto prepared_or = prepare_training(config, {.cache = "/tmp/plimsoll-bench-cache"}, [](const std::string&) {});
+  const Prepared& prepared = std::get<Prepared>(prepared_or);
+  cpu::set_thread_count(config.threads);
+  DataFiles data{open_place(prepared.train), {}};
+  if (prepared.validation) data.validation = open_place(*prepared.validation);
+  const TrainingGraph model = build_training_graph(config, data.facts(), prepared.record.decisions.micro_batch);
+  const Plan plan = rebuild_plan(config, model, prepared);
+  const Program program = lower(plan);
+  const Arena arena(plan.arena);
+  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks);
+  Trainer trainer(config, model, plan, executor, data);
+  trainer.load(nullptr);
+  trainer.update();
+  MeasuredTimeline timeline(plan.graph);
+  executor.set_observer(&timeline);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<double> seconds;
+  for (int i = 0; i < updates; ++i) seconds.push_back(trainer.update().seconds);
+  const double total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Roofline roofline{prepared.machine.flops_per_second, prepared.machine.bytes_per_second, 0};
+  double bound = 0;
+  fmt::print("{:<86}{:>6}{:>10}{:>7}{:>9}{:>8}{:>8}\n", "op", "runs", "ms/step", "%", "GFLOP/s", "GB/s", "bound%");
+  for (const OpSeconds& op : timeline.by_op()) {
+    const double limit = roofline_seconds(roofline, {op.flops, op.bytes});
+    bound += limit;
+    fmt::print("{:<86}{:>6}{:>10.2f}{:>6.1f}%{:>9.0f}{:>8.1f}{:>7.0f}%\n", op.op, op.runs / updates, 1e3 * op.seconds / updates,
+               100 * op.seconds / total, op.flops / op.seconds / 1e9, op.bytes / op.seconds / 1e9, 100 * limit / op.seconds);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  const auto units = static_cast<double>(plan.units_per_update);
+  fmt::print("median {:.3f} s ({:.1f} units/s), best {:.3f} s ({:.1f}); roofline {:.3f} s: {:.0f} %\n", median, units / median,
+             seconds.front(), units / seconds.front(), bound / updates, 100 * bound / updates / median);
+  fmt::print("machine: {:.0f} GFLOP/s, {:.1f} GB/s\n", roofline.flops_per_second / 1e9, roofline.bytes_per_second / 1e9);
+}

@@ -1,0 +1,39 @@
+#include "run/measured_timeline.h"
+
+#include <algorithm>
+
+#include "tensor/shape.h"
+
+namespace plimsoll {
+
+void MeasuredTimeline::before(const Instruction&, bool) { start_ = std::chrono::steady_clock::now(); }
+
+void MeasuredTimeline::after(const Instruction& instruction, bool) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  std::string name = "feed and fetch";
+  Cost cost;
+  if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
+    const Node& node = graph_.nodes[kernel->node];
+    const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
+    cost = node.op->cost(node.attributes, inputs, outputs);
+    name = node.op->name;
+    if (node.op->costly && inputs.size() >= 2) {
+      name += " " + to_text(inputs[0].shape) + to_text(inputs[1].shape) + (node.backward ? " backward" : "");
+    }
+  }
+  OpSeconds& entry = by_op_[name];
+  entry.op = name;
+  ++entry.runs;
+  entry.seconds += seconds;
+  entry.flops += cost.flops;
+  entry.bytes += cost.bytes;
+}
+
+std::vector<OpSeconds> MeasuredTimeline::by_op() const {
+  std::vector<OpSeconds> list;
+  for (const auto& [name, entry] : by_op_) list.push_back(entry);
+  std::sort(list.begin(), list.end(), [](const OpSeconds& a, const OpSeconds& b) { return a.seconds > b.seconds; });
+  return list;
+}
+
+}  // namespace plimsoll
