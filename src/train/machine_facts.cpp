@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
+#include <link.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -74,7 +76,33 @@ std::string highway_target() {
   return hwy::TargetName(supported & -supported);
 }
 
+// The linker's hash of this executable, from its notes; empty where it wrote none.
+std::string build_id() {
+  std::string id;
+  const auto visit = [](dl_phdr_info* info, std::size_t, void* to) {
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const auto& part = info->dlpi_phdr[i];
+      if (part.p_type != PT_NOTE) continue;
+      const auto* at = reinterpret_cast<const unsigned char*>(info->dlpi_addr + part.p_vaddr);
+      const auto* end = at + part.p_memsz;
+      while (end - at > static_cast<std::ptrdiff_t>(sizeof(ElfW(Nhdr)))) {
+        const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+        const auto padded = [](std::size_t size) { return (size + 3) / 4 * 4; };
+        const unsigned char* hash = at + sizeof *note + padded(note->n_namesz);
+        at = hash + padded(note->n_descsz);
+        if (note->n_type != NT_GNU_BUILD_ID || at > end) continue;
+        for (std::size_t k = 0; k < note->n_descsz; ++k) *static_cast<std::string*>(to) += fmt::format("{:02x}", hash[k]);
+        return 1;
+      }
+    }
+    return 1;  // the first object is the executable
+  };
+  ::dl_iterate_phdr(visit, &id);
+  return id;
+}
+
 std::string build_name() {
+  if (const std::string id = build_id(); !id.empty()) return fmt::format("{} {}", PLIMSOLL_VERSION, id);
   std::error_code ignored;
   const std::uintmax_t size = fs::file_size("/proc/self/exe", ignored);
   return fmt::format("{} {}", PLIMSOLL_VERSION, ignored ? 0 : size);

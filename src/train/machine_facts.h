@@ -13,7 +13,7 @@ struct MachineFacts {
   std::string processor;               // model name
   std::string instruction_set;         // "avx512_core_bf16, AVX3_ZEN4": what oneDNN and Highway use
   std::vector<std::string> libraries;  // "oneDNN 2.6.3"
-  std::string build;                   // version and size of this executable: what it needs of memory depends on it
+  std::string build;                   // version and hash of this executable: its needs and kernels are its own
   int threads = 1;
   Bytes memory;  // of the machine, or the limit of its container
 };

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -204,7 +205,15 @@ struct Wanted {
   const Node* node;
   bool overwrite;
   std::set<std::string> keys;
+  double work = 0;  // by which the order goes
 };
+
+// The heaviest first: where time runs out, little is left.
+double work_of(const KernelRequest& request) {
+  const Cost cost = request.op->cost(*request.attributes, request.inputs, request.outputs);
+  constexpr double kFlopsPerByte = 8;
+  return cost.flops + kFlopsPerByte * cost.bytes;
+}
 
 std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
   std::map<std::string, Wanted> wanted;
@@ -212,9 +221,10 @@ std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, in
     const Node& node = graph.nodes[id];
     if (node.op->view) continue;
     for (const bool overwrite : {false, true}) {
-      std::string key = kernel_key(request_for(graph, node, threads, loss_chunks, overwrite).request);
+      const NodeRequest request = request_for(graph, node, threads, loss_chunks, overwrite);
+      std::string key = kernel_key(request.request);
       if (known.contains(key)) continue;
-      const auto place = wanted.try_emplace(timing_class(key), Wanted{&node, overwrite, {}}).first;
+      const auto place = wanted.try_emplace(timing_class(key), Wanted{&node, overwrite, {}, work_of(request.request)}).first;
       place->second.keys.insert(std::move(key));
     }
   }
@@ -286,7 +296,10 @@ KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, 
   KernelSeconds by_class, measured;
   for (const auto& [key, seconds] : known) by_class.emplace(timing_class(key), seconds);
   const double end = now() + limits.seconds;
-  for (const auto& [name, wanted] : wanted_kernels(graph, threads, loss_chunks, known)) {
+  const std::map<std::string, Wanted> all = wanted_kernels(graph, threads, loss_chunks, known);
+  std::vector<std::pair<std::string, Wanted>> ordered(all.begin(), all.end());
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
+  for (const auto& [name, wanted] : ordered) {
     const auto same = by_class.find(name);
     std::optional<double> seconds;
     if (same != by_class.end()) {

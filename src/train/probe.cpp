@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -22,7 +21,6 @@
 #include "formats/atomic_file.h"
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
-#include "plan/candidates.h"
 #include "plan/json.h"
 #include "program/program.h"
 #include "run/executor.h"
@@ -98,6 +96,18 @@ std::string plan_in_child(const Config& config, const Machine& machine, const st
   return json{{"plan", planned.object}, {"record", to_json(record_of(*planned.plan))}}.dump();
 }
 
+// Plans count primitives by charging for each; here the charge is one byte, and nothing else costs any.
+Machine counting(Machine machine) {
+  machine.reserve = {};
+  machine.reserve.per_primitive = Bytes{1};
+  return machine;
+}
+
+int counted_primitives(const Plan& plan) {
+  const Bytes rounding = align_up(plan.arena, kPage) - plan.arena;
+  return static_cast<int>((total(plan.reserve) - rounding).n);
+}
+
 // What the process of a run does, in its order.
 ProbeResult train(const Machine& machine, const std::filesystem::path& config_file, const std::filesystem::path& folder) {
   settle_process();
@@ -111,8 +121,8 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const DataFiles data = open_data(config, folder);
   const TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
   CpuCatalogue catalogue({}, {});
-  const Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), machine, catalogue,
-                               &record.offsets);
+  const Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
+                               catalogue, &record.offsets);
   const Program program = lower(plan);
   verify(program, plan.graph);
   write_file_atomically(folder / "plan.json", plan_text);
@@ -129,7 +139,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
           .file = status("RssFile:"),
           .stacks = thread_stacks(),
           .arena = arena.mapped(),
-          .primitives = distinct_primitives(plan),
+          .primitives = counted_primitives(plan),
           .steps = plan.timeline.steps.size()};
 }
 
@@ -142,24 +152,6 @@ ProbeResult result_from(const json& list) {
 }
 
 }  // namespace
-
-int distinct_primitives(const Plan& plan) {
-  std::map<std::string, int> distinct;
-  for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
-    const Step& step = plan.timeline.steps[i];
-    if (step.kind != Step::Kind::node) continue;
-    const Node& node = plan.graph.nodes[step.node];
-    for (const bool overwrite : {false, true}) {
-      const KernelChoice& choice = overwrite ? plan.kernels[i].write : plan.kernels[i].add;
-      if (choice.primitives == 0) continue;
-      distinct[kernel_key(request_for(plan.graph, node, plan.threads, plan.decisions.loss_chunks, overwrite).request)] =
-          choice.primitives;
-    }
-  }
-  int count = 0;
-  for (const auto& [key, primitives] : distinct) count += primitives;
-  return count;
-}
 
 ProbeResult run_probe(const Config& config, const Machine& machine, const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.toml";

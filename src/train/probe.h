@@ -7,7 +7,6 @@
 
 #include "base/bytes.h"
 #include "plan/machine.h"
-#include "plan/plan.h"
 #include "train/config.h"
 
 namespace plimsoll {
@@ -27,8 +26,5 @@ ProbeResult run_probe(const Config& config, const Machine& machine, const std::f
 
 // What one distinct piece of generated code takes, on the average of products as they occur in training. In a child as well.
 Bytes measure_primitive(int threads);
-
-// Pieces of generated code: kernels of different keys, each counted once.
-int distinct_primitives(const Plan& plan);
 
 }  // namespace plimsoll
