@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "ops/cpu_catalogue.h"
@@ -167,31 +168,42 @@ json levers(const Config& config, const PlanningInput& input) {
   return list;
 }
 
+MemoryFact memory_of(const Machine& machine) {
+  for (const Tier& tier : machine.tiers) {
+    if (tier.name == "ram") return {tier.capacity, fmt::format("the memory of {}", machine.name)};
+  }
+  return available_memory();
+}
+
 // Without a budget: what the machine has left, less a little for everybody else.
-void settle_budget(Budget& budget, const std::function<void(const std::string&)>& say) {
-  constexpr double kShare = 0.95;
-  const MemoryFact available = available_memory();
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now, const std::function<void(const std::string&)>& say) {
+  constexpr int kPercent = 95;
   if (!budget.memory) {
-    budget.memory = Bytes{static_cast<std::int64_t>(kShare * static_cast<double>(available.bytes.n)) / kPage.n * kPage.n};
-    say(fmt::format("no --memory: taking {} of the {} that {} leaves", to_text(*budget.memory), to_text(available.bytes), available.source));
+    budget.memory = Bytes{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
+    say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent, to_text(available.bytes),
+                    available.source));
   } else if (*budget.memory > available.bytes) {
-    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory",
-                fmt::format("the budget is {}, but {} leaves {}", to_text(*budget.memory), available.source, to_text(available.bytes)),
-                "a budget that this machine has", {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
+    const std::string message =
+        fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory), to_text(available.bytes), available.source);
+    if (runs_now) {
+      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
+                  {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
+    }
+    say("note: " + message + ": this plan cannot run there now");
   }
 }
 
 }  // namespace
 
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
-                             const std::function<void(const std::string&)>& say) {
+                             const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
   input.request = plan_request(config);
   input.budget = plan_budget(config);
   input.data = open_data(config, cache);
   input.facts = input.data.facts();
-  input.machine = calibrated_machine(config.threads, cache, say);
-  settle_budget(input.budget, say);
+  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
+  settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
   return input;
 }
 
@@ -203,13 +215,15 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
   PlanningResult result;
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    result.object = to_json(*plan, context, extras.values);
-    if (extras.levers) result.object["levers"] = levers(config, input);
+    json object = to_json(*plan, context, extras.values);
+    if (extras.levers) object["levers"] = levers(config, input);
+    result.text = object.dump(1);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
-    result.object = to_json(infeasible, context, config.threads);
-    result.object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor);
+    json object = to_json(infeasible, context, input.machine.machine.threads);
+    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor);
+    result.text = object.dump(1);
   }
   return result;
 }
@@ -236,7 +250,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                 "a plan that was made for this budget", {"plimsoll plan CONFIG --memory SIZE --out plan.json"});
   }
   const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
-  result.object = to_json(*result.plan, context, false);
+  result.text = to_json(*result.plan, context, false).dump(1);
   return result;
 }
 

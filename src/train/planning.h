@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -23,9 +22,16 @@ struct PlanningInput {
   DataFacts facts;
 };
 
+// Which machine a plan is for, and whether it is to run now.
+struct PlanningPlace {
+  std::optional<MachineRecord> machine;  // absent: this one
+  bool runs_now = true;
+};
+
 // Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
-// E-MEM-MACHINE (exit 3) where the budget is more than that.
-PlanningInput planning_input(const Config& config, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say);
+// A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now.
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say,
+                             const PlanningPlace& place = {});
 
 struct PlanExtras {
   bool values = false;
@@ -33,8 +39,8 @@ struct PlanExtras {
 };
 
 struct PlanningResult {
-  nlohmann::json object;      // plimsoll.plan/1
-  std::optional<Plan> plan;   // absent: infeasible
+  std::string text;          // the JSON object plimsoll.plan/1
+  std::optional<Plan> plan;  // absent: infeasible
 };
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);

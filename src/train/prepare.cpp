@@ -74,6 +74,12 @@ PlanRecord read_record(const std::filesystem::path& path) {
   return record_from_json(object.at("record"));
 }
 
+void save_vocabulary(const Config& config, const std::filesystem::path& folder) {
+  if (folder.empty() || config.data.vocabulary.empty()) return;
+  std::filesystem::create_directories(folder);
+  BpeVocabulary::load(config.data.vocabulary).save(folder);
+}
+
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
   PlanningInput input = planning_input(config, options.cache, say);
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
@@ -83,18 +89,15 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"machine", machine_json(input.machine.machine)},
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
-  if (!options.vocabulary_to.empty() && !config.data.vocabulary.empty()) {
-    std::filesystem::create_directories(options.vocabulary_to);
-    BpeVocabulary::load(config.data.vocabulary).save(options.vocabulary_to);
-  }
   const PlanningResult planned = options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{})
                                                            : replay_plan(config, input, read_record(options.plan_file));
-  result["plan"] = planned.object;
+  result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));
     result["floor"] = planned.plan->floor.n;
     result["knee"] = planned.plan->knee.n;
     result["ceiling"] = planned.plan->ceiling.n;
+    save_vocabulary(config, options.vocabulary_to);
   }
   return result.dump();
 }
@@ -119,14 +122,14 @@ TokenFile open_place(const TokenFilePlace& place) {
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
   const std::string text = run_in_child([&] { return prepare_in_child(config, options, say); });
   const json result = json::parse(text);
-  if (!result.contains("record")) return Refused{result.at("plan").dump(1)};
+  if (!result.contains("record")) return Refused{result.at("plan").get<std::string>()};
   Prepared prepared;
   prepared.record = record_from_json(result.at("record"));
   prepared.machine = machine_from(result.at("machine"));
   prepared.train = place_from(result.at("train"));
   if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
-  prepared.plan_text = result.at("plan").dump(1);
+  prepared.plan_text = result.at("plan").get<std::string>();
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
   prepared.floor = Bytes{result.at("floor")};
