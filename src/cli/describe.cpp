@@ -1,48 +1,60 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/init.h"
+#include "formats/file.h"
 
 namespace plimsoll {
 namespace {
 
 using nlohmann::json;
 
-json read_values(const std::string& path) {
-  std::ifstream file(path);
-  const json plan = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!plan.is_object() || !plan.contains("values")) {
-    throw config_error("E-PLAN-FILE", path, "it is not a plan with values", "a file that `plimsoll plan --out` wrote",
-                       {"plimsoll plan CONFIG --out plan.json"});
-  }
-  return plan.at("values");
+Error not_a_plan(const std::string& path, const std::string& why) {
+  return config_error("E-PLAN-FILE", path, why, "a file that `plimsoll plan CONFIG --out` wrote, which holds its values",
+                      {"plimsoll plan CONFIG --out plan.json"});
 }
 
-void explain_value(const std::string& what, const std::string& path) {
-  const json values = read_values(path);
-  std::vector<std::string> names;
-  for (const json& value : values) {
-    names.push_back(value.at("name").get<std::string>());
-    if (names.back() != what && std::to_string(value.at("id").get<std::int64_t>()) != what) continue;
-    fmt::print("{}  (value {})\n", names.back(), value.at("id").get<std::int64_t>());
-    fmt::print("  what    {} {} {}, {} bytes\n", value.at("role").get<std::string>(), value.at("dtype").get<std::string>(),
-               value.at("shape").dump(), value.at("bytes").get<std::int64_t>());
-    fmt::print("  made by {} at model line {}\n", value.at("op").is_null() ? "nothing: it is fed or persistent" : value.at("op").get<std::string>(),
-               value.at("model_line").get<std::string>());
-    fmt::print("  action  {}{}\n", value.at("action").get<std::string>(),
-               value.at("alias_of").is_null() ? "" : fmt::format(", in the bytes of value {}", value.at("alias_of").get<std::int64_t>()));
-    for (const json& range : value.at("ranges")) {
-      fmt::print("  {:<9} instructions [{}, {}) at offset {}\n", range.at("phase").get<std::string>(), range.at("begin").get<int>(),
-                 range.at("end").get<int>(), range.at("offset").get<std::int64_t>());
-    }
-    return;
+json read_values(const std::string& path) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  json plan = json::parse(read_text(path, kMostBytes, "E-PLAN-FILE"), nullptr, /*allow_exceptions=*/false);
+  if (!plan.is_object() || plan.value("schema", json()) != "plimsoll.plan/1") throw not_a_plan(path, "it is not a plan");
+  if (!plan.contains("values")) throw not_a_plan(path, "it does not list its values");
+  return std::move(plan.at("values"));
+}
+
+std::string value_text(const json& value) {
+  const json &op = value.at("op"), &alias = value.at("alias_of");
+  std::string text = fmt::format("{}  (value {})\n", value.at("name").get<std::string>(), value.at("id").get<std::int64_t>());
+  text += fmt::format("  what      {}, {} {}, {} bytes in {}\n", value.at("role").get<std::string>(), value.at("dtype").get<std::string>(),
+                      value.at("shape").dump(), value.at("bytes").get<std::int64_t>(), value.at("tier").get<std::string>());
+  text += op.is_null() ? "  made by   nothing: it is fed, or stays for the whole run\n"
+                       : fmt::format("  made by   {} at model line {}\n", op.get<std::string>(), value.at("model_line").get<std::string>());
+  text += fmt::format("  action    {}{}\n", value.at("action").get<std::string>(),
+                      alias.is_null() ? "" : fmt::format(", in the bytes of value {}", alias.get<std::int64_t>()));
+  for (const json& range : value.at("ranges")) {
+    text += fmt::format("  {:<9} instructions [{}, {}) at offset {}\n", range.at("phase").get<std::string>(),
+                        range.at("begin").get<std::int64_t>(), range.at("end").get<std::int64_t>(),
+                        range.at("offset").get<std::int64_t>());
   }
+  return text;
+}
+
+// By name or id. A name may stand for several values: recomputed copies of one, for example.
+std::string values_text(const std::string& what, const std::string& path) {
+  std::vector<std::string> names;
+  std::string text;
+  for (const json& value : read_values(path)) {
+    names.push_back(value.at("name").get<std::string>());
+    if (names.back() == what || std::to_string(value.at("id").get<std::int64_t>()) == what) text += value_text(value);
+  }
+  if (!text.empty()) return text;
   const std::string nearest = nearest_name(what, names);
   throw config_error("E-EXPLAIN-VALUE", path, fmt::format("there is no value '{}'", what),
                      nearest.empty() ? "a name or an id of the plan" : fmt::format("perhaps '{}'", nearest));
@@ -59,7 +71,11 @@ int run_explain(const ExplainArguments& arguments) {
   if (arguments.plan.empty()) {
     fmt::print("{}\n", explain_code(arguments.what));
   } else {
-    explain_value(arguments.what, arguments.plan);
+    try {
+      fmt::print("{}", values_text(arguments.what, arguments.plan));
+    } catch (const json::exception& error) {
+      throw not_a_plan(arguments.plan, fmt::format("its values are broken: {}", error.what()));
+    }
   }
   return 0;
 }

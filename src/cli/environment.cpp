@@ -1,5 +1,6 @@
 #include "cli/environment.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -38,6 +39,11 @@ std::filesystem::path cache_folder() {
 }
 
 bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 bool colour_allowed() { return live_terminal() && variable("NO_COLOR").empty(); }
 
 }  // namespace plimsoll

@@ -16,5 +16,7 @@ std::filesystem::path cache_folder();
 // Whether stderr is a terminal and the user has not asked for plain text.
 bool live_terminal();
 bool colour_allowed();
+// Of the terminal behind stderr; 80 where it does not say.
+int terminal_columns();
 
 }  // namespace plimsoll

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/inference.h"
+#include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "train/calibrate.h"
 #include "train/trainer.h"
@@ -21,11 +24,11 @@ constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
 }  // namespace
 
 int run_eval(const EvalArguments& arguments) {
-  Config config =
-      load_config(arguments.config, arguments.sets, {arguments.budgets.memory, arguments.budgets.host_memory, arguments.budgets.disk});
+  Config config = load_settings(arguments.config, arguments.sets, arguments.budgets);
   const Gpt2Config model = read_gpt2_config(arguments.weights);
   config.model.shape.vocab = model.vocab;
-  const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), [](const std::string&) {});
+  const MachineRecord machine =
+      calibrated_machine(config.threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   const DataFiles data = open_data(config, cache_folder());
   const TokenFile& source = data.validation ? *data.validation : data.train;
   const std::int64_t tokens = std::min(config.model.context, model.context);

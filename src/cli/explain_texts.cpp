@@ -141,6 +141,11 @@ const CodeExplanation kExplanations[] = {
     {"E-MEM-ARENA", "The system does not give the memory of the plan.",
      "The budget is larger than what is free, or a limit of the process (ulimit -v) or of the container is lower.",
      "Plan with a smaller budget, or free memory.", "plimsoll plan CONFIG --memory 1GiB"},
+    {"E-MEM-MACHINE", "The budget is more than this machine has left.",
+     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. "
+     "A training that began would be ended by the kernel, or would bring down its neighbours.",
+     "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other programs.",
+     "plimsoll machine"},
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
      "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was "
      "not silently exceeded.",

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/inference.h"
+#include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
@@ -76,15 +77,15 @@ void check(const GenerateArguments& arguments) {
 
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
+  const std::optional<Bytes> budget = load_budgets(arguments.budgets).budget;
   const Gpt2Config model = read_gpt2_config(arguments.weights);
   const Tokenizer tokenizer(arguments.weights, model);
   std::vector<std::int32_t> tokens = tokenizer.encode(arguments.prompt);
   const auto wanted = static_cast<std::int64_t>(tokens.size()) + arguments.tokens;
   const std::int64_t window = std::min(model.context, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
   const int threads = arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency());
-  const MachineRecord machine = calibrated_machine(threads, cache_folder(), [](const std::string&) {});
-  std::optional<Bytes> budget;
-  if (arguments.budgets.memory) budget = parse_bytes(*arguments.budgets.memory, "--memory");
+  const MachineRecord machine =
+      calibrated_machine(threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
 
   const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget);
   require_fit(plan, budget);

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/settings.h"
 #include "train/calibrate.h"
 #include "train/child.h"
 #include "train/measure.h"
@@ -40,7 +41,7 @@ void measure_config(const Config& config, const MachineRecord& known, const Mach
 int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::optional<Config> config;
-  if (!arguments.config.empty()) config = load_config(arguments.config, arguments.sets);
+  if (!arguments.config.empty()) config = load_settings(arguments.config, arguments.sets, {});
   const int threads = config ? config->threads : static_cast<int>(std::thread::hardware_concurrency());
   const MachineFacts facts = machine_facts(threads);
   MachineRecord record = calibrated_machine(threads, cache_folder(), say);

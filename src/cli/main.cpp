@@ -1,10 +1,19 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
@@ -40,7 +49,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
   add_config(*command, a.config, a.sets);
   add_budgets(*command, a.budgets);
-  command->add_option("--machine", a.machine, "a machine file: plan for that machine");
+  command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan");
   command->add_flag("--json", a.json, "one JSON object on stdout");
@@ -112,6 +121,35 @@ bool wants_json(int argc, char** argv) {
   return false;
 }
 
+Error usage_error(const std::string& command, std::string message, const std::string& near) {
+  const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
+  std::vector<std::string> remedies;
+  if (!near.empty()) remedies.push_back(near);
+  remedies.push_back(name + " --help");
+  return config_error("E-USAGE", name, std::move(message), fmt::format("what `{} --help` lists", name), std::move(remedies));
+}
+
+// CLI11 takes the first word that is no option for a command only if it is one.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word[0] == '-' || std::find(names.begin(), names.end(), word) != names.end()) return;
+  const std::string nearest = nearest_name(word, names);
+  throw usage_error("", fmt::format("there is no command '{}'; commands are {}", word, fmt::join(names, ", ")),
+                    nearest.empty() ? "" : "plimsoll " + nearest);
+}
+
+// The option that was probably meant by the first word that the command does not know.
+std::string nearest_option(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+  for (const std::string& word : command.remaining()) {
+    if (const std::string nearest = nearest_name(word.substr(0, word.find('=')), names); !nearest.empty()) return nearest;
+  }
+  return "";
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Trains neural networks inside a stated number of bytes.", "plimsoll");
   app.set_version_flag("--version", version_text());
@@ -122,16 +160,27 @@ int parse_and_run(int argc, char** argv) {
   add_others(app, arguments);
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
-      if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      if (option->get_items_expected_max() == 1 && option->get_name() != "--set") {
+        option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      }
     }
   }
+  check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    throw config_error("E-USAGE", "command line", error.what(), "a command as `plimsoll --help` lists them", {"plimsoll --help"});
+    const auto used = app.get_subcommands();
+    throw usage_error(used.empty() ? "" : used[0]->get_name(), error.what(), used.empty() ? "" : nearest_option(*used[0]));
   }
   return dispatch(app, arguments);
+}
+
+// What stdout could not take (a full disk, a closed descriptor) must not look like success.
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  throw data_error("E-IO-WRITE", "stdout", fmt::format("the output cannot be written: {}", std::strerror(errno)),
+                   "a place that takes it, with free space");
 }
 
 }  // namespace
@@ -141,7 +190,7 @@ int main(int argc, char** argv) {
   plimsoll::prepare_environment(argv);
   plimsoll::settle_process();
   try {
-    return plimsoll::parse_and_run(argc, argv);
+    return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));
   } catch (const plimsoll::Error& error) {
     return plimsoll::report_failure(error, plimsoll::wants_json(argc, argv));
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "cli/progress.h"
 
 namespace plimsoll {
 namespace {
@@ -26,78 +27,106 @@ std::string blocks_text(const json& decisions) {
   return text.empty() ? "no repeated blocks" : text;
 }
 
+std::string chunks_text(const json& plan) {
+  const int chunks = plan.at("decisions").at("loss_chunks").get<int>();
+  return chunks == 1 ? "one piece" : fmt::format("{} chunks", chunks);
+}
+
 std::string batch_text(const json& plan) {
   const json& batch = plan.at("batch");
   return fmt::format("{} = {} x {}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
                      batch.at("accumulation").get<std::int64_t>());
 }
 
-// Owners as rows, phases as columns, at each phase's peak.
+// Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.
 std::string phase_table(const json& predicted) {
+  constexpr int kTitle = 24, kCell = 11;
   std::vector<std::string> owners;
   for (const json& phase : predicted.at("phases")) {
     for (const auto& [owner, bytes] : phase.at("owners").items()) {
       if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
     }
   }
-  std::string text = fmt::format("{:<24}", "at its peak");
-  for (const json& phase : predicted.at("phases")) text += fmt::format("{:>12}", phase.at("name").get<std::string>());
-  text += "\n";
+  std::string text;
   const auto row = [&](const std::string& title, auto&& cell) {
-    text += fmt::format("{:<24}", title);
-    for (const json& phase : predicted.at("phases")) text += fmt::format("{:>12}", cell(phase));
-    text += "\n";
+    std::string line = fmt::format("{:<{}}", title, kTitle);
+    for (const json& phase : predicted.at("phases")) line += fmt::format("{:>{}}", cell(phase), kCell);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
+  row("at its peak", [](const json& phase) { return phase.at("name").get<std::string>(); });
   for (const std::string& owner : owners) {
     row(owner, [&](const json& phase) {
       const auto found = phase.at("owners").find(owner);
       return found == phase.at("owners").end() ? std::string() : size(*found);
     });
   }
-  row("live", [&](const json& phase) { return size(phase.at("live_bytes")); });
-  row("arena", [&](const json& phase) { return size(phase.at("arena_bytes")); });
+  row("live", [](const json& phase) { return size(phase.at("live_bytes")); });
+  row("arena", [](const json& phase) { return size(phase.at("arena_bytes")); });
   return text;
 }
 
-std::string changes_table(const json& rows, const char* title, double base_seconds) {
-  std::string text = fmt::format("{:<52}{:>12}{:>9}\n", title, "process", "time");
-  for (const json& row : rows) {
-    const double seconds = row.at("update_seconds").get<double>();
-    const std::string name = row.contains("name") ? row.at("name").get<std::string>() : row.at("text").get<std::string>();
-    text += fmt::format("  {:<50}{:>12}", name, size(row.at("process_bytes")));
-    text += base_seconds > 0 ? fmt::format("{:>+8.1f}%", 100 * (seconds / base_seconds - 1)) : fmt::format("{:>8.3g}s", seconds);
-    text += row.at("changes_result").get<bool>() ? "  changes the result\n" : "\n";
-    std::string arguments;
-    for (const json& argument : row.at("arguments")) arguments += " " + argument.get<std::string>();
-    if (!arguments.empty()) text += fmt::format("      {}\n", arguments);
+std::string arguments_text(const json& arguments) {
+  std::string text;
+  for (const json& argument : arguments) text += (text.empty() ? "" : " ") + argument.get<std::string>();
+  return text;
+}
+
+std::string levers_table(const json& levers) {
+  const double base = levers.at(0).at("update_seconds").get<double>();
+  std::string text = fmt::format("{:<36}{:>12}{:>11}{:>10}\n", "levers, each alone", "process", "update", "time");
+  for (const json& lever : levers) {
+    const double seconds = lever.at("update_seconds").get<double>();
+    text += fmt::format("  {:<34}{:>12}{:>11}{:>10}{}\n", lever.at("name").get<std::string>(), size(lever.at("process_bytes")),
+                        duration_text(seconds), base > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / base - 1)) : "",
+                        lever.at("changes_result").get<bool>() ? "  rounding" : "");
+    if (!lever.at("arguments").empty()) text += fmt::format("    {}\n", arguments_text(lever.at("arguments")));
   }
   return text;
+}
+
+std::string remedies_text(const json& remedies) {
+  std::string text = "what fits, each planned, cheapest for the result first:\n";
+  int number = 0;
+  for (const json& remedy : remedies) {
+    text += fmt::format("  {}. {}\n     {}\n     process {}, {} per update{}\n", ++number, remedy.at("text").get<std::string>(),
+                        arguments_text(remedy.at("arguments")), size(remedy.at("process_bytes")),
+                        duration_text(remedy.at("update_seconds").get<double>()),
+                        remedy.at("changes_result").get<bool>() ? "; changes the result" : "");
+  }
+  return text;
+}
+
+std::string process_table(const json& predicted) {
+  std::string text = fmt::format("{:<36}{:>12}\n", "process", size(predicted.at("process_bytes")));
+  text += fmt::format("  {:<34}{:>12}\n", "arena", size(predicted.at("arena_bytes")));
+  for (const json& item : predicted.at("reserve")) {
+    text += fmt::format("  {:<34}{:>12}  {}\n", item.at("name").get<std::string>(), size(item.at("bytes")),
+                        item.at("source").get<std::string>());
+  }
+  return text;
+}
+
+std::string bounds_table(const json& bounds) {
+  const auto line = [&](const char* title, const char* key, const char* meaning) {
+    return fmt::format("{:<36}{:>12}  {}\n", title, size(bounds.at(key)), meaning);
+  };
+  return line("bound", "floor_bound_bytes", "no plan can be smaller") + line("floor", "floor_bytes", "the smallest plan found") +
+         line("knee", "knee_bytes", "from here on more memory gains little") + line("ceiling", "ceiling_bytes", "more is of no use");
 }
 
 std::string fitting(const json& plan) {
-  const json &predicted = plan.at("predicted"), &bounds = plan.at("bounds");
+  const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")),
                                  plan.at("plan_hash").get<std::string>().substr(0, 12));
-  text += fmt::format("batch {}   blocks: {}   loss in {} chunk(s)   {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
-                      plan.at("decisions").at("loss_chunks").get<int>(), plan.at("precision").at("compute").get<std::string>(),
-                      plan.at("threads").get<int>());
-  const json& source = predicted.at("cost_source");
-  text += fmt::format("update {:.3f} s, {:.0f} units/s ({})\n\n", predicted.at("update_seconds").get<double>(),
-                      predicted.at("tokens_per_second").get<double>(),
-                      source.at("bound").get<int>() > 0 ? "a bound from measured rates; `plimsoll machine CONFIG` measures the kernels"
-                                                         : "from measured kernels");
-  text += phase_table(predicted) + "\n";
-  text += fmt::format("{:<44}{:>12}\n", "process", size(predicted.at("process_bytes")));
-  text += fmt::format("  {:<42}{:>12}\n", "arena", size(predicted.at("arena_bytes")));
-  for (const json& item : predicted.at("reserve")) {
-    text += fmt::format("  {:<42}{:>12}  {}\n", item.at("name").get<std::string>(), size(item.at("bytes")),
-                        item.at("source").get<std::string>());
-  }
-  text += fmt::format("\nno plan can be smaller than {}; the smallest found {}; knee {}; ceiling {}\n", size(bounds.at("floor_bound_bytes")),
-                      size(bounds.at("floor_bytes")), size(bounds.at("knee_bytes")), size(bounds.at("ceiling_bytes")));
-  if (!plan.at("levers").empty()) {
-    text += "\n" + changes_table(plan.at("levers"), "levers, each alone", plan.at("levers").at(0).at("update_seconds").get<double>());
-  }
+  text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
+                      chunks_text(plan), plan.at("precision").at("compute").get<std::string>(), plan.at("threads").get<int>());
+  text += fmt::format("update {}, {} tok/s, {}\n\n", duration_text(predicted.at("update_seconds").get<double>()),
+                      rate_text(predicted.at("tokens_per_second").get<double>()),
+                      predicted.at("cost_source").at("bound").get<int>() > 0
+                          ? "at best: bounds from measured rates (`plimsoll machine CONFIG` measures the kernels)"
+                          : "from measured kernels");
+  text += phase_table(predicted) + "\n" + process_table(predicted) + "\n" + bounds_table(plan.at("bounds"));
+  if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));
   return text;
 }
 
@@ -106,13 +135,14 @@ std::string refusing(const json& plan) {
   std::string text = fmt::format("E-PLAN-FIT  does not fit: needs {}, budget {} (short by {})\n", size(plan.at("bounds").at("floor_bytes")),
                                  size(plan.at("budget").at("memory")), size(infeasible.at("short_bytes")));
   text += fmt::format("no plan can be smaller than {}\n", size(plan.at("bounds").at("floor_bound_bytes")));
-  text += fmt::format("peak in phase '{}'; owners there:\n", infeasible.at("phase").get<std::string>());
+  text += fmt::format("the smallest plan has its peak in phase '{}'; owners there:\n", infeasible.at("phase").get<std::string>());
   for (const json& owner : infeasible.at("owners")) {
-    text += fmt::format("  {:<26}{:>12}  {}\n", owner.at("name").get<std::string>(), size(owner.at("bytes")),
-                        owner.at("model_line").is_null() ? "" : owner.at("model_line").get<std::string>());
+    const json& line = owner.at("model_line");
+    text += fmt::format("  {:<34}{:>12}{}\n", owner.at("name").get<std::string>(), size(owner.at("bytes")),
+                        line.is_null() ? "" : "  " + line.get<std::string>());
   }
-  if (!infeasible.at("remedies").empty()) text += changes_table(infeasible.at("remedies"), "what fits, each planned", 0);
-  return text;
+  if (!infeasible.at("remedies").empty()) text += remedies_text(infeasible.at("remedies"));
+  return text + "more: plimsoll explain E-PLAN-FIT\n";
 }
 
 }  // namespace
@@ -121,11 +151,10 @@ std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? f
 
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");
-  return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {} chunk(s)\n      floor {}, knee {}, ceiling {}\n",
+  return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n",
                      size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")), batch_text(plan),
-                     blocks_text(plan.at("decisions")), plan.at("decisions").at("loss_chunks").get<int>(),
-                     size(plan.at("bounds").at("floor_bytes")), size(plan.at("bounds").at("knee_bytes")),
-                     size(plan.at("bounds").at("ceiling_bytes")));
+                     blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
+                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")));
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -10,55 +12,93 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kPlainInterval = 10;
+// A log gets a line at most this often, and at most for every hundredth of the run; a terminal ten a second.
+constexpr double kPlainInterval = 10, kLiveInterval = 0.1;
+constexpr std::int64_t kMostPlainLines = 100;
 constexpr double kSmoothing = 0.9;
+constexpr int kPlainColumns = 200;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+}  // namespace
+
 std::string duration_text(double seconds) {
+  if (seconds <= 0) return "0 s";
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 1 : 0);
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
   if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
-  return whole >= 60 ? fmt::format("{}m{:02}s", whole / 60, whole % 60) : fmt::format("{}s", whole);
+  return whole >= 60 ? fmt::format("{}m{:02}s", whole / 60, whole % 60) : fmt::format("{} s", whole);
 }
 
-}  // namespace
+std::string rate_text(double per_second) {
+  if (per_second >= 1e6) return fmt::format("{:.1f}M", per_second / 1e6);
+  return per_second >= 1e4 ? fmt::format("{:.1f}k", per_second / 1e3) : fmt::format("{:.0f}", per_second);
+}
+
+std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss,
+                          int columns) {
+  struct Part {
+    std::string text;
+    int rank;  // the highest goes first
+  };
+  const double rate = mean_seconds > 0 ? static_cast<double>(metrics.units) / mean_seconds : 0;
+  const double left = mean_seconds * static_cast<double>(std::max<std::int64_t>(0, updates - metrics.update));
+  const std::array<Part, 8> parts{{{fmt::format("update {}/{}", metrics.update, updates), 0},
+                                   {fmt::format("  loss {:.4f}", metrics.loss), 1},
+                                   {fmt::format(" (mean {:.4f})", mean_loss), 6},
+                                   {fmt::format("  lr {:.2e}", metrics.learning_rate), 7},
+                                   {fmt::format("  |g| {:.2f}", metrics.grad_norm), 5},
+                                   {fmt::format("  {} tok/s", rate_text(rate)), 4},
+                                   {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(budget)), 3},
+                                   {fmt::format("  eta {}", duration_text(left)), 2}}};
+  for (int most = 7; most >= 0; --most) {
+    std::string line;
+    for (const Part& part : parts) line += part.rank <= most ? part.text : "";
+    if (static_cast<int>(line.size()) <= columns) return line;
+  }
+  return parts[0].text.substr(0, static_cast<std::size_t>(std::max(0, columns)));
+}
 
 ProgressLine::ProgressLine(std::int64_t updates, Bytes budget)
     : updates_(updates), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
 
 ProgressLine::~ProgressLine() {
-  if (drawn_) std::fputs("\n", stderr);
+  if (!line_.empty()) std::fputs("\n", stderr);
 }
 
-void ProgressLine::clear() {
-  if (drawn_) std::fputs("\r\033[K", stderr);
-  drawn_ = false;
+void ProgressLine::draw() {
+  fmt::print(stderr, "\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line_, colour_ ? "\033[0m" : "");
+  std::fflush(stderr);
 }
 
 void ProgressLine::say(const std::string& text) {
-  clear();
+  if (!line_.empty()) std::fputs("\r\033[K", stderr);
   fmt::print(stderr, "{}\n", text);
+  if (!line_.empty()) draw();
 }
 
 void ProgressLine::show(const Metrics& metrics) {
   const auto smooth = [](double mean, double value) { return mean == 0 ? value : kSmoothing * mean + (1 - kSmoothing) * value; };
   mean_seconds_ = smooth(mean_seconds_, metrics.seconds);
   mean_loss_ = smooth(mean_loss_, metrics.loss);
-  const double rate = metrics.seconds > 0 ? static_cast<double>(metrics.units) / mean_seconds_ : 0;
-  const double left = mean_seconds_ * static_cast<double>(updates_ - metrics.update);
-  const std::string line = fmt::format("update {}/{}  loss {:.4f} (mean {:.4f})  lr {:.2e}  |g| {:.2f}  {:.0f} tok/s  mem {} / {}  eta {}",
-                                       metrics.update, updates_, metrics.loss, mean_loss_, metrics.learning_rate, metrics.grad_norm,
-                                       rate, to_text(metrics.vm_hwm), to_text(budget_), duration_text(left));
-  if (live_) {
-    fmt::print(stderr, "\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line, colour_ ? "\033[0m" : "");
-    std::fflush(stderr);
-    drawn_ = true;
-    return;
-  }
   const double time = now();
-  if (metrics.update != updates_ && metrics.update != 1 && time - last_plain_ < kPlainInterval) return;
-  last_plain_ = time;
-  fmt::print(stderr, "{}\n", line);
+  const bool first = last_update_ == 0, last = metrics.update == updates_;
+  const bool soon = time - last_shown_ < (live_ ? kLiveInterval : kPlainInterval) ||
+                    (!live_ && metrics.update - last_update_ < updates_ / kMostPlainLines);
+  if (!first && !last && soon) return;
+  last_shown_ = time;
+  last_update_ = metrics.update;
+  // The last column stays free: some terminals wrap when it is written.
+  const std::string text =
+      progress_text(metrics, updates_, budget_, mean_seconds_, mean_loss_, live_ ? terminal_columns() - 1 : kPlainColumns);
+  if (live_) {
+    line_ = text;
+    draw();
+  } else {
+    fmt::print(stderr, "{}\n", text);
+  }
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,14 @@
 
 namespace plimsoll {
 
+// One line of at most `columns` characters. Update, loss, speed, memory and the time that is left stay longest on a narrow terminal.
+std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss, int columns);
+
+// "850 ms", "12 s", "3m05s", "2h07m".
+std::string duration_text(double seconds);
+// "3680", "98.8k", "1.2M".
+std::string rate_text(double per_second);
+
 class ProgressLine {
  public:
   ProgressLine(std::int64_t updates, Bytes budget);
@@ -19,13 +27,14 @@ class ProgressLine {
   void say(const std::string& text);
 
  private:
-  void clear();
+  void draw();
 
   std::int64_t updates_;
   Bytes budget_;
   bool live_, colour_;
-  bool drawn_ = false;
-  double last_plain_ = 0;
+  std::string line_;  // the live one; empty: none is drawn
+  double last_shown_ = 0;
+  std::int64_t last_update_ = 0;
   double mean_seconds_ = 0, mean_loss_ = 0;
 };
 

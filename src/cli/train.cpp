@@ -1,10 +1,16 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -12,6 +18,7 @@
 #include "cli/environment.h"
 #include "cli/plan_text.h"
 #include "cli/progress.h"
+#include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
@@ -25,13 +32,22 @@ namespace {
 using nlohmann::json;
 
 volatile std::sig_atomic_t interrupted = 0;
-void on_signal(int) { interrupted = 1; }
+pid_t trainer_process = 0;
 
-// The first Ctrl-C stops at the next update boundary; a second one ends the process as usual.
+void on_signal(int) {
+  constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
+  interrupted = 1;
+  if (::getpid() != trainer_process) return;  // a child that plans
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+}
+
+// The first Ctrl-C stops at the next update boundary; a second one ends the process as usual. Planning is no boundary: a run that
+// is interrupted there is saved as it begins.
 void catch_signals() {
+  trainer_process = ::getpid();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESETHAND;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
@@ -43,18 +59,35 @@ std::string default_run_name(const Config& config) {
   return fmt::format("runs/{}-{}", date, config_hash(config).substr(0, 8));
 }
 
-Error does_not_fit(const json& plan) {
-  const json& infeasible = plan.at("infeasible");
-  std::vector<std::string> remedies;
-  for (const json& remedy : infeasible.at("remedies")) {
-    std::string arguments;
-    for (const json& argument : remedy.at("arguments")) arguments += " " + argument.get<std::string>();
-    remedies.push_back(fmt::format("{}:{}", remedy.at("text").get<std::string>(), arguments));
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+// What a run began with decides its samples, its noise and its sums; only what does not may change, and the rest is said.
+void check_resumed_config(const Config& config, const Progress& progress, const std::filesystem::path& run) {
+  const std::filesystem::path resolved = run / "config.resolved.toml";
+  const auto refuse = [&](const std::string& what) {
+    return config_error("E-RESUME", run.string(), what, "the configuration of the run",
+                        {fmt::format("plimsoll train {} --run {} --resume", resolved.string(), run.string())});
+  };
+  for (const std::string& line : config_differences(load_config(resolved), config)) {
+    const bool dropout = starts_with_any(line, {"model.dropout:"});
+    if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
+                                           "optimizer.name:", "precision."})) {
+      throw refuse("the run would be another one: " + line);
+    }
+    if (dropout || starts_with_any(line, {"train.gradient_clip:", "optimizer.", "schedule.", "machine.threads:"})) {
+      fmt::print(stderr, "note: changed since the run began: {}\n", line);
+    }
   }
-  return {ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
-          fmt::format("the smallest plan needs {}, {} more than the budget", to_text(Bytes{plan.at("bounds").at("floor_bytes")}),
-                      to_text(Bytes{infeasible.at("short_bytes")})),
-          "a budget of at least the floor, or one of these changes", std::move(remedies)};
+  if (config.train.micro_batch.value_or(progress.micro_batch) != progress.micro_batch) {
+    throw refuse(fmt::format("the run goes in micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch));
+  }
+}
+
+Error as_error(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr ? *known : internal_error("train", error.what());
 }
 
 // The state of one run from its folder to run.json.
@@ -66,13 +99,15 @@ class TrainCommand {
         folder_(RunFolder::open(arguments.run.empty() ? default_run_name(config_) : arguments.run, arguments.resume)) {}
 
   int run() {
-    if (arguments_.resume) resumed_ = read_progress(folder_.checkpoint());
-    prepare();
+    if (arguments_.resume) {
+      resumed_ = read_progress(folder_.checkpoint());
+      check_resumed_config(config_, *resumed_, folder_.path());
+    }
+    if (const std::optional<Refused> refused = prepare()) return refuse(*refused);
     try {
       train();
-    } catch (const Error& error) {
-      report_.fail(error);
-      folder_.write_run(report_.to_json());
+    } catch (const std::exception& error) {
+      fail(as_error(error));
       throw;
     }
     folder_.write_run(report_.to_json());
@@ -81,22 +116,36 @@ class TrainCommand {
   }
 
  private:
-  void prepare() {
+  std::optional<Refused> prepare() {
     PrepareOptions options;
     options.cache = cache_folder();
     options.plan_file = arguments_.plan;
     options.vocabulary_to = folder_.weights();
     if (resumed_) options.micro_batch = resumed_->micro_batch;
     auto prepared = prepare_training(config_, options, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-    if (const auto* refused = std::get_if<Refused>(&prepared)) {
-      const json plan = json::parse(refused->plan_text);
-      fmt::print(stderr, "{}", plan_text(plan));
-      throw does_not_fit(plan);
-    }
+    if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
     prepared_ = std::get<Prepared>(std::move(prepared));
     if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
       throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
                          "the same file as before", {"--run ANOTHER_FOLDER"});
+    }
+    return {};
+  }
+
+  int refuse(const Refused& refused) const {
+    const json plan = json::parse(refused.plan_text);
+    fmt::print(stderr, "{}", plan_text(plan));
+    if (arguments_.json) fmt::print("{}\n", plan.dump());
+    return static_cast<int>(ExitCode::does_not_fit);
+  }
+
+  // run.json of a run that has begun says what ended it; where not even that can be written, the first error is the one to tell.
+  void fail(const Error& error) {
+    if (!begun_) return;
+    report_.fail(error);
+    try {
+      folder_.write_run(report_.to_json());
+    } catch (const Error&) {
     }
   }
 
@@ -137,6 +186,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0);
     folder_.write_run(report_.to_json());
+    begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
   }
 
@@ -153,12 +203,11 @@ class TrainCommand {
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {
     const std::int64_t updates = arguments_.updates.value_or(config_.train.updates);
     ProgressLine line(updates, prepared_.budget.memory.value_or(plan.process));
-    catch_signals();
     while (trainer.progress().updates < updates && interrupted == 0) {
       const Metrics metrics = trainer.update();
+      report_.note(metrics, trainer.progress());
       folder_.append(metrics);
       line.show(metrics);
-      report_.note(metrics);
       const bool last = metrics.update == updates;
       if (data.validation && (last || due(config_.train.evaluate_every, metrics.update))) {
         const EvaluationResult result = trainer.evaluate_now();
@@ -167,7 +216,11 @@ class TrainCommand {
       }
       if (!last && due(config_.train.save_every, metrics.update)) trainer.save_checkpoint_to(folder_.checkpoint());
     }
-    report_.status = trainer.progress().updates < updates ? "interrupted" : "done";
+    if (trainer.progress().updates < updates) {
+      report_.interrupt();
+    } else {
+      report_.status = "done";
+    }
   }
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
@@ -177,12 +230,24 @@ class TrainCommand {
     trainer.save_weights_to(folder_.weights());
     report_.parameters_hash = trainer.hash_parameters();
     report_.finish(trainer.progress(), arena, audit);
+    summarise(trainer.progress(), plan);
+  }
+
+  void summarise(const Progress& progress, const Plan& plan) const {
     const bool done = report_.status == "done";
-    report_.exit_code = static_cast<int>(done ? ExitCode::ok : ExitCode::interrupted);
-    fmt::print(stderr, "planned {}  touched {}  process {} of {}\n", to_text(plan.arena), to_text(report_.measured_arena),
-               to_text(report_.process_hwm), to_text(prepared_.budget.memory.value_or(plan.process)));
-    fmt::print(stderr, "{} in {}\n", done ? "weights" : "interrupted; continue with --resume",
-               done ? folder_.weights().string() : folder_.path().string());
+    const double rate = progress.seconds > 0 ? static_cast<double>(progress.units) / progress.seconds : 0;
+    std::string text = fmt::format("{}: {} updates, {} samples in {}", done ? "done" : "interrupted", progress.updates,
+                                   progress.samples, duration_text(progress.seconds));
+    if (progress.updates > 0) text += fmt::format(" ({} tok/s), loss {:.4f}", rate_text(rate), progress.loss);
+    if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
+    fmt::print(stderr, "{}\nmemory: process {} of {}; arena planned {}, touched {}\n", text, to_text(report_.process_hwm),
+               to_text(prepared_.budget.memory.value_or(plan.process)), to_text(plan.arena), to_text(report_.measured_arena));
+    if (done) {
+      const std::string weights = folder_.weights().string();
+      fmt::print(stderr, "weights: {}\ntry: plimsoll generate --weights {} --prompt \"...\"\n", weights, weights);
+    } else {
+      fmt::print(stderr, "continue: plimsoll train {} --run {} --resume\n", arguments_.config, folder_.path().string());
+    }
   }
 
   const TrainArguments& arguments_;
@@ -191,15 +256,21 @@ class TrainCommand {
   std::optional<Progress> resumed_;
   Prepared prepared_;
   RunReport report_;
+  bool begun_ = false;
 };
 
 }  // namespace
 
 int run_train(const TrainArguments& arguments) {
-  const Config config =
-      load_config(arguments.config, arguments.sets, {arguments.budgets.memory, arguments.budgets.host_memory, arguments.budgets.disk});
-  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
-  return TrainCommand(arguments, config).run();
+  if (arguments.resume && arguments.run.empty()) {
+    throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
+                       {"plimsoll train CONFIG --run DIR --resume"});
+  }
+  if (arguments.updates.value_or(1) < 1) {
+    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", *arguments.updates), "a whole number from 1");
+  }
+  catch_signals();
+  return TrainCommand(arguments, load_settings(arguments.config, arguments.sets, arguments.budgets)).run();
 }
 
 }  // namespace plimsoll

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/file.h"
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
@@ -63,15 +63,30 @@ Machine machine_from(const json& object) {
 
 json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
-PlanRecord read_record(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw config_error("E-PLAN-FILE", path.string(), "it cannot be read", "a file that `plimsoll plan --out` wrote");
-  const json object = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !object.contains("record")) {
-    throw config_error("E-PLAN-FILE", path.string(), "it is not a plan", "a file that `plimsoll plan --out` wrote",
-                       {"plimsoll plan CONFIG --out plan.json"});
+json read_plan(const std::filesystem::path& path) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  const auto refuse = [&](const std::string& why) {
+    return config_error("E-PLAN-FILE", path.string(), why, "a file that `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
+  };
+  std::string text;
+  try {
+    text = read_text(path, kMostBytes, "E-PLAN-FILE");
+  } catch (const Error& error) {
+    throw refuse(error.message);
   }
-  return record_from_json(object.at("record"));
+  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("record")) throw refuse("it is not a plan");
+  return object;
+}
+
+// The bounds were found when the plan was made; a replay does not search.
+PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
+  const json plan = read_plan(path);
+  PlanningResult result = replay_plan(config, input, record_from_json(plan.at("record")));
+  json object = json::parse(result.text);
+  if (const json bounds = plan.value("bounds", json()); bounds.is_object()) object["bounds"].update(bounds);
+  result.text = object.dump();
+  return result;
 }
 
 void save_vocabulary(const Config& config, const std::filesystem::path& folder) {
@@ -90,7 +105,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
   const PlanningResult planned = options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{})
-                                                           : replay_plan(config, input, read_record(options.plan_file));
+                                                           : replay(config, input, options.plan_file);
   result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cmath>
@@ -11,6 +12,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -24,10 +27,28 @@ Error cannot_write(const std::filesystem::path& path, const std::string& why) {
                     {"--run ANOTHER_FOLDER"});
 }
 
+// What a run that was killed had not completed.
+void remove_partial_files(const std::filesystem::path& run) {
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : {run, run / "weights"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      if (entry.path().filename().string().find(".partial-") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+// As JSON writes it: what is not finite is null.
+std::string_view number_text(double value, std::span<char> room) {
+  if (!std::isfinite(value)) return "null";
+  const auto end = fmt::format_to_n(room.data(), room.size(), "{}", value);
+  return {room.data(), end.size};
+}
+
 }  // namespace
 
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
-  const bool exists = std::filesystem::exists(path / "run.json");
+  std::error_code error;
+  const bool exists = std::filesystem::exists(path / "run.json", error);
   if (exists && !resume) {
     throw config_error("E-RUN-EXISTS", path.string(), "it already holds a run", "a new folder, or --resume to continue this one",
                        {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
@@ -36,22 +57,46 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
     throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
                        {fmt::format("plimsoll train CONFIG --run {}", path.string())});
   }
-  std::error_code error;
+  RunFolder folder(path);
+  folder.begun_ = exists;
+  for (std::filesystem::path missing = std::filesystem::absolute(path).lexically_normal(); !std::filesystem::exists(missing, error);
+       missing = missing.parent_path()) {
+    if (missing.has_filename()) folder.created_.push_back(missing);
+  }
   std::filesystem::create_directories(path, error);
   if (error) throw cannot_write(path, error.message());
-  if (access(path.c_str(), W_OK) != 0) throw cannot_write(path, std::strerror(errno));
-  return RunFolder(path);
+  if (!std::filesystem::is_directory(path)) throw cannot_write(path, "it is not a folder");
+  if (access(path.c_str(), W_OK | X_OK) != 0) throw cannot_write(path, std::strerror(errno));
+  if (resume) remove_partial_files(path);
+  return folder;
 }
 
 RunFolder::~RunFolder() {
   if (metrics_ >= 0) close(metrics_);
+  if (!begun_ && !created_.empty()) abandon();
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept : path_(std::move(other.path_)), metrics_(std::exchange(other.metrics_, -1)) {}
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      created_(std::exchange(other.created_, {})),
+      begun_(other.begun_),
+      metrics_(std::exchange(other.metrics_, -1)) {}
+
+// Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
+void RunFolder::abandon() const noexcept {
+  std::error_code ignored;
+  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl", "weights"}) {
+    std::filesystem::remove(path_ / file, ignored);
+  }
+  for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
+}
 
 void RunFolder::write(const std::string& name, const std::string& text) const { write_file_atomically(path_ / name, text); }
 
-void RunFolder::write_run(const nlohmann::json& run) const { write("run.json", run.dump(1) + "\n"); }
+void RunFolder::write_run(const nlohmann::json& run) {
+  write("run.json", run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  begun_ = true;
+}
 
 void RunFolder::open_metrics(std::int64_t updates) {
   const std::filesystem::path path = path_ / "metrics.jsonl";
@@ -67,18 +112,21 @@ void RunFolder::open_metrics(std::int64_t updates) {
 }
 
 void RunFolder::append(const Metrics& metrics) {
-  const auto number = [](double value) { return std::isfinite(value) ? value : 0.0; };
-  char line[512];
+  std::array<char, 32> loss, grad_norm;
+  std::array<char, 640> line;
   const auto end = fmt::format_to_n(
-      line, sizeof line,
+      line.data(), line.size(),
       "{{\"update\":{},\"samples\":{},\"units\":{},\"loss\":{},\"loss_bits\":\"{:016x}\",\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\","
       "\"learning_rate\":{},\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n",
-      metrics.update, metrics.samples, metrics.units, number(metrics.loss), std::bit_cast<std::uint64_t>(metrics.loss),
-      number(metrics.grad_norm), std::bit_cast<std::uint64_t>(metrics.grad_norm), metrics.learning_rate, metrics.seconds,
-      metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
-  const auto size = static_cast<ssize_t>(end.size);
-  if (::write(metrics_, line, static_cast<std::size_t>(size)) != size) {
-    throw cannot_write(path_ / "metrics.jsonl", errno == 0 ? "the disk is full" : std::strerror(errno));
+      metrics.update, metrics.samples, metrics.units, number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss),
+      number_text(metrics.grad_norm, grad_norm), std::bit_cast<std::uint64_t>(metrics.grad_norm), metrics.learning_rate,
+      metrics.seconds, metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
+  std::string_view rest(line.data(), end.size);
+  while (!rest.empty()) {
+    const ssize_t put = ::write(metrics_, rest.data(), rest.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) throw cannot_write(path_ / "metrics.jsonl", put < 0 ? std::strerror(errno) : "the disk is full");
+    rest.remove_prefix(static_cast<std::size_t>(put));
   }
 }
 

@@ -1,11 +1,12 @@
 // The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), the resolved
-// configuration, the plan, the weights, the checkpoint.
+// configuration, the plan, the weights, the checkpoint. A folder in which no run began is taken away again.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -22,7 +23,7 @@ struct Metrics {
 class RunFolder {
  public:
   // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING for
-  // --resume without a run, E-IO-WRITE (exit 5) where nothing can be written.
+  // --resume without a run, E-IO-WRITE (exit 5) where nothing can be written. The run has begun with its first run.json.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
@@ -32,7 +33,7 @@ class RunFolder {
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
 
   void write(const std::string& name, const std::string& text) const;
-  void write_run(const nlohmann::json& run) const;
+  void write_run(const nlohmann::json& run);
   // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left.
   void open_metrics(std::int64_t updates);
   // Without allocating.
@@ -41,7 +42,11 @@ class RunFolder {
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
+  void abandon() const noexcept;
+
   std::filesystem::path path_;
+  std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
+  bool begun_ = false;
   int metrics_ = -1;
 };
 

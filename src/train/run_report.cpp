@@ -36,7 +36,8 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
 }
 
 // The first two updates touch whatever is touched late; from then on the process stays as it is.
-void RunReport::note(const Metrics& metrics) {
+void RunReport::note(const Metrics& metrics, const Progress& progress) {
+  progress_ = progress;
   if (++noted_ <= 2) warm_hwm_ = metrics.vm_hwm;
 }
 
@@ -44,6 +45,13 @@ void RunReport::fail(const Error& error) {
   status = "failed";
   exit_code = static_cast<int>(error.exit);
   error_ = error;
+}
+
+void RunReport::interrupt() {
+  status = "interrupted";
+  exit_code = static_cast<int>(ExitCode::interrupted);
+  error_ = Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "run", "the run was interrupted and saved",
+                 "--resume continues it");
 }
 
 void RunReport::finish(const Progress& progress, const Arena& arena, const Audit* audit) {

@@ -27,8 +27,10 @@ struct RunReport {
   Bytes measured_arena, process_hwm;
 
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
-  void note(const Metrics& metrics);
+  // What has been reached; run.json of a failed run says it too.
+  void note(const Metrics& metrics, const Progress& progress);
   void fail(const Error& error);
+  void interrupt();
   void finish(const Progress& progress, const Arena& arena, const Audit* audit);
   nlohmann::json to_json() const;
 

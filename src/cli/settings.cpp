@@ -1,0 +1,31 @@
+#include "cli/settings.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "train/config_keys.h"
+#include "train/config_source.h"
+
+namespace plimsoll {
+
+Config load_settings(const std::string& config, const std::vector<std::string>& sets, const BudgetArguments& budgets) {
+  Config loaded = load_config(config, sets, {budgets.memory, budgets.host_memory, budgets.disk});
+  for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
+  if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
+  return loaded;
+}
+
+MemorySettings load_budgets(const BudgetArguments& budgets) {
+  Config config;
+  const auto apply = [&](const char* key, const char* option, const std::optional<std::string>& text) {
+    if (text) config_key(key).set(config, option_setting(key, option, *text));
+  };
+  apply("memory.budget", "--memory", budgets.memory);
+  apply("memory.host_memory", "--host-memory", budgets.host_memory);
+  apply("memory.disk", "--disk", budgets.disk);
+  if (config.memory.disk) create_disk_folder(*config.memory.disk);
+  return config.memory;
+}
+
+}  // namespace plimsoll
