@@ -13,7 +13,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const std::int64_t width = request.inputs[0].shape.last(), rows = request.inputs[0].shape.elements() / width;
   return make_kernel(
-      [rows, width](const KernelCall& call) { cpu::softmax_backward(rows, width, call.in(0), call.in(1), call.out(0)); });
+      [rows, width](const KernelCall& call) { cpu::softmax_backward(rows, width, call.in(1), call.in(0), call.out(0)); });
 }
 
 }  // namespace

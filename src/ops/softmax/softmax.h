@@ -5,6 +5,7 @@
 
 namespace plimsoll::ops {
 
+// softmax_backward: (dy, y) -> dx
 extern const OpDef kSoftmax, kSoftmaxBackward;
 
 ValueId softmax(GraphBuilder& builder, ValueId x, std::string name);
