@@ -4,6 +4,7 @@
 #include "ops/check.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/shape_ops.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -50,6 +51,18 @@ Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
           bytes_touched(inputs, outputs)};
 }
 
+// A product of flattened operands may have other leading axes than the input that it is the gradient of.
+void contribute_product(GradientContext& context, std::size_t to, const MatmulAttributes& attributes,
+                        std::vector<ValueId> inputs) {
+  if (context.accumulator(to).valid()) return context.contribute(to, kMatmul, attributes, std::move(inputs));
+  GraphBuilder& builder = context.builder();
+  const Shape shape = builder.shape(context.input(to));
+  const std::string name = builder.value(context.input(to)).name + ".grad";
+  ValueId gradient = matmul(builder, inputs[0], inputs[1], attributes, name);
+  if (builder.shape(gradient) != shape) gradient = reshape(builder, gradient, shape, name);
+  context.contribute(to, gradient);
+}
+
 // Weight gradient first: it is the last reader of the activation, whose bytes the input gradient can then take.
 void gradient(GradientContext& context) {
   const auto& a = context.node().attributes.as<MatmulAttributes>();
@@ -59,12 +72,12 @@ void gradient(GradientContext& context) {
   if (context.wants(1)) {
     to.transpose_a = a.transpose_b || !a.transpose_a;
     to.transpose_b = a.transpose_a && a.transpose_b;
-    context.contribute(1, kMatmul, to, a.transpose_b ? std::vector{dy, x} : std::vector{x, dy});
+    contribute_product(context, 1, to, a.transpose_b ? std::vector{dy, x} : std::vector{x, dy});
   }
   if (context.wants(0)) {
     to.transpose_a = a.transpose_a && a.transpose_b;
     to.transpose_b = a.transpose_a || !a.transpose_b;
-    context.contribute(0, kMatmul, to, a.transpose_a ? std::vector{w, dy} : std::vector{dy, w});
+    contribute_product(context, 0, to, a.transpose_a ? std::vector{w, dy} : std::vector{dy, w});
   }
 }
 
