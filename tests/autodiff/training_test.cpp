@@ -1,0 +1,300 @@
+// Gradients of a whole small GPT-2, as add_training builds them and the kernels compute them, against central differences of the
+// loss in fp64; and what add_training makes of a graph.
+#include "autodiff/training.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "autodiff/dense_run.h"
+#include "autodiff/reference_run.h"
+#include "graph/builder.h"
+#include "models/gpt2.h"
+#include "nn/layers.h"
+#include "ops/all.h"
+
+namespace plimsoll::test {
+namespace {
+
+constexpr double kUnits = 11;  // valid units of a window, whatever is in it
+
+Gpt2Config small_config(double dropout) {
+  Gpt2Config config;
+  config.layers = 2, config.width = 12, config.heads = 3, config.context = 9, config.vocab = 23;
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = dropout;
+  return config;
+}
+
+Numbers random_numbers(const ValueType& type, std::uint64_t seed, Fill fill) {
+  return fill_inputs({{}, {{type, fill}}}, seed)[0];
+}
+
+// The same model twice: forward alone for the reference, with the backward pass for the kernels.
+class Model {
+ public:
+  explicit Model(const Gpt2Config& config, const OptimizerSettings& optimizer = {})
+      : forward(build_gpt2(config, {2, 0, false, 7}, 5)), training(build_gpt2(config, {2, 0, false, 7}, 5)) {
+    values = add_training(training.graph, training.losses, optimizer);
+    for (const ValueId id : forward.graph.parameters()) {
+      const Value& value = forward.graph.values[id];
+      const bool gamma = value.parameter->initializer.kind == Initializer::Kind::ones;
+      parameters.push_back(random_numbers(value.type, id.index, gamma ? Fill{0.5, 1.5} : Fill{-0.5, 0.5}));
+    }
+  }
+
+  std::vector<Numbers> batch(std::uint64_t seed) const {
+    const Graph& graph = forward.graph;
+    const auto vocab = static_cast<double>(graph.values[graph.parameters()[0]].type.shape[0]);
+    return {random_numbers(graph.values[forward.micro.tokens].type, seed, {0, vocab}),
+            random_numbers(graph.values[forward.micro.targets].type, seed + 1, {-1, vocab}),
+            random_numbers(graph.values[forward.micro.sample_ids].type, seed + 2, {0, 50}), round_to({1 / kUnits}, DType::f32)};
+  }
+
+  template <class Run>
+  static void feed(Run set, const BatchValues& to, const std::vector<Numbers>& batch) {
+    set(to.tokens, batch[0]), set(to.targets, batch[1]), set(to.sample_ids, batch[2]), set(to.inverse_units, batch[3]);
+  }
+
+  // Sum of the losses in fp64, with one element of one parameter moved.
+  double losses(const std::vector<Numbers>& batch, std::size_t parameter, std::size_t element, double step) const {
+    ReferenceRun run(forward.graph);
+    const std::vector<ValueId> ids = forward.graph.parameters();
+    for (std::size_t i = 0; i < ids.size(); ++i) run[ids[i]] = parameters[i];
+    run[ids[parameter]][element] += step;
+    feed([&](ValueId id, const Numbers& numbers) { run[id] = numbers; }, forward.micro, batch);
+    run.run(Section::micro);
+    double sum = 0;
+    for (const double loss : run[forward.losses]) sum += loss;
+    return sum;
+  }
+
+  void load(DenseRun& run) const {
+    const std::vector<ValueId> ids = training.graph.parameters();
+    for (std::size_t i = 0; i < ids.size(); ++i) run.set(ids[i], parameters[i]);
+  }
+
+  ValueId accumulator(ValueId parameter) const { return training.graph.find(training.graph.values[parameter].name + ".grad"); }
+
+  ModelGraph forward, training;
+  TrainingValues values;
+  std::vector<Numbers> parameters;
+};
+
+// At a few elements of every parameter.
+void expect_gradients(const Model& model, DenseRun& run, const std::vector<std::vector<Numbers>>& batches) {
+  constexpr double kStep = 1e-4;
+  const std::vector<ValueId> ids = model.training.graph.parameters();
+  for (std::size_t parameter = 0; parameter < ids.size(); ++parameter) {
+    SCOPED_TRACE(model.training.graph.values[ids[parameter]].name);
+    const Numbers gradient = run.get(model.accumulator(ids[parameter]));
+    double scale = 0.01;
+    for (const double x : gradient) scale = std::max(scale, std::abs(x));
+    for (std::size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 8) {
+      double expected = 0;
+      for (const auto& batch : batches) {
+        expected +=
+            (model.losses(batch, parameter, i, kStep) - model.losses(batch, parameter, i, -kStep)) / (2 * kStep) * batch[3][0];
+      }
+      ASSERT_NEAR(gradient[i], expected, scale * 1e-5) << "element " << i;
+    }
+  }
+}
+
+class Gpt2Gradient : public testing::TestWithParam<double> {};
+
+TEST_P(Gpt2Gradient, OfOneMicroStepAgreesWithFiniteDifferences) {
+  const Model model(small_config(GetParam()));
+  const auto batch = model.batch(1);
+  DenseRun run(model.training.graph);
+  model.load(run);
+  Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, batch);
+  run.run(Section::micro, /*window_start=*/true);  // over poisoned accumulators
+  expect_gradients(model, run, {batch});
+  EXPECT_NEAR(run.get(model.values.loss_total)[0], model.losses(batch, 0, 0, 0), 1e-4);
+}
+
+TEST_P(Gpt2Gradient, OfAWindowIsTheSumOfItsMicroSteps) {
+  const Model model(small_config(GetParam()));
+  const std::vector<std::vector<Numbers>> batches{model.batch(1), model.batch(20), model.batch(40)};
+  DenseRun run(model.training.graph);
+  model.load(run);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, batches[i]);
+    run.run(Section::micro, i == 0);
+  }
+  expect_gradients(model, run, batches);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dropout, Gpt2Gradient, testing::Values(0.0, 0.2));
+
+// The update section against the references, from the gradients that the kernels have computed.
+void expect_update(const OptimizerSettings& settings) {
+  Model model(small_config(0), settings);
+  Graph& graph = model.training.graph;
+  DenseRun run(graph);
+  model.load(run);
+  Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, model.batch(1));
+  run.run(Section::micro, true);
+  run.set(model.values.update_scalars, {1e-2, 0.1, 0.05, 0});
+  ReferenceRun expected(graph);
+  std::vector<ValueId> states;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.role == Role::optimizer_state && value.persistent()) {
+      run.set(ValueId{i}, random_numbers(value.type, i, {0.01, 0.1}));
+      states.push_back(ValueId{i});
+    }
+    if (value.persistent() || ValueId{i} == model.values.update_scalars) expected[ValueId{i}] = run.get(ValueId{i});
+  }
+  run.run(Section::update, false);
+  expected.run(Section::update);
+  EXPECT_NEAR(run.get(model.values.gradient_norm)[0], expected[model.values.gradient_norm][0], 1e-9);
+  for (const ValueId parameter : graph.parameters()) states.push_back(parameter);
+  for (const ValueId id : states) {
+    SCOPED_TRACE(graph.values[id].name);
+    const Numbers actual = run.get(id);
+    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[id][i], 2 * tolerance(DType::f32)) << i;
+  }
+}
+
+TEST(Update, AdamWAgreesWithTheReference) { expect_update({.weight_decay = 0.1, .clip = 0.05}); }
+TEST(Update, SgdAgreesWithTheReference) { expect_update({.kind = OptimizerSettings::Kind::sgd, .weight_decay = 0.1, .clip = 0}); }
+TEST(Update, NesterovAgreesWithTheReference) {
+  expect_update({.kind = OptimizerSettings::Kind::sgd, .momentum = 0.9, .nesterov = true, .decay_all = true});
+}
+
+TEST(AddTraining, GivesEachTrainableParameterAnAccumulator) {
+  const Model model(small_config(0));
+  const Graph& graph = model.training.graph;
+  for (const ValueId parameter : graph.parameters()) {
+    const ValueId accumulator = model.accumulator(parameter);
+    ASSERT_TRUE(accumulator.valid());
+    EXPECT_EQ(graph.values[accumulator].role, Role::accumulator);
+    EXPECT_TRUE(graph.values[accumulator].persistent());
+    EXPECT_TRUE(graph.values[accumulator].type == graph.values[parameter].type);
+  }
+}
+
+// The backward loss yields the losses as well, so the forward one is gone.
+TEST(AddTraining, ComputesTheLossOnce) {
+  const Model model(small_config(0));
+  const auto& nodes = model.training.graph.nodes;
+  EXPECT_EQ(std::count_if(nodes.begin(), nodes.end(), [](const Node& node) { return node.op == &ops::kLinearCrossEntropy; }), 0);
+  EXPECT_EQ(
+      std::count_if(nodes.begin(), nodes.end(), [](const Node& node) { return node.op == &ops::kLinearCrossEntropyBackward; }),
+      1);
+}
+
+// Backward nodes carry the model line and, where they draw noise, the site of their forward node.
+TEST(AddTraining, BackwardNodesBelongToForwardLines) {
+  const Model model(small_config(0.2));
+  const Graph& graph = model.training.graph;
+  for (const Node& node : graph.nodes) {
+    if (!node.backward || node.section != Section::micro || node.line == "loss") continue;
+    const auto forward = [&](const Node& other) { return !other.backward && other.line == node.line; };
+    EXPECT_TRUE(node.line == "lm_head" || std::any_of(graph.nodes.begin(), graph.nodes.end(), forward)) << node.line;
+    const auto same_site = [&](const Node& other) { return !other.backward && other.site == node.site; };
+    EXPECT_TRUE(!node.op->random || std::any_of(graph.nodes.begin(), graph.nodes.end(), same_site)) << node.line;
+  }
+}
+
+// h = ln(x W) with the loss on top; some parameters are frozen.
+struct FrozenModel {
+  Graph graph;
+  GraphBuilder builder{graph};
+  ValueId tokens, targets, units, table, positions, head, losses;
+  nn::Linear linear;
+  nn::LayerNorm norm;
+
+  explicit FrozenModel(const std::vector<std::string>& frozen)
+      : tokens(builder.add_input("tokens", {DType::i32, {1, 5}})),
+        targets(builder.add_input("targets", {DType::i32, {1, 5}})),
+        units(builder.add_input("units", {DType::f32, {1}})),
+        table(builder.add_parameter("table", {7, 6}, {})),
+        positions(builder.add_parameter("positions", {5, 6}, {})),
+        head(builder.add_parameter("head", {7, 6}, {})),
+        linear(builder, "linear", 6, 6, 0.1),
+        norm(builder, "norm", 6, 1e-5) {
+    for (const std::string& name : frozen) graph.values[graph.find(name)].parameter->trainable = false;
+    const ValueId x = ops::embedding(builder, tokens, table, positions, "x");
+    losses = ops::linear_cross_entropy(builder, norm(builder, linear(builder, x, "linear")), head, targets, units);
+  }
+};
+
+Numbers gradient_with_frozen(const std::vector<std::string>& frozen, const std::string& of) {
+  FrozenModel model(frozen);
+  add_training(model.graph, model.losses, {});
+  for (const std::string& name : frozen) EXPECT_FALSE(model.graph.find(name + ".grad").valid()) << name;
+  DenseRun run(model.graph);
+  for (const ValueId parameter : model.graph.parameters()) {
+    run.set(parameter, random_numbers(model.graph.values[parameter].type, parameter.index, {}));
+  }
+  run.set(model.graph.find("tokens"), {1, 6, 0, 1, 3});
+  run.set(model.graph.find("targets"), {6, 0, -1, 3, 2});
+  run.set(model.graph.find("units"), {0.25});
+  run.run(Section::micro, true);
+  return run.get(model.graph.find(of + ".grad"));
+}
+
+TEST(AddTraining, FreezingAParameterLeavesTheOtherGradientsAsTheyAre) {
+  const std::vector<std::string> all{"table", "positions", "head", "linear.weight", "linear.bias", "norm.weight", "norm.bias"};
+  for (const std::string& of : all) {
+    const Numbers expected = gradient_with_frozen({}, of);
+    for (const std::string& frozen : all) {
+      if (frozen == of) continue;
+      EXPECT_EQ(gradient_with_frozen({frozen}, of), expected) << of << " with " << frozen << " frozen";
+    }
+    std::vector<std::string> others = all;
+    std::erase(others, of);
+    EXPECT_EQ(gradient_with_frozen(others, of), expected) << of << " alone";
+  }
+}
+
+// A parameter that two ops read gets the sum of both gradients.
+TEST(AddTraining, AddsTheGradientsOfASharedParameter) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), w = builder.add_parameter("w", {5, 4}, {});
+  const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  const ValueId doubled = ops::add(builder, h, h, "doubled");
+  const ValueId mixed = ops::add(builder, doubled, ops::gelu(builder, h, "gelu"), "mixed");
+  const ValueId losses = ops::linear_cross_entropy(builder, mixed, w, targets, units);
+  const Graph reference_graph = graph;
+  add_training(graph, losses, {});
+  const Numbers h0 = random_numbers({DType::f32, {1, 3, 4}}, 1, {}), w0 = random_numbers({DType::f32, {5, 4}}, 2, {});
+  DenseRun run(graph);
+  run.set(h, h0), run.set(w, w0), run.set(targets, {1, 4, 0}), run.set(units, {1});
+  run.run(Section::micro, true);
+  const Numbers gradient = run.get(graph.find("h.grad"));
+  const auto total = [&](std::size_t element, double step) {
+    ReferenceRun reference(reference_graph);
+    reference[h] = h0, reference[w] = w0, reference[targets] = {1, 4, 0}, reference[units] = {1};
+    reference[h][element] += step;
+    reference.run(Section::micro);
+    const Numbers& each = reference[losses];
+    return each[0] + each[1] + each[2];
+  };
+  for (std::size_t i = 0; i < gradient.size(); ++i) EXPECT_NEAR(gradient[i], (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-5);
+}
+
+TEST(AddTraining, NamesAnOpWithoutGradient) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId x = builder.add_parameter("x", {1, 3, 4}, {}), w = builder.add_parameter("w", {5, 4}, {});
+  const ValueId y = builder.add1(ops::kReluBackward, ops::NoAttributes{}, {x, x}, "y");
+  const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  const ValueId losses = ops::linear_cross_entropy(builder, y, w, targets, units);
+  try {
+    add_training(graph, losses, {});
+    FAIL() << "it should refuse";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, "E-GRADIENT");
+    EXPECT_NE(std::string(error.what()).find("relu_backward has no gradient"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test

@@ -1,0 +1,106 @@
+#include "ops/cases/bound_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+
+namespace plimsoll::test {
+namespace {
+
+std::size_t bytes_of(const ValueType& type) { return extent(dense_bytes(type.shape, type.dtype)); }
+
+bool updates(const std::vector<Alias>& aliases, std::size_t input) {
+  return std::any_of(aliases.begin(), aliases.end(),
+                     [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == input; });
+}
+
+}  // namespace
+
+GuardedBytes::GuardedBytes(std::size_t size, std::byte fill)
+    : size_(size), all_((size + 63) / 64 * 64 + 2 * kGuard), memory_(static_cast<std::byte*>(std::aligned_alloc(64, all_))) {
+  std::fill_n(memory_.get(), all_, kSentinel);
+  std::fill_n(data(), size, fill);
+}
+
+void GuardedBytes::Free::operator()(std::byte* p) const { std::free(p); }
+
+bool GuardedBytes::intact() const {
+  const auto sentinels = [](const std::byte* from, const std::byte* to) {
+    return std::all_of(from, to, [](std::byte byte) { return byte == kSentinel; });
+  };
+  return sentinels(memory_.get(), data()) && sentinels(data() + size_, memory_.get() + all_);
+}
+
+BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Numbers>& inputs, const RunOptions& options)
+    : op_(op),
+      aliases_(aliases_of(op, a_case.attributes)),
+      input_types_(input_types(a_case)),
+      output_types_(output_types(op, a_case)) {
+  for (std::size_t i = 0; i < input_types_.size(); ++i) {
+    buffers_.push_back(std::make_unique<GuardedBytes>(bytes_of(input_types_[i]), options.poison));
+    const bool unread = a_case.overwrite && updates(aliases_, i), taken = options.in_place && options.in_place->input == i;
+    if (!unread) encode(inputs[i], input_types_[i].dtype, buffers_[i]->data());
+    inputs_.push_back(buffers_[i]->data());
+    before_.emplace_back();
+    if (!taken && !updates(aliases_, i) && !a_case.benchmark) before_.back() = buffers_[i]->copy();
+  }
+  for (std::size_t output = 0; output < output_types_.size(); ++output) place_output(output, options);
+  cpu::set_thread_count(options.threads);
+  const KernelRequest request{&op,           &a_case.attributes, input_types_, output_types_, options.threads,
+                              a_case.chunks, a_case.overwrite};
+  const CpuKernel* kernel = find_cpu_kernel(op);
+  ensure(kernel != nullptr, "cases", "an op has no CPU kernel");
+  choice_ = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
+  kernel_ = kernel->bind(request);
+  buffers_.push_back(std::make_unique<GuardedBytes>(extent(choice_.scratch.n), options.poison));
+  scratch_ = buffers_.back()->data();
+}
+
+void BoundCase::place_output(std::size_t output, const RunOptions& options) {
+  for (const Alias& alias : aliases_) {
+    if (alias.output == output && alias.kind == AliasKind::updates) return outputs_.push_back(inputs_[alias.input]);
+  }
+  if (options.in_place && options.in_place->output == output) return outputs_.push_back(inputs_[options.in_place->input]);
+  buffers_.push_back(std::make_unique<GuardedBytes>(bytes_of(output_types_[output]), options.poison));
+  outputs_.push_back(buffers_.back()->data());
+}
+
+void BoundCase::run() { kernel_->run({inputs_, outputs_, scratch_}); }
+
+std::vector<Numbers> BoundCase::outputs() const {
+  std::vector<Numbers> result;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) result.push_back(decode(outputs_[i], output_types_[i]));
+  return result;
+}
+
+std::vector<std::vector<std::byte>> BoundCase::output_bytes() const {
+  std::vector<std::vector<std::byte>> result;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) result.emplace_back(outputs_[i], outputs_[i] + bytes_of(output_types_[i]));
+  return result;
+}
+
+std::string BoundCase::faults() const {
+  std::string text;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const bool input = i < inputs_.size(), scratch = i + 1 == buffers_.size();
+    if (!buffers_[i]->intact())
+      text += fmt::format("a write outside {} {}; ", input ? "input" : scratch ? "scratch" : "output", i);
+    if (input && before_[i] && *before_[i] != buffers_[i]->copy()) text += fmt::format("input {} has changed; ", i);
+  }
+  return text;
+}
+
+std::vector<Numbers> reference_outputs(const OpCases& cases, const OpCase& a_case, std::vector<Numbers> inputs) {
+  const std::vector<ValueType> from = input_types(a_case), to = output_types(*cases.op, a_case);
+  for (const Alias& alias : aliases_of(*cases.op, a_case.attributes)) {
+    if (a_case.overwrite && alias.kind == AliasKind::updates) std::ranges::fill(inputs[alias.input], 0.0);
+  }
+  return cases.reference({a_case.attributes, from, to, inputs});
+}
+
+}  // namespace plimsoll::test

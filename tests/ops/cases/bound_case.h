@@ -1,0 +1,71 @@
+// A case with its kernel bound and buffers of its own: every buffer starts at a cache line and lies between guard bytes, so that
+// a write past an output, an input or the scratch is seen.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/kernel_catalogue.h"
+#include "ops/cases/cases.h"
+#include "ops/kernel.h"
+
+namespace plimsoll::test {
+
+class GuardedBytes {
+ public:
+  GuardedBytes(std::size_t size, std::byte fill);
+
+  std::byte* data() const { return memory_.get() + kGuard; }
+  std::size_t size() const { return size_; }
+  std::vector<std::byte> copy() const { return {data(), data() + size_}; }
+  bool intact() const;
+
+ private:
+  static constexpr std::size_t kGuard = 256;
+  static constexpr std::byte kSentinel{0xA5};
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::size_t size_, all_;
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+struct RunOptions {
+  int threads = 2;
+  std::byte poison{0xFF};         // of scratch and of outputs before the run; 0xFF is NaN as a float
+  std::optional<Alias> in_place;  // this output takes the bytes of this input
+};
+
+class BoundCase {
+ public:
+  // Sets the team to `options.threads`. Inputs that the case overwrites hold poison.
+  BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Numbers>& inputs, const RunOptions& options = {});
+
+  void run();
+  const KernelChoice& choice() const { return choice_; }
+  std::vector<Numbers> outputs() const;
+  std::vector<std::vector<std::byte>> output_bytes() const;
+  // What the run touched and should not have: guards, and inputs that the op does not declare as updated. Empty: nothing.
+  std::string faults() const;
+
+ private:
+  void place_output(std::size_t output, const RunOptions& options);
+
+  const OpDef& op_;
+  std::vector<Alias> aliases_;
+  std::vector<ValueType> input_types_, output_types_;
+  std::vector<std::unique_ptr<GuardedBytes>> buffers_;  // inputs, then outputs of their own, then scratch
+  std::vector<std::byte*> inputs_, outputs_;
+  std::vector<std::optional<std::vector<std::byte>>> before_;  // of each input that has to stay as it is
+  std::byte* scratch_ = nullptr;
+  KernelChoice choice_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+// The values that a reference sees: where the case overwrites, accumulators count as zero.
+std::vector<Numbers> reference_outputs(const OpCases& cases, const OpCase& a_case, std::vector<Numbers> inputs);
+
+}  // namespace plimsoll::test

@@ -1,0 +1,164 @@
+#include "ops/cases/cases.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "graph/kernel_catalogue.h"
+#include "tensor/half.h"
+
+namespace plimsoll::test {
+namespace {
+
+std::vector<OpCases> gather() {
+  std::vector<OpCases> all;
+  for (const auto& family :
+       {matmul_cases(), elementwise_cases(), norm_cases(), softmax_cases(), attention_cases(), embedding_cases(), reduce_cases(),
+        shape_cases(), cast_cases(), dropout_cases(), loss_cases(), update_cases()}) {
+    all.insert(all.end(), family.begin(), family.end());
+  }
+  return all;
+}
+
+double uniform(std::uint64_t seed, std::uint64_t index) {
+  return static_cast<double>(mix64(mix64(seed) ^ index) >> 11) * 0x1p-53;
+}
+
+double draw(const CaseInput& input, std::uint64_t seed, std::uint64_t index) {
+  const Fill& fill = input.fill;
+  const double x = fill.low + (fill.high - fill.low) * uniform(seed, index);
+  if (!is_float(input.type.dtype)) return std::floor(x);
+  return std::abs(x) < fill.gap ? std::copysign(fill.gap, x) : x;
+}
+
+// Rounds to `digits` significant bits, no finer than `least`, to nearest even.
+double round_significand(double x, int digits, int least) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const int exponent = std::max(std::ilogb(x) + 1 - digits, least);
+  return std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);
+}
+
+std::uint16_t bf16_bits(double x) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(round_significand(x, 8, -133))) >> 16);
+}
+
+std::uint16_t f16_bits(double x) {
+  const double rounded = round_significand(x, 11, -24);
+  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const double magnitude = std::abs(rounded);
+  if (magnitude < 0x1p-14) return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(magnitude * 0x1p24));
+  const int exponent = std::ilogb(magnitude);
+  const auto fraction = static_cast<std::uint16_t>((std::ldexp(magnitude, -exponent) - 1) * 1024);
+  return static_cast<std::uint16_t>(sign | ((exponent + 15) << 10) | fraction);
+}
+
+template <class T, class Convert>
+void store(const Numbers& numbers, std::byte* bytes, Convert convert) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const T element = convert(numbers[i]);
+    std::memcpy(bytes + i * sizeof(T), &element, sizeof(T));
+  }
+}
+
+template <class T, class Convert>
+void load(const std::byte* bytes, Numbers& numbers, Convert convert) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    T element;
+    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
+    numbers[i] = convert(element);
+  }
+}
+
+template <class T>
+T convert_to(double x) {
+  return static_cast<T>(x);
+}
+
+template <class T>
+double widen(T x) {
+  return static_cast<double>(x);
+}
+
+}  // namespace
+
+const std::vector<OpCases>& all_cases() {
+  static const std::vector<OpCases> all = gather();
+  return all;
+}
+
+const OpCases* find_cases(const OpDef& op) {
+  const auto& all = all_cases();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const OpCases& cases) { return cases.op == &op; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string describe(const OpDef& op, const OpCase& a_case) {
+  const std::vector<ValueType> inputs = input_types(a_case);
+  return kernel_key({&op, &a_case.attributes, inputs, {}, 1, a_case.chunks, a_case.overwrite});
+}
+
+void encode(const Numbers& numbers, DType dtype, std::byte* bytes) {
+  switch (dtype) {
+    case DType::f64: return store<double>(numbers, bytes, convert_to<double>);
+    case DType::f32: return store<float>(numbers, bytes, convert_to<float>);
+    case DType::f16: return store<std::uint16_t>(numbers, bytes, f16_bits);
+    case DType::bf16: return store<std::uint16_t>(numbers, bytes, bf16_bits);
+    case DType::i32: return store<std::int32_t>(numbers, bytes, convert_to<std::int32_t>);
+    case DType::i64: return store<std::int64_t>(numbers, bytes, convert_to<std::int64_t>);
+    case DType::u8: return store<std::uint8_t>(numbers, bytes, convert_to<std::uint8_t>);
+    case DType::u16: return store<std::uint16_t>(numbers, bytes, convert_to<std::uint16_t>);
+    case DType::u32: return store<std::uint32_t>(numbers, bytes, convert_to<std::uint32_t>);
+  }
+}
+
+Numbers decode(const std::byte* bytes, const ValueType& type) {
+  Numbers numbers(elements(type));
+  switch (type.dtype) {
+    case DType::f64: load<double>(bytes, numbers, widen<double>); break;
+    case DType::f32: load<float>(bytes, numbers, widen<float>); break;
+    case DType::f16: load<std::uint16_t>(bytes, numbers, widen_f16); break;
+    case DType::bf16: load<std::uint16_t>(bytes, numbers, widen_bf16); break;
+    case DType::i32: load<std::int32_t>(bytes, numbers, widen<std::int32_t>); break;
+    case DType::i64: load<std::int64_t>(bytes, numbers, widen<std::int64_t>); break;
+    case DType::u8: load<std::uint8_t>(bytes, numbers, widen<std::uint8_t>); break;
+    case DType::u16: load<std::uint16_t>(bytes, numbers, widen<std::uint16_t>); break;
+    case DType::u32: load<std::uint32_t>(bytes, numbers, widen<std::uint32_t>); break;
+  }
+  return numbers;
+}
+
+Numbers round_to(const Numbers& numbers, DType dtype) {
+  std::vector<std::byte> bytes(numbers.size() * extent(size_of(dtype)));
+  encode(numbers, dtype, bytes.data());
+  return decode(bytes.data(), {dtype, Shape{static_cast<std::int64_t>(numbers.size())}});
+}
+
+std::vector<Numbers> fill_inputs(const OpCase& a_case, std::uint64_t seed) {
+  std::vector<Numbers> values;
+  for (const CaseInput& input : a_case.inputs) {
+    Numbers numbers(elements(input.type));
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = draw(input, seed + values.size() * 1000, i);
+    values.push_back(round_to(numbers, input.type.dtype));
+  }
+  if (a_case.derive) a_case.derive(values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ensure(values[i].size() == elements(a_case.inputs[i].type), "cases", "a derived input has another size than its type");
+    values[i] = round_to(values[i], a_case.inputs[i].type.dtype);
+  }
+  return values;
+}
+
+std::vector<ValueType> input_types(const OpCase& a_case) {
+  std::vector<ValueType> types;
+  for (const CaseInput& input : a_case.inputs) types.push_back(input.type);
+  return types;
+}
+
+std::vector<ValueType> output_types(const OpDef& op, const OpCase& a_case) {
+  return op.infer(a_case.attributes, input_types(a_case));
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,88 @@
+#include "ops/elementwise/elementwise.h"
+
+#include <cmath>
+
+#include "ops/cases/cases.h"
+
+namespace plimsoll::test {
+namespace {
+
+using ops::NoAttributes;
+
+template <double (*kFunction)(double)>
+std::vector<Numbers> unary(const ReferenceCall& call) {
+  Numbers out = call.values[0];
+  for (double& x : out) x = kFunction(x);
+  return {out};
+}
+
+template <double (*kFunction)(double, double)>
+std::vector<Numbers> binary(const ReferenceCall& call) {
+  Numbers out = call.values[0];
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = kFunction(out[i], call.values[1][i]);
+  return {out};
+}
+
+std::vector<Numbers> scale(const ReferenceCall& call) {
+  Numbers out = call.values[0];
+  for (double& x : out) x *= call.attributes.as<ops::ScaleAttributes>().factor;
+  return {out};
+}
+
+double add(double a, double b) { return a + b; }
+double multiply(double a, double b) { return a * b; }
+double relu(double x) { return x > 0 ? x : 0; }
+double relu_backward(double dy, double x) { return x > 0 ? dy : 0; }
+
+const double kRoot = std::sqrt(2 / std::acos(-1.0));
+double inner(double x) { return std::tanh(kRoot * (x + 0.044715 * x * x * x)); }
+double gelu(double x) { return x / 2 * (1 + inner(x)); }
+double gelu_backward(double dy, double x) {
+  const double t = inner(x);
+  return dy * ((1 + t) / 2 + x / 2 * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x));
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> list{{1}, {7}, {65, 3}, {2, 7, 65}, {16411}};
+  return list;
+}
+const Shape kLarge{4096, 1536};
+
+std::vector<OpCase> cases_of(Attributes attributes, std::size_t inputs, bool differentiable, Fill fill = {}) {
+  std::vector<OpCase> cases;
+  const auto add_case = [&](const Shape& shape) {
+    cases.push_back({attributes, std::vector<CaseInput>(inputs, {{DType::f32, shape}, fill, differentiable})});
+  };
+  for (const Shape& shape : shapes()) add_case(shape);
+  add_case(kLarge);
+  cases.back().benchmark = true;
+  return cases;
+}
+
+std::vector<OpCase> scale_cases() {
+  std::vector<OpCase> cases = cases_of(ops::ScaleAttributes{-2.5}, 1, true);
+  cases.push_back({ops::ScaleAttributes{0}, {wanted({65})}});
+  return cases;
+}
+
+std::vector<OpCase> accumulate_cases() {
+  std::vector<OpCase> cases = cases_of(NoAttributes{}, 2, false);
+  for (const Shape& shape : shapes()) cases.push_back(in_window({NoAttributes{}, {f32(shape), f32(shape)}}));
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCases> elementwise_cases() {
+  const Fill wide{-6, 6}, kinked{-3, 3, 0.01};
+  return {{&ops::kAdd, binary<add>, cases_of(NoAttributes{}, 2, true), {}},
+          {&ops::kMultiply, binary<multiply>, cases_of(NoAttributes{}, 2, true), {}},
+          {&ops::kScale, scale, scale_cases(), {}},
+          {&ops::kGelu, unary<gelu>, cases_of(NoAttributes{}, 1, true, wide), {}},
+          {&ops::kGeluBackward, binary<gelu_backward>, cases_of(NoAttributes{}, 2, false, wide), {}},
+          {&ops::kRelu, unary<relu>, cases_of(NoAttributes{}, 1, true, kinked), {}},
+          {&ops::kReluBackward, binary<relu_backward>, cases_of(NoAttributes{}, 2, false, kinked), {}},
+          {&ops::kAccumulate, binary<add>, accumulate_cases(), {}}};
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,93 @@
+#include "ops/embedding/embedding.h"
+
+#include "ops/cases/cases.h"
+#include "ops/elementwise/elementwise.h"
+
+namespace plimsoll::test {
+namespace {
+
+using ops::EmbeddingBackwardAttributes;
+
+std::vector<Numbers> embedding(const ReferenceCall& call) {
+  const Numbers &tokens = call.values[0], &table = call.values[1], &positions = call.values[2];
+  const std::size_t length = extent(call.shape(0)[1]), width = extent(call.shape(1).last());
+  Numbers y(tokens.size() * width);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t row = i / width;
+    y[i] = table[static_cast<std::size_t>(tokens[row]) * width + i % width] + positions[row % length * width + i % width];
+  }
+  return {y};
+}
+
+std::vector<Numbers> token_gradient(const ReferenceCall& call) {
+  const auto& attributes = call.attributes.as<EmbeddingBackwardAttributes>();
+  const Numbers &tokens = call.values[0], &dy = call.values[1];
+  const std::size_t width = dy.size() / tokens.size();
+  Numbers out = attributes.accumulate ? call.values[2] : Numbers(extent(attributes.rows) * width);
+  for (std::size_t i = 0; i < dy.size(); ++i) out[static_cast<std::size_t>(tokens[i / width]) * width + i % width] += dy[i];
+  return {out};
+}
+
+std::vector<Numbers> position_gradient(const ReferenceCall& call) {
+  const auto& attributes = call.attributes.as<EmbeddingBackwardAttributes>();
+  const Numbers& dy = call.values[0];
+  const std::size_t sample = extent(call.shape(0)[1] * call.shape(0)[2]), width = extent(call.shape(0)[2]);
+  Numbers out = attributes.accumulate ? call.values[1] : Numbers(extent(attributes.rows) * width);
+  for (std::size_t i = 0; i < dy.size(); ++i) out[i % sample] += dy[i];
+  return {out};
+}
+
+std::vector<Numbers> select_row(const ReferenceCall& call) {
+  const auto first = call.values[0].begin() + static_cast<std::ptrdiff_t>(call.values[1][0]) * call.shape(0)[2];
+  return {Numbers(first, first + call.shape(0)[2])};
+}
+
+struct Extents {
+  std::int64_t batch, tokens, width, vocab, positions;
+  CaseInput ids() const { return i32({batch, tokens}, 0, static_cast<double>(vocab)); }
+  Shape rows() const { return {batch, tokens, width}; }
+};
+
+struct Families {
+  OpCases embedding{&ops::kEmbedding, test::embedding, {}, {}}, tokens{&ops::kTokenGradient, token_gradient, {}, {}},
+      positions{&ops::kPositionGradient, position_gradient, {}, {}}, select{&ops::kSelectRow, select_row, {}, {}};
+
+  void add_forward(const Extents& e) {
+    embedding.cases.push_back({ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}});
+    select.cases.push_back({ops::NoAttributes{}, {f32({1, e.tokens, e.width}), i32({1}, 0, static_cast<double>(e.tokens))}});
+  }
+
+  void add_backward(const Extents& e, bool accumulate, bool overwrite) {
+    OpCase of_tokens{EmbeddingBackwardAttributes{e.vocab, accumulate}, {e.ids(), f32(e.rows())}, overwrite};
+    OpCase of_positions{EmbeddingBackwardAttributes{e.positions, accumulate}, {f32(e.rows())}, overwrite};
+    if (accumulate) {
+      of_tokens.inputs.push_back(f32({e.vocab, e.width}));
+      of_positions.inputs.push_back(f32({e.positions, e.width}));
+    }
+    tokens.cases.push_back(of_tokens);
+    positions.cases.push_back(of_positions);
+  }
+};
+
+}  // namespace
+
+std::vector<OpCases> embedding_cases() {
+  Families families;
+  // A vocabulary of one and one with fewer words than tokens repeat rows; positions may be more than tokens.
+  const std::vector<Extents> list{{1, 1, 1, 1, 1}, {2, 7, 65, 5, 9}, {3, 65, 7, 40, 65}, {1, 7, 64, 1, 7}};
+  for (const Extents& e : list) {
+    families.add_forward(e);
+    families.add_backward(e, false, false);
+    families.add_backward(e, true, false);
+    families.add_backward(e, true, true);
+  }
+  const Extents large{4, 1024, 768, 8192, 1024};
+  families.add_forward(large);
+  families.add_backward(large, true, false);
+  for (OpCases* cases : {&families.embedding, &families.tokens, &families.positions, &families.select}) {
+    cases->cases.back().benchmark = true;
+  }
+  return {families.embedding, families.tokens, families.positions, families.select};
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,98 @@
+#include "ops/loss/loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cases/cases.h"
+#include "ops/elementwise/elementwise.h"
+
+namespace plimsoll::test {
+namespace {
+
+// Loss of one row of h, and its probabilities.
+double row_loss(const double* h, const Numbers& w, std::size_t width, std::size_t target, Numbers& p) {
+  p.assign(w.size() / width, 0);
+  for (std::size_t v = 0; v < p.size(); ++v) {
+    for (std::size_t i = 0; i < width; ++i) p[v] += h[i] * w[v * width + i];
+  }
+  const double logit = p[target], top = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(x - top);
+  for (double& x : p) x /= sum;
+  return top + std::log(sum) - logit;
+}
+
+std::vector<Numbers> loss(const ReferenceCall& call) {
+  const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
+  const std::size_t width = extent(call.shape(1).last());
+  Numbers losses(targets.size()), p;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] >= 0) losses[row] = row_loss(h.data() + row * width, w, width, static_cast<std::size_t>(targets[row]), p);
+  }
+  return {losses};
+}
+
+std::vector<Numbers> loss_backward(const ReferenceCall& call) {
+  const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
+  const std::size_t width = extent(call.shape(1).last());
+  Numbers losses(targets.size()), dh(h.size()), p;
+  Numbers dw = call.attributes.as<ops::LossBackwardAttributes>().accumulate ? call.values[4] : Numbers(w.size());
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] < 0) continue;
+    const auto target = static_cast<std::size_t>(targets[row]);
+    losses[row] = row_loss(h.data() + row * width, w, width, target, p);
+    p[target] -= 1;
+    for (std::size_t v = 0; v < p.size(); ++v) {
+      for (std::size_t i = 0; i < width; ++i) {
+        dh[row * width + i] += call.values[3][0] * p[v] * w[v * width + i];
+        dw[v * width + i] += call.values[3][0] * p[v] * h[row * width + i];
+      }
+    }
+  }
+  return {losses, dh, dw};
+}
+
+struct Extents {
+  std::int64_t batch, tokens, width, vocab;
+  std::vector<CaseInput> inputs() const {
+    return {wanted({batch, tokens, width}, {-2, 2}), wanted({vocab, width}, {-0.5, 0.5}),
+            i32({batch, tokens}, -1, static_cast<double>(vocab)), f32({1}, {0.01, 0.1})};
+  }
+};
+
+OpCase forward(const Extents& e, int chunks) { return {ops::NoAttributes{}, e.inputs(), false, chunks}; }
+
+OpCase backward(const Extents& e, int chunks, bool accumulate) {
+  OpCase result{ops::LossBackwardAttributes{accumulate}, e.inputs(), false, chunks};
+  if (accumulate) result.inputs.push_back(f32({e.vocab, e.width}, {-0.01, 0.01}));
+  return result;
+}
+
+OpCase ignoring_everything(OpCase a_case) {
+  a_case.inputs[2].fill = {-1, 0};
+  return a_case;
+}
+
+}  // namespace
+
+std::vector<OpCases> loss_cases() {
+  OpCases forward_cases{&ops::kLinearCrossEntropy, loss, {}, 3},
+      backward_cases{&ops::kLinearCrossEntropyBackward, loss_backward, {}, {}};
+  for (const Extents& e : {Extents{1, 1, 1, 2}, Extents{2, 7, 16, 65}, Extents{1, 65, 7, 300}, Extents{3, 5, 9, 1}}) {
+    forward_cases.cases.push_back(forward(e, 1));
+    backward_cases.cases.insert(backward_cases.cases.end(),
+                                {backward(e, 1, false), backward(e, 1, true), in_window(backward(e, 1, true))});
+  }
+  // Several tiles of tokens and of the vocabulary, in few chunks and in many.
+  const Extents tiled{1, 300, 8, 2100};
+  for (const int chunks : {1, 2, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true));
+  forward_cases.cases.push_back(ignoring_everything(forward({2, 7, 16, 65}, 1)));
+  backward_cases.cases.push_back(ignoring_everything(backward({2, 7, 16, 65}, 1, true)));
+  for (const int chunks : {1, 4}) {
+    forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));
+    backward_cases.cases.push_back(timed(backward({1, 1024, 768, 16384}, chunks, true)));
+  }
+  return {forward_cases, backward_cases};
+}
+
+}  // namespace plimsoll::test

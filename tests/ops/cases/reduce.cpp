@@ -1,0 +1,91 @@
+#include "ops/reduce/reduce.h"
+
+#include "ops/cases/cases.h"
+
+namespace plimsoll::test {
+namespace {
+
+std::vector<Numbers> reduce(const ReferenceCall& call) {
+  const std::size_t width = extent(call.shape(0).last());
+  const double factor = call.attributes.as<ops::ReduceAttributes>().mean ? 1 / static_cast<double>(width) : 1;
+  Numbers out(call.values[0].size() / width);
+  for (std::size_t i = 0; i < call.values[0].size(); ++i) out[i / width] += call.values[0][i];
+  for (double& x : out) x *= factor;
+  return {out};
+}
+
+std::vector<Numbers> broadcast_last(const ReferenceCall& call) {
+  const auto& attributes = call.attributes.as<ops::BroadcastLastAttributes>();
+  Numbers out;
+  for (const double x : call.values[0]) out.insert(out.end(), extent(attributes.extent), x * attributes.factor);
+  return {out};
+}
+
+std::vector<Numbers> sum_rows(const ReferenceCall& call) {
+  const std::size_t width = extent(call.shape(0).last());
+  Numbers out = call.attributes.as<ops::SumRowsAttributes>().accumulate ? call.values[1] : Numbers(width);
+  for (std::size_t i = 0; i < call.values[0].size(); ++i) out[i % width] += call.values[0][i];
+  return {out};
+}
+
+std::vector<Numbers> sum_losses(const ReferenceCall& call) {
+  double total = call.values[1][0];
+  for (const double loss : call.values[0]) total += loss;
+  return {{total}};
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> list{{1}, {7, 1}, {65, 7}, {2, 7, 65}, {3, 43, 200}};
+  return list;
+}
+const Shape kLarge{4096, 768};
+
+std::vector<OpCase> reductions() {
+  std::vector<OpCase> cases;
+  for (const bool mean : {false, true}) {
+    for (const Shape& shape : shapes()) cases.push_back({ops::ReduceAttributes{mean}, {wanted(shape)}});
+  }
+  cases.push_back(timed({ops::ReduceAttributes{}, {f32(kLarge)}}));
+  return cases;
+}
+
+std::vector<OpCase> broadcasts() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    cases.push_back({ops::BroadcastLastAttributes{65, 1}, {wanted(shape)}});
+    cases.push_back({ops::BroadcastLastAttributes{7, 0.25}, {f32(shape)}});
+  }
+  cases.push_back({ops::BroadcastLastAttributes{1, 1}, {wanted(Shape{})}});
+  cases.push_back(timed({ops::BroadcastLastAttributes{768, 0.5}, {f32({4096})}}));
+  return cases;
+}
+
+std::vector<OpCase> sums_of_rows() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    const OpCase adding{ops::SumRowsAttributes{true}, {f32(shape), f32({shape.last()})}};
+    cases.insert(cases.end(), {OpCase{ops::SumRowsAttributes{false}, {f32(shape)}}, adding, in_window(adding)});
+  }
+  cases.push_back(timed({ops::SumRowsAttributes{true}, {f32(kLarge), f32({kLarge.last()})}}));
+  return cases;
+}
+
+std::vector<OpCase> totals() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    const OpCase adding{ops::SumLossesAttributes{}, {f32(shape, {0, 11}), f64({1}, {0, 100})}};
+    cases.insert(cases.end(), {adding, in_window(adding)});
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCases> reduce_cases() {
+  return {{&ops::kReduce, reduce, reductions(), {}},
+          {&ops::kBroadcastLast, broadcast_last, broadcasts(), {}},
+          {&ops::kSumRows, sum_rows, sums_of_rows(), {}},
+          {&ops::kSumLosses, sum_losses, totals(), {}}};
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,134 @@
+#include "ops/update/update.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cases/cases.h"
+#include "ops/elementwise/elementwise.h"
+
+namespace plimsoll::test {
+namespace {
+
+std::vector<Numbers> sum_of_squares(const ReferenceCall& call) {
+  double sum = 0;
+  for (const double x : call.values[0]) sum += x * x;
+  return {{sum}};
+}
+
+std::vector<Numbers> clip(const ReferenceCall& call) {
+  double sum = 0;
+  for (const Numbers& value : call.values) sum += value[0];
+  const double limit = call.attributes.as<ops::ClipAttributes>().limit, norm = std::sqrt(sum);
+  return {{norm}, {limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6))}};
+}
+
+std::vector<Numbers> adamw(const ReferenceCall& call) {
+  const auto& a = call.attributes.as<ops::AdamWAttributes>();
+  const Numbers &g = call.values[3], &scalars = call.values[4];
+  Numbers p = call.values[0], m = call.values[1], v = call.values[2];
+  const double lr = scalars[ops::kLearningRate], coefficient = call.values[5][0];
+  for (std::size_t i = extent(a.begin); i < extent(a.end); ++i) {
+    const double gradient = g[i] * coefficient;
+    p[i] -= lr * a.weight_decay * p[i];
+    m[i] = a.beta1 * m[i] + (1 - a.beta1) * gradient;
+    v[i] = a.beta2 * v[i] + (1 - a.beta2) * gradient * gradient;
+    const double root = std::sqrt(v[i] / scalars[ops::kBiasCorrection2]);
+    p[i] -= lr * (m[i] / scalars[ops::kBiasCorrection1]) / (root + a.epsilon);
+  }
+  return {p, m, v};
+}
+
+std::vector<Numbers> sgd(const ReferenceCall& call) {
+  const auto& a = call.attributes.as<ops::SgdAttributes>();
+  const std::size_t states = a.momentum > 0 ? 2 : 1;
+  const Numbers &g = call.values[states], &scalars = call.values[states + 1];
+  Numbers p = call.values[0], buffer = states == 2 ? call.values[1] : Numbers(p.size());
+  for (std::size_t i = extent(a.begin); i < extent(a.end); ++i) {
+    const double d = g[i] * call.values[states + 2][0] + a.weight_decay * p[i];
+    buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : a.momentum * buffer[i] + d;
+    const double step = states == 1 ? d : a.nesterov ? d + a.momentum * buffer[i] : buffer[i];
+    p[i] -= scalars[ops::kLearningRate] * step;
+  }
+  if (states == 1) return {p};
+  return {p, buffer};
+}
+
+// Learning rate, bias corrections, whether it is the first update.
+OpCase with_scalars(OpCase a_case, std::size_t at, Numbers scalars) {
+  a_case.derive = [at, scalars = std::move(scalars)](std::vector<Numbers>& values) { values[at] = scalars; };
+  return a_case;
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> list{{1}, {7}, {65, 33}, {2, 3, 4099}};
+  return list;
+}
+const Shape kLarge{8192, 768};
+
+OpCase adamw_case(const Shape& shape, std::int64_t begin, std::int64_t end, double decay) {
+  return with_scalars(
+      {ops::AdamWAttributes{0.9, 0.95, 1e-8, decay, begin, end},
+       {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars}), f32({1}, {0.1, 1})}},
+      4, {1e-2, 0.271, 0.142625, 0});
+}
+
+std::vector<OpCase> adamw_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    const std::int64_t n = shape.elements();
+    for (const double decay : {0.0, 0.1}) cases.push_back(adamw_case(shape, 0, n, decay));
+    cases.push_back(adamw_case(shape, n / 3, n - n / 4, 0.1));
+  }
+  cases.push_back(timed(adamw_case(kLarge, 0, kLarge.elements(), 0.1)));
+  return cases;
+}
+
+OpCase sgd_case(const Shape& shape, ops::SgdAttributes attributes, bool first) {
+  OpCase result{attributes, {f32(shape)}};
+  if (attributes.momentum > 0) result.inputs.push_back(f32(shape));
+  result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars}), f32({1}, {0.1, 1})});
+  return with_scalars(result, attributes.momentum > 0 ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 0.0});
+}
+
+std::vector<OpCase> sgd_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    const std::int64_t n = shape.elements();
+    cases.push_back(sgd_case(shape, {0, 0, false, 0, n}, false));
+    cases.push_back(sgd_case(shape, {0, 0.1, false, n / 3, n}, true));
+    for (const bool nesterov : {false, true}) {
+      for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {0.9, 0.1, nesterov, 0, n - n / 4}, first));
+    }
+  }
+  cases.push_back(timed(sgd_case(kLarge, {0.9, 0.1, false, 0, kLarge.elements()}, false)));
+  return cases;
+}
+
+std::vector<OpCase> sums() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) cases.push_back({ops::NoAttributes{}, {f32(shape)}});
+  cases.push_back({ops::NoAttributes{}, {f32({200003})}});
+  cases.push_back(timed({ops::NoAttributes{}, {f32(kLarge)}}));
+  return cases;
+}
+
+std::vector<OpCase> clips() {
+  std::vector<OpCase> cases;
+  for (const std::size_t count : {1, 7, 65}) {
+    for (const double limit : {0.0, 1.0, 1000.0}) {
+      cases.push_back({ops::ClipAttributes{limit}, std::vector<CaseInput>(count, f64({1}, {0, 4}))});
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCases> update_cases() {
+  return {{&ops::kSumOfSquares, sum_of_squares, sums(), {}},
+          {&ops::kClip, clip, clips(), {}},
+          {&ops::kAdamW, adamw, adamw_cases(), {}},
+          {&ops::kSgd, sgd, sgd_cases(), {}}};
+}
+
+}  // namespace plimsoll::test

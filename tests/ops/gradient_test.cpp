@@ -1,0 +1,166 @@
+// Every op's gradient rule, run by the kernels of what it emits, against central differences of the op's fp64 reference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "autodiff/dense_run.h"
+#include "graph/gradient.h"
+#include "ops/all.h"
+#include "ops/cases/bound_case.h"
+
+namespace plimsoll::test {
+namespace {
+
+// Which inputs want a gradient and which of them have an accumulator to add it into.
+struct Setting {
+  std::set<std::size_t> wants, accumulators;
+};
+
+// A graph of one forward node and of what its gradient rule emits.
+class OneNode : public GradientContext {
+ public:
+  OneNode(const OpCases& cases, const OpCase& a_case, const Setting& setting)
+      : builder_(graph_), setting_(setting), contributions_(a_case.inputs.size()), accumulators_(a_case.inputs.size()) {
+    builder_.set_line("case");
+    for (std::size_t i = 0; i < a_case.inputs.size(); ++i) {
+      inputs_.push_back(builder_.add_persistent("input", a_case.inputs[i].type, Role::parameter));
+      if (setting.accumulators.contains(i)) {
+        accumulators_[i] = builder_.add_persistent("accumulator", a_case.inputs[i].type, Role::accumulator);
+      }
+    }
+    std::vector<std::string> names(output_types(*cases.op, a_case).size(), "output");
+    builder_.add_random(*cases.op, a_case.attributes, inputs_, names, 42);
+    node_ = graph_.nodes[NodeId{0}];
+    if (!cases.root_scale) seed_ = builder_.add_persistent("seed", ValueType(builder_.type(node_.outputs[0])), Role::input);
+    builder_.set_section(Section::micro, /*backward=*/true);
+    node_.op->gradient(*this);
+    verify(graph_);
+  }
+
+  const Graph& graph() const { return graph_; }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<ValueId>& contributions() const { return contributions_; }
+  const std::vector<ValueId>& accumulators() const { return accumulators_; }
+  ValueId seed() const { return seed_; }
+
+  GraphBuilder& builder() override { return builder_; }
+  const Node& node() const override { return node_; }
+  ValueId gradient(std::size_t output) const override { return output == 0 ? seed_ : ValueId{}; }
+  bool wants(std::size_t input) const override { return setting_.wants.contains(input); }
+  ValueId accumulator(std::size_t input) const override { return accumulators_.at(input); }
+  void contribute(std::size_t input, ValueId gradient) override {
+    EXPECT_TRUE(wants(input)) << "input " << input << " wants no gradient";
+    EXPECT_FALSE(contributions_.at(input).valid()) << "input " << input << " gets a second gradient";
+    EXPECT_TRUE(builder_.type(gradient) == builder_.type(inputs_[input]))
+        << "the gradient of input " << input << " is of another type";
+    contributions_.at(input) = gradient;
+  }
+  void replace(std::size_t, ValueId) override {}
+
+ private:
+  Graph graph_;
+  GraphBuilder builder_;
+  const Setting& setting_;
+  Node node_;
+  std::vector<ValueId> inputs_, contributions_, accumulators_;
+  ValueId seed_;
+};
+
+// The scalar that is differentiated: what flows into the first output times the output.
+double objective(const OpCases& cases, const OpCase& a_case, const std::vector<Numbers>& inputs, const Numbers& seed) {
+  const Numbers out = reference_outputs(cases, a_case, inputs)[0];
+  double sum = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * seed[i];
+  return sum;
+}
+
+double difference_quotient(const OpCases& cases, const OpCase& a_case, std::vector<Numbers> inputs, const Numbers& seed,
+                           std::size_t input, std::size_t element) {
+  constexpr double kStep = 1e-4;
+  const double x = inputs[input][element];
+  inputs[input][element] = x + kStep;
+  const double above = objective(cases, a_case, inputs, seed);
+  inputs[input][element] = x - kStep;
+  return (above - objective(cases, a_case, inputs, seed)) / (2 * kStep);
+}
+
+class Gradient : public testing::TestWithParam<const OpDef*> {
+ protected:
+  const OpCases& cases() const { return *find_cases(*GetParam()); }
+
+  Numbers seed_of(const OpCase& a_case, const std::vector<Numbers>& inputs) const {
+    const ValueType type = output_types(*cases().op, a_case)[0];
+    if (cases().root_scale) return Numbers(elements(type), inputs[*cases().root_scale][0]);
+    const OpCase seeds{{}, {{type, {}}}};
+    return fill_inputs(seeds, 2)[0];
+  }
+
+  void check(const OpCase& a_case, const Setting& setting) const {
+    const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
+    const Numbers seed = seed_of(a_case, inputs);
+    const OneNode one(cases(), a_case, setting);
+    DenseRun run(one.graph());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      run.set(one.inputs()[i], inputs[i]);
+      if (one.accumulators()[i].valid()) run.set(one.accumulators()[i], Numbers(inputs[i].size(), 0.5));
+    }
+    if (one.seed().valid()) run.set(one.seed(), seed);
+    run.run(Section::micro, /*window_start=*/false);
+    for (const std::size_t input : setting.wants) {
+      SCOPED_TRACE("gradient of input " + std::to_string(input));
+      const ValueId contribution = one.contributions()[input];
+      ASSERT_TRUE(contribution.valid());
+      const bool added = one.graph().values[contribution].version_of.valid();
+      EXPECT_TRUE(!added || one.graph().values[contribution].version_of == one.accumulators()[input]);
+      Numbers gradient = run.get(contribution);
+      for (double& x : gradient) x -= added ? 0.5 : 0;
+      compare(a_case, inputs, seed, input, gradient);
+    }
+  }
+
+  // At some twenty elements, the first and the last among them.
+  void compare(const OpCase& a_case, const std::vector<Numbers>& inputs, const Numbers& seed, std::size_t input,
+               const Numbers& gradient) const {
+    double scale = 0.5;
+    for (const double x : gradient) scale = std::max(scale, std::abs(x));
+    const std::size_t n = gradient.size(), step = std::max<std::size_t>(1, n / 17);
+    for (std::size_t i = 0; i < n; i = i + step < n || i == n - 1 ? i + step : n - 1) {
+      const double expected = difference_quotient(cases(), a_case, inputs, seed, input, i);
+      ASSERT_NEAR(gradient[i], expected, scale * tolerance(a_case.inputs[input].type.dtype)) << "element " << i;
+    }
+  }
+};
+
+TEST_P(Gradient, AgreesWithFiniteDifferences) {
+  for (const OpCase& a_case : cases().cases) {
+    if (a_case.benchmark) continue;
+    Setting all, last;
+    for (std::size_t i = 0; i < a_case.inputs.size(); ++i) {
+      if (a_case.inputs[i].differentiable) all.wants.insert(i);
+    }
+    if (all.wants.empty()) continue;
+    SCOPED_TRACE(describe(*GetParam(), a_case));
+    last.wants = all.wants;
+    last.accumulators = {*all.wants.rbegin()};
+    check(a_case, all);
+    check(a_case, {all.wants, all.wants});
+    if (all.wants.size() == 1) continue;
+    check(a_case, last);
+    for (const std::size_t only : all.wants) check(a_case, {{only}, {}});
+  }
+}
+
+std::vector<const OpDef*> differentiable_ops() {
+  std::vector<const OpDef*> list;
+  std::copy_if(ops::kAllOps.begin(), ops::kAllOps.end(), std::back_inserter(list),
+               [](const OpDef* op) { return op->gradient != nullptr; });
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Gradient, testing::ValuesIn(differentiable_ops()),
+                         [](const auto& each) { return std::string(each.param->name); });
+
+}  // namespace
+}  // namespace plimsoll::test

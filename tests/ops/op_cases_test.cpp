@@ -1,0 +1,101 @@
+// Every op's cases: values against the fp64 reference, no stray writes, the same bits in place, on one and two threads and for
+// any number of chunks. Gradients are in gradient_test.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/all.h"
+#include "ops/cases/bound_case.h"
+
+namespace plimsoll::test {
+namespace {
+
+// The largest difference in units of what the dtype allows; NaN and infinity count as infinite.
+double excess(const Numbers& actual, const Numbers& expected, DType dtype) {
+  double scale = 0.01, worst = 0;
+  for (const double x : expected) scale = std::max(scale, std::abs(x));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(actual[i] - expected[i]);
+    worst = std::max(worst, std::isfinite(difference) ? difference : HUGE_VAL);
+  }
+  return worst == 0 ? 0 : worst / (scale * tolerance(dtype));
+}
+
+class OpCasesTest : public testing::TestWithParam<const OpDef*> {
+ protected:
+  const OpDef& op() const { return *GetParam(); }
+
+  template <class Body>
+  void for_each_case(Body body) const {
+    const OpCases* cases = find_cases(op());
+    ASSERT_NE(cases, nullptr);
+    for (const OpCase& a_case : cases->cases) {
+      if (a_case.benchmark) continue;
+      SCOPED_TRACE(describe(op(), a_case));
+      body(a_case, fill_inputs(a_case, 1));
+    }
+  }
+
+  std::vector<std::vector<std::byte>> bits(const OpCase& a_case, const std::vector<Numbers>& inputs,
+                                           const RunOptions& options = {}) const {
+    BoundCase bound(op(), a_case, inputs, options);
+    bound.run();
+    EXPECT_EQ(bound.faults(), "");
+    return bound.output_bytes();
+  }
+};
+
+TEST_P(OpCasesTest, AgreesWithTheReference) {
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    BoundCase bound(op(), a_case, inputs);
+    bound.run();
+    const std::vector<Numbers> actual = bound.outputs(), expected = reference_outputs(*find_cases(op()), a_case, inputs);
+    const std::vector<ValueType> types = output_types(op(), a_case);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_EQ(actual[i].size(), expected[i].size()) << "output " << i;
+      EXPECT_LE(excess(actual[i], expected[i], types[i].dtype), 1) << "output " << i;
+    }
+  });
+}
+
+TEST_P(OpCasesTest, WritesItsOutputsWholeAndNothingElse) {
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    EXPECT_TRUE(bits(a_case, inputs, {.poison = std::byte{0xFF}}) == bits(a_case, inputs, {.poison = std::byte{0x3B}}));
+  });
+}
+
+TEST_P(OpCasesTest, GivesTheSameBitsInPlace) {
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    const auto apart = bits(a_case, inputs);
+    for (const Alias& alias : aliases_of(op(), a_case.attributes)) {
+      if (alias.kind == AliasKind::updates) continue;
+      EXPECT_TRUE(bits(a_case, inputs, {.in_place = alias}) == apart)
+          << "output " << alias.output << " over input " << alias.input;
+    }
+  });
+}
+
+TEST_P(OpCasesTest, GivesTheSameBitsOnOneAndTwoThreads) {
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    if (!BoundCase(op(), a_case, inputs).choice().implementation.starts_with("plimsoll")) return;
+    EXPECT_TRUE(bits(a_case, inputs, {.threads = 1}) == bits(a_case, inputs, {.threads = 2}));
+  });
+}
+
+TEST_P(OpCasesTest, GivesTheSameBitsInAnyNumberOfChunks) {
+  if (!op().chunked) return;
+  for_each_case([&](OpCase a_case, const std::vector<Numbers>& inputs) {
+    const auto as_stated = bits(a_case, inputs);
+    for (const int chunks : {1, 3, 7, 1000}) {
+      a_case.chunks = chunks;
+      EXPECT_TRUE(bits(a_case, inputs) == as_stated) << chunks << " chunks";
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpCasesTest, testing::ValuesIn(ops::kAllOps),
+                         [](const auto& each) { return std::string(each.param->name); });
+
+}  // namespace
+}  // namespace plimsoll::test
