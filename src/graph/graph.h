@@ -104,8 +104,8 @@ std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);
 
-// Rules that every graph obeys: single production, definition before use, sections not mixed, inferred types equal stated ones.
-// Throws an internal error that names the node.
+// Rules that every graph obeys: single production, definition before use, no use after an update in place, sections not mixed,
+// inferred types equal stated ones. Throws an internal error that names the node.
 void verify(const Graph& graph);
 
 // One line per node: "%12 f32(4, 256, 768) h.0.ln_1 = layer_norm[epsilon=1e-05](%3, %4, %5)". Canonical: its hash is the graph's.
