@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -20,6 +21,8 @@ void measure_config(const Config& config, const MachineRecord& known, const Mach
   const DataFiles data = open_data(config, cache_folder());
   const PlanRequest request = plan_request(config);
   MachineRecord record = known;
+  MeasureLimits limits;
+  limits.memory = std::min(config.memory.budget.value_or(available_memory().bytes), Bytes{available_memory().bytes.n / 2});
   for (std::int64_t micro = 1; micro <= request.effective_batch; ++micro) {
     if (request.effective_batch % micro != 0 || (request.micro_batch && *request.micro_batch != micro)) continue;
     const Graph graph = build_training_graph(config, data.facts(), micro).graph;
@@ -28,10 +31,13 @@ void measure_config(const Config& config, const MachineRecord& known, const Mach
     fmt::print(stderr, "measuring {} kernels at micro-batch {}\n", missing, micro);
     const std::string text = run_in_child([&] {
       nlohmann::json seconds = nlohmann::json::object();
-      for (const auto& [key, value] : measure_kernels(graph, config.threads, 1, record.kernel_seconds, {})) seconds[key] = value;
+      for (const auto& [key, value] : measure_kernels(graph, config.threads, 1, record.kernel_seconds, limits)) {
+        seconds[key] = value;
+      }
       return seconds.dump();
     });
-    for (const auto& [key, value] : nlohmann::json::parse(text).items()) record.kernel_seconds[key] = value.get<double>();
+    const nlohmann::json measured = nlohmann::json::parse(text);
+    for (const auto& [key, value] : measured.items()) record.kernel_seconds[key] = value.get<double>();
   }
   write_machine_file(machine_file_path(cache_folder(), facts), record);
 }
