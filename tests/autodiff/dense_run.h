@@ -16,7 +16,7 @@ namespace plimsoll::test {
 
 class DenseRun {
  public:
-  explicit DenseRun(const Graph& graph, int threads = 2, int loss_chunks = 1)
+  explicit DenseRun(const Graph& graph, int threads = 1, int loss_chunks = 1)
       : graph_(graph), threads_(threads), loss_chunks_(loss_chunks) {
     cpu::set_thread_count(threads);
     place_values();

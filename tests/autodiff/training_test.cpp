@@ -117,7 +117,7 @@ TEST_P(Gpt2Gradient, OfOneMicroStepAgreesWithFiniteDifferences) {
 TEST_P(Gpt2Gradient, OfAWindowIsTheSumOfItsMicroSteps) {
   const Model model(small_config(GetParam()));
   const std::vector<std::vector<Numbers>> batches{model.batch(1), model.batch(20), model.batch(40)};
-  DenseRun run(model.training.graph);
+  DenseRun run(model.training.graph, /*threads=*/2);
   model.load(run);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, batches[i]);
