@@ -131,7 +131,7 @@ const CodeExplanation kExplanations[] = {
      "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete.",
      "Free space, or give another folder.", "df -h"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
-     "The columns are id, lower, upper, size in any order; lifetimes are half-open, so lower < upper; sizes are whole numbers.",
+     "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole numbers.",
      "Correct the line that the message names.", "plimsoll layout FILE.csv --minimize"},
     {"E-LAYOUT-FIT", "The buffers do not fit into the capacity.",
      "More bytes are live at once than the capacity holds, or the search proved that no addresses exist.",

@@ -25,7 +25,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
-constexpr std::int64_t kTokenBucket = 64;
+constexpr std::int64_t kTokenBucket = 64, kMostTokens = 1 << 24;
 
 // Text to tokens and back, for the vocabulary that lies beside the weights.
 class Tokenizer {
@@ -69,8 +69,12 @@ std::int32_t draw(std::span<const float> logits, double temperature, std::uint64
 
 void check(const GenerateArguments& arguments) {
   if (arguments.prompt.empty()) throw config_error("E-USAGE", "--prompt", "the prompt is empty", "at least one character");
-  if (arguments.tokens < 1) throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens), "at least 1");
-  if (!(arguments.temperature >= 0)) throw config_error("E-USAGE", "--temperature", "it is negative", "0 or more");
+  if (arguments.tokens < 1 || arguments.tokens > kMostTokens) {
+    throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens), fmt::format("from 1 to {}", kMostTokens));
+  }
+  if (!(arguments.temperature >= 0)) {
+    throw config_error("E-USAGE", "--temperature", fmt::format("it is {}", arguments.temperature), "0 or more");
+  }
 }
 
 }  // namespace

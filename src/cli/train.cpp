@@ -266,8 +266,9 @@ int run_train(const TrainArguments& arguments) {
     throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
                        {"plimsoll train CONFIG --run DIR --resume"});
   }
-  if (arguments.updates.value_or(1) < 1) {
-    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", *arguments.updates), "a whole number from 1");
+  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
+  if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {
+    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates), fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
   catch_signals();
   return TrainCommand(arguments, load_settings(arguments.config, arguments.sets, arguments.budgets)).run();

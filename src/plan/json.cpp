@@ -213,15 +213,21 @@ json to_json(const PlanRecord& record) {
 }
 
 PlanRecord record_from_json(const json& object) {
+  constexpr std::int64_t kMost = 1 << 24;
+  const auto count = [&](const char* key) {
+    const std::int64_t value = object.at(key).get<std::int64_t>();
+    if (value >= 1 && value <= kMost) return value;
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value), fmt::format("a whole number from 1 to {}", kMost));
+  };
   try {
     PlanRecord record;
-    record.decisions.micro_batch = object.at("micro_batch").get<std::int64_t>();
-    record.decisions.accumulation = object.at("accumulation").get<std::int64_t>();
-    record.decisions.loss_chunks = object.at("loss_chunks").get<int>();
+    record.decisions.micro_batch = count("micro_batch");
+    record.decisions.accumulation = count("accumulation");
+    record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) {
       record.decisions.blocks.push_back({block.at("block").get<std::string>(), mode_named(block.at("mode").get<std::string>())});
     }
-    for (const json& offset : object.at("offsets")) record.offsets.push_back(Bytes{offset.get<std::int64_t>()});
+    for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) record.offsets.push_back(Bytes{offset});
     record.graph_hash = object.at("graph_hash").get<std::string>();
     record.plan_hash = object.at("plan_hash").get<std::string>();
     return record;

@@ -210,7 +210,7 @@ const ConfigKey kKeys[] = {
     {"optimizer.name", "adamw or sgd", "\"adamw\"",
      [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
      [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
-    {"optimizer.learning_rate", "at its peak", "3e-4", [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e6); },
+    {"optimizer.learning_rate", "at its peak", "3e-4", [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
      [](const C& c) { return shown(c.optimizer.learning_rate); }},
     {"optimizer.betas", "adamw: decay of the two moments per update", "[0.9, 0.95]",
      [](C& c, const S& s) {

@@ -1,0 +1,194 @@
+"""What the end-to-end tests share: running the binary, a tiny configuration with its data, and checks that go on after a failure.
+
+Each test is a program: `python3 NAME.py path/to/plimsoll`. It prints a line per difference and exits 1 if there is one.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TIMEOUT = 120
+
+CONFIG = """\
+seed = 3
+[model]
+kind = "gpt2"
+layers = 2
+width = 32
+heads = 2
+context = 32
+vocab = 256
+dropout = 0.1
+[data]
+train = "train.txt"
+validation = "validation.txt"
+format = "bytes"
+[train]
+effective_batch = 8
+updates = 6
+evaluate_samples = 8
+[optimizer]
+name = "adamw"
+learning_rate = 1e-3
+[schedule]
+name = "cosine"
+warmup = "2updates"
+[memory]
+budget = "64MiB"
+[machine]
+threads = 2
+"""
+
+
+class Result:
+    def __init__(self, command, process):
+        self.command = " ".join(command[1:])
+        self.code, self.out, self.err = process.returncode, process.stdout, process.stderr
+
+    def text(self):
+        return self.out.decode("utf-8", "replace"), self.err.decode("utf-8", "replace")
+
+    def json(self):
+        """The one JSON object on stdout, or None."""
+        try:
+            value = json.loads(self.out)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+
+class Test:
+    """A scratch folder with config.toml, train.txt and validation.txt; the binary; failures so far."""
+
+    def __init__(self, name):
+        if len(sys.argv) != 2:
+            sys.exit(f"usage: {sys.argv[0]} path/to/plimsoll")
+        self.binary = str(pathlib.Path(sys.argv[1]).resolve())
+        self.failures, self.checks = 0, 0
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"plimsoll_{name}_")).resolve()
+        # Beside the binary, so that the machine is measured once for all tests of a build.
+        os.environ.setdefault("XDG_CACHE_HOME", str(pathlib.Path(self.binary).parent / "test-cache"))
+        self.write("config.toml", CONFIG)
+        self.write("train.txt", prose(1, 20000))
+        self.write("validation.txt", prose(2, 2000))
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def path(self, name):
+        return self.folder / name
+
+    def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT):
+        command = [self.binary, *(str(argument) for argument in arguments)]
+        process = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+                                 stderr=subprocess.PIPE, env=environment or os.environ, timeout=timeout)
+        return Result(command, process)
+
+    def start(self, *arguments):
+        command = [self.binary, *(str(argument) for argument in arguments)]
+        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def that(self, condition, text):
+        self.checks += 1
+        if not condition:
+            self.failures += 1
+            print(f"FAIL {text}", flush=True)
+        return bool(condition)
+
+    def equal(self, what, got, want):
+        return self.that(got == want, f"{what} is {got!r}, expected {want!r}")
+
+    def succeeds(self, *arguments):
+        """Runs; demands exit 0. Returns the JSON object where --json is given, else stdout as text."""
+        result = self.run(*arguments)
+        if not self.equal(f"exit code of `{result.command}`", result.code, 0):
+            print("\n".join(result.text())[-2000:])
+            return None
+        if "--json" not in arguments:
+            return result.text()[0]
+        self.that(result.json() is not None, f"stdout of `{result.command}` is one JSON object: {result.out[:200]!r}")
+        return result.json()
+
+    def fails(self, exit_code, code, *arguments):
+        """Runs with --json; demands the exit code and an error object of that code, told on stderr as well."""
+        result = self.run(*arguments, "--json")
+        said = f"`{result.command}`"
+        error = result.json()
+        if not self.equal(f"exit code of {said}", result.code, exit_code) or \
+                not self.that(error is not None, f"stdout of {said} is one JSON object: {result.out[:200]!r}"):
+            print("\n".join(result.text())[-2000:])
+            return None
+        self.equal(f"code of {said}", error.get("code"), code)
+        self.shape(f"error of {said}", error, ERROR)
+        self.equal(f"schema of {said}", error.get("schema"), "plimsoll.error/1")
+        self.that(code in result.text()[1], f"stderr of {said} names {code}")
+        return error
+
+    def shape(self, what, value, want):
+        """Compares a value with a description: a type, a tuple of alternatives, [element], {key: description}."""
+        if isinstance(want, tuple):
+            return self.that(any(matches(value, one) for one in want), f"{what} is {shown(value)}, expected one of {want}")
+        if isinstance(want, dict):
+            if not self.that(isinstance(value, dict), f"{what} is {shown(value)}, expected an object"):
+                return
+            for key, inner in want.items():
+                if self.that(key in value, f"{what} has the key {key}"):
+                    self.shape(f"{what}.{key}", value[key], inner)
+        elif isinstance(want, list):
+            if self.that(isinstance(value, list), f"{what} is {shown(value)}, expected a list"):
+                for i, element in enumerate(value):
+                    self.shape(f"{what}[{i}]", element, want[0])
+        else:
+            self.that(matches(value, want), f"{what} is {shown(value)}, expected {want}")
+
+    def lines(self, run):
+        """metrics.jsonl of a run; every line must be whole JSON without numbers that JSON does not have."""
+        text = (self.path(run) / "metrics.jsonl").read_text()
+        self.that(text == "" or text.endswith("\n"), f"{run}/metrics.jsonl ends with a whole line")
+        return [json.loads(line, parse_constant=self.no_constant) for line in text.splitlines()]
+
+    def no_constant(self, name):
+        self.that(False, f"{name} is not JSON")
+
+    def report(self, run):
+        return json.loads((self.path(run) / "run.json").read_text())
+
+    def finish(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        print(f"{self.checks} checks, {self.failures} failures")
+        sys.exit(1 if self.failures else 0)
+
+
+def matches(value, want):
+    if want is None or isinstance(want, (str, dict)):
+        return value == want
+    if want is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if want is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, want)
+
+
+def shown(value):
+    text = repr(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+ERROR = {"schema": str, "code": str, "where": str, "message": str, "expected": str, "try": [str]}
+
+
+def prose(seed, size):
+    """Words of a small alphabet: enough structure for a loss that falls."""
+    draw = random.Random(seed)
+    words = ["".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 7))) for _ in range(50)]
+    text = ""
+    while len(text) < size:
+        text += draw.choice(words) + draw.choice("  ,\n")
+    return text[:size]
