@@ -120,10 +120,10 @@ std::string fitting(const json& plan) {
                                  plan.at("plan_hash").get<std::string>().substr(0, 12));
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), plan.at("precision").at("compute").get<std::string>(), plan.at("threads").get<int>());
-  text += fmt::format("update {}, {} tok/s, {}\n\n", duration_text(predicted.at("update_seconds").get<double>()),
+  text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
                       rate_text(predicted.at("tokens_per_second").get<double>()),
                       predicted.at("cost_source").at("bound").get<int>() > 0
-                          ? "at best: bounds from measured rates (`plimsoll machine CONFIG` measures the kernels)"
+                          ? "bounded by measured rates; `plimsoll machine CONFIG` measures kernels"
                           : "from measured kernels");
   text += phase_table(predicted) + "\n" + process_table(predicted) + "\n" + bounds_table(plan.at("bounds"));
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));

@@ -52,7 +52,7 @@ std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes bu
                                    {fmt::format("  |g| {:.2f}", metrics.grad_norm), 5},
                                    {fmt::format("  {} tok/s", rate_text(rate)), 4},
                                    {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(budget)), 3},
-                                   {fmt::format("  eta {}", duration_text(left)), 2}}};
+                                   {fmt::format("  eta {}", left > 0 && left < 1 ? "<1 s" : duration_text(left)), 2}}};
   for (int most = 7; most >= 0; --most) {
     std::string line;
     for (const Part& part : parts) line += part.rank <= most ? part.text : "";
@@ -87,14 +87,16 @@ void ProgressLine::show(const Metrics& metrics) {
   const bool first = last_update_ == 0, last = metrics.update == updates_;
   const bool soon = time - last_shown_ < (live_ ? kLiveInterval : kPlainInterval) ||
                     (!live_ && metrics.update - last_update_ < updates_ / kMostPlainLines);
-  if (!first && !last && soon) return;
-  last_shown_ = time;
-  last_update_ = metrics.update;
+  const bool quiet = !first && !last && soon;
+  if (quiet && !live_) return;
   // The last column stays free: some terminals wrap when it is written.
   const std::string text =
       progress_text(metrics, updates_, budget_, mean_seconds_, mean_loss_, live_ ? terminal_columns() - 1 : kPlainColumns);
+  if (live_) line_ = text;
+  if (quiet) return;
+  last_shown_ = time;
+  last_update_ = metrics.update;
   if (live_) {
-    line_ = text;
     draw();
   } else {
     fmt::print(stderr, "{}\n", text);

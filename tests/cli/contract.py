@@ -115,6 +115,13 @@ def options(test):
     version = test.succeeds("--version")
     for word in ("plimsoll", "oneDNN", "threads"):
         test.that(word in version, f"--version names {word}")
+    names = {"train.per_device_train_batch_size": "2", "train.gradient_accumulation_steps": "4", "train.max_grad_norm": "0.5",
+             "train.max_steps": "7", "train.lr": "1e-4", "train.warmup_steps": "3", "train.adam_epsilon": "1e-7"}
+    plan = test.succeeds("plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}")))
+    test.equal("names of other programs", (plan["batch"]["micro"], plan["batch"]["accumulation"]), (2, 4))
+    names = {"train.train_batch_size": "8", "train.train_micro_batch_size_per_gpu": "4", "train.gradient_clipping": "1.0"}
+    plan = test.succeeds("plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}")))
+    test.equal("names of DeepSpeed", (plan["batch"]["micro"], plan["batch"]["accumulation"]), (4, 2))
     for preset in ([], ["gpt2"], ["byte-3m"]):
         text = test.succeeds("init", *preset)
         test.write("init.toml", text.replace('"train.bin"', '"train.txt"').replace('"validation.bin"', '"validation.txt"'))

@@ -7,7 +7,7 @@ import time
 
 from _plimsoll import Test
 
-UPDATES = 120
+UPDATES = 80
 SAME = ("update", "samples", "units", "loss_bits", "grad_norm_bits", "learning_rate")
 
 
@@ -195,7 +195,7 @@ def main():
     config.write_text(config.read_text().replace("updates = 6", f"updates = {UPDATES}"))
     whole = test.succeeds(*arguments("whole", "--json"))
     if whole is not None:
-        parts = [lambda: interrupted(test, whole, signal.SIGINT, (1, 30, 70)), lambda: interrupted(test, whole, signal.SIGTERM, (20,)),
+        parts = [lambda: interrupted(test, whole, signal.SIGINT, (1, 20, 45)), lambda: interrupted(test, whole, signal.SIGTERM, (20,)),
                  lambda: interrupted_while_planning(test), lambda: killed(test, whole), lambda: another_budget(test, whole),
                  lambda: longer(test, whole), lambda: refused(test), lambda: terminal(test), lambda: diverged(test)]
         for part in parts:

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Budgets, looked at from outside: python3 budgets.py path/to/plimsoll
+
+Three small GPT-2 shapes at ten budgets each, from the floor to keeping everything: the kernel's VmHWM of the process stays within
+the budget and near what was planned, nothing grows after warm-up, results of one (b, k) are the same bits at every budget, the
+audit measures what plan.json says in every phase, and one page below the floor is refused with remedies that fit.
+"""
+import json
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import time
+
+from _plimsoll import Test
+
+PAGE, MIB = 4096, 1 << 20
+UPDATES, BUDGETS = 20, 10
+SLACK_BYTES, SLACK_SHARE = 16 * MIB, 0.02  # planned more than this above what was needed is a defect
+
+SHAPES = {
+    "deep": dict(layers=6, width=64, heads=4, context=48, vocab=256, effective=8, micro=2),
+    "wide": dict(layers=2, width=192, heads=3, context=64, vocab=1009, effective=4, micro=4),
+    "vocabulary": dict(layers=3, width=32, heads=2, context=31, vocab=20011, effective=6, micro=1),
+}
+
+CONFIG = """\
+seed = 5
+[model]
+kind = "gpt2"
+layers = {layers}
+width = {width}
+heads = {heads}
+context = {context}
+vocab = {vocab}
+dropout = 0.1
+[data]
+train = "tokens.bin"
+validation = "validation.bin"
+format = "u16"
+[train]
+effective_batch = {effective}
+updates = {updates}
+evaluate_samples = 5
+[optimizer]
+name = "adamw"
+learning_rate = 1e-3
+[schedule]
+name = "constant"
+[memory]
+budget = "4GiB"
+[machine]
+threads = 2
+"""
+
+
+def tokens(count, seed):
+    draw = random.Random(seed)
+    return struct.pack(f"<{count}H", *(draw.randrange(256) for _ in range(count)))
+
+
+def high_water(pid):
+    """VmHWM of a process in bytes; 0 when it is gone."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())
+        return int(found.group(1)) * 1024 if found else 0
+    except OSError:
+        return 0
+
+
+def children(pid):
+    try:
+        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def watched(test, *arguments):
+    """Runs a training while looking at it; returns run.json, the most that the process held and the most of its children."""
+    command = [test.binary, *(str(argument) for argument in arguments)]
+    with open(test.path("stdout"), "wb") as out, open(test.path("stderr"), "wb") as err:
+        process = subprocess.Popen(command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        own = helpers = 0
+        # Before the first exec of the binary, the process is a copy of this one.
+        while process.poll() is None:
+            try:
+                started = "plimsoll" in pathlib.Path(f"/proc/{process.pid}/comm").read_text()
+            except OSError:
+                break
+            if started:
+                own = max(own, high_water(process.pid))
+                helpers = max([helpers, *(high_water(child) for child in children(process.pid))])
+            time.sleep(0.003)
+        process.wait()
+    if not test.equal(f"exit code of `{' '.join(command[1:])}`", process.returncode, 0):
+        print(test.path("stderr").read_text()[-2000:])
+        return None, own, helpers
+    return json.loads(test.path("stdout").read_text()), own, helpers
+
+
+def given(shape):
+    return ["--set", f"train.micro_batch={shape['micro']}", "--set", f"train.accumulation={shape['effective'] // shape['micro']}"]
+
+
+def bounds_of(test, config, extra):
+    plan = test.succeeds("plan", config, *extra, "--json")
+    return (plan["bounds"]["floor_bytes"], plan["predicted"]["process_bytes"]) if plan else (0, 0)
+
+
+def check_memory(test, where, run, budget, outside):
+    predicted, measured = run["predicted"], run["measured"]
+    hwm = max(outside, measured["process_hwm_bytes"])
+    test.that(hwm <= budget, f"{where}: the process held {hwm}, the budget is {budget}")
+    test.that(predicted["process_bytes"] <= budget, f"{where}: planned {predicted['process_bytes']} of {budget}")
+    over = predicted["process_bytes"] - hwm
+    limit = SLACK_BYTES + SLACK_SHARE * predicted["process_bytes"]
+    test.that(over <= limit, f"{where}: planned {over} more than the process needed")
+    test.equal(f"{where}: grown after warm-up", measured["grown_after_warmup_bytes"], 0)
+    test.that(measured["arena_bytes"] >= predicted["arena_bytes"] - PAGE, f"{where}: {measured['arena_bytes']} of the arena are resident")
+    return over
+
+
+def check_budgets(test, label, shape, config, extra, results):
+    floor, ceiling = bounds_of(test, config, extra)
+    worst = helpers_most = 0
+    for i in range(BUDGETS):
+        budget = floor + (ceiling - floor) * i // (BUDGETS - 1)
+        where, folder = f"{label} at {budget}", f"{label}-{i}"
+        run, outside, helpers = watched(test, "train", config, *extra, "--memory", budget, "--run", folder, "--json")
+        if run is None:
+            continue
+        worst = max(worst, check_memory(test, where, run, budget, outside))
+        helpers_most = max(helpers_most, helpers - budget)
+        losses = tuple((line["loss_bits"], line["grad_norm_bits"]) for line in test.lines(folder))
+        test.equal(f"{where}: updates", len(losses), UPDATES)
+        key = (shape, run["batch"]["micro"], run["batch"]["accumulation"])
+        results.setdefault(key, set()).add((losses, run["final"]["parameters_xxh128"]))
+    print(f"{label}: floor {floor / MIB:.2f} MiB, ceiling {ceiling / MIB:.2f} MiB, reserve at most {worst / MIB:.2f} MiB too large"
+          + (f", helper processes {helpers_most / MIB:.2f} MiB above a budget" if helpers_most > 0 else ""), flush=True)
+    return floor, ceiling
+
+
+def check_audit(test, where, config, arguments, folder):
+    run = test.succeeds("train", config, *arguments, "--run", folder, "--audit", "--json")
+    if run is None:
+        return
+    planned = {phase["name"]: phase for phase in json.loads((test.path(folder) / "plan.json").read_text())["predicted"]["phases"]}
+    test.equal(f"{where}: method", run["measured"]["method"], "audit")
+    wanted = {"load", "first", "save"} | ({"steady"} if run["batch"]["accumulation"] > 1 else set())
+    names = {phase["name"] for phase in run["measured"]["phases"]}
+    test.that(wanted <= names, f"{where}: the audit saw {names}")
+    for phase in run["measured"]["phases"]:
+        for key in ("arena_bytes", "live_bytes"):
+            test.equal(f"{where}: {phase['name']} {key}", phase[key], planned[phase["name"]][key])
+    for key in ("arena_bytes", "live_bytes"):
+        test.equal(f"{where}: {key}", run["measured"][key], run["predicted"][key])
+
+
+def check_refusal(test, label, config, extra, floor):
+    """At the floor: a plan. One page below: exit 3 with remedies, each of which fits as promised."""
+    test.succeeds("plan", config, *extra, "--memory", floor, "--json")
+    below = [config, *extra, "--memory", floor - PAGE]
+    result = test.run("plan", *below, "--json")
+    test.equal(f"{label}: exit code below the floor", result.code, 3)
+    plan = result.json()
+    test.equal(f"{label}: status", plan["status"], "infeasible")
+    test.equal(f"{label}: code", plan["infeasible"]["code"], "E-PLAN-FIT")
+    test.equal(f"{label}: short by", plan["infeasible"]["short_bytes"], PAGE)
+    remedies = plan["infeasible"]["remedies"]
+    test.that(remedies, f"{label}: there are remedies")
+    for remedy in remedies:
+        fixed = test.succeeds("plan", *below, *remedy["arguments"], "--json")
+        said = f"{label}: remedy '{remedy['text']}'"
+        if fixed is None or not test.equal(f"{said}: status", fixed["status"], "fits"):
+            continue
+        test.equal(f"{said}: process bytes", fixed["predicted"]["process_bytes"], remedy["process_bytes"])
+        test.that(fixed["predicted"]["process_bytes"] <= fixed["budget"]["memory"], f"{said}: within the budget")
+    result = test.run("train", *below, "--run", f"{label}-refused", "--json")
+    test.equal(f"{label}: exit code of training below the floor", result.code, 3)
+    return len(remedies)
+
+
+def check_shape(test, name, shape, results):
+    config = f"{name}.toml"
+    test.write(config, CONFIG.format(**shape, updates=UPDATES))
+    for label, extra in ((f"{name}-auto", []), (f"{name}-given", given(shape))):
+        floor, ceiling = check_budgets(test, label, name, config, extra, results)
+        for i, budget in enumerate((floor, (floor + ceiling) // 2, ceiling)):
+            check_audit(test, f"{label} audited at {budget}", config, [*extra, "--memory", budget, "--updates", 2], f"{label}-audit-{i}")
+        check_refusal(test, label, config, extra, floor)
+    keep = [*given(shape), "--set", 'plan.recompute="none"', "--set", "plan.loss_chunks=1"]
+    check_refusal(test, f"{name}-keep", config, keep, bounds_of(test, config, keep)[0])
+
+
+EDGES = {
+    "one-sample": ["train.effective_batch=1"],
+    "one-block": ["model.layers=1", "train.micro_batch=2", "train.accumulation=3"],
+    "one-token": ["model.context=1"],
+    "context-7": ["model.context=7", "model.vocab=257"],
+    "sgd": ['optimizer.name="sgd"', "optimizer.momentum=0"],
+    "momentum": ['optimizer.name="sgd"', "optimizer.momentum=0.9", "train.gradient_clip=0"],
+    "no-validation": ['data.validation=""'],
+    "recompute-all": ['plan.recompute="all"', "train.micro_batch=1"],
+    "chunks": ["plan.loss_chunks=5"],
+    "micro-alone": ["train.micro_batch=3"],
+}
+
+
+def check_edges(test):
+    shape = dict(layers=3, width=24, heads=3, context=9, vocab=307, effective=6)
+    test.write("edge.toml", CONFIG.format(**shape, updates=3))
+    for name, settings in EDGES.items():
+        extra = [word for setting in settings for word in ("--set", setting)]
+        floor, ceiling = bounds_of(test, "edge.toml", extra)
+        for i, budget in enumerate({floor, ceiling}):
+            arguments = [*extra, "--memory", budget]
+            check_audit(test, f"{name} audited at {budget}", "edge.toml", arguments, f"edge-{name}-audit-{i}")
+            run, outside, _ = watched(test, "train", "edge.toml", *arguments, "--run", f"edge-{name}-{i}", "--json")
+            if run is not None:
+                check_memory(test, f"{name} at {budget}", run, budget, outside)
+
+
+def main():
+    test = Test("budgets")
+    test.write("tokens.bin", tokens(6000, 1))
+    test.write("validation.bin", tokens(700, 2))
+    results = {}
+    for name, shape in SHAPES.items():
+        check_shape(test, name, shape, results)
+    for (name, micro, accumulation), outcomes in results.items():
+        test.equal(f"different results of {name} at {micro} x {accumulation}", len(outcomes), 1)
+    print(f"{len(results)} splits, each the same bits at every budget")
+    check_edges(test)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
