@@ -30,6 +30,7 @@ struct KernelChoice {
   std::string implementation;
   Bytes scratch;
   int primitives = 0;  // distinct pieces of generated code that it needs
+  double work = 1;     // its arithmetic as a multiple of the op's: more than 1 where a chunked op computes something twice
   double seconds = 0;
   CostSource source = CostSource::bound;
 };

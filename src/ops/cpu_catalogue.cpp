@@ -13,6 +13,16 @@ double roofline_seconds(const Roofline& roofline, Cost cost) {
   return std::max(arithmetic, traffic) + roofline.step_seconds;
 }
 
+// A chunked op is measured in one piece; its time in chunks follows from the work.
+std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, const std::string& key) const {
+  auto recorded = recorded_.find(key);
+  if (recorded == recorded_.end() && request.chunks > 1) {
+    request.chunks = 1;
+    recorded = recorded_.find(kernel_key(request));
+  }
+  return recorded == recorded_.end() ? std::nullopt : std::optional(recorded->second);
+}
+
 KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
   std::string key = kernel_key(request);
   const auto known = asked_.find(key);
@@ -20,12 +30,13 @@ KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
   const CpuKernel* kernel = find_cpu_kernel(*request.op);
   if (kernel == nullptr) throw internal_error("catalogue", "the CPU has no kernel for " + std::string(request.op->name));
   KernelChoice choice = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
-  const auto recorded = recorded_.find(key);
-  if (recorded != recorded_.end()) {
-    choice.seconds = recorded->second;
+  if (const std::optional<double> seconds = recorded_seconds(request, key)) {
+    choice.seconds = *seconds * (recorded_.contains(key) ? 1 : choice.work);
     choice.source = CostSource::recorded;
   } else {
-    choice.seconds = roofline_seconds(roofline_, request.op->cost(*request.attributes, request.inputs, request.outputs));
+    Cost cost = request.op->cost(*request.attributes, request.inputs, request.outputs);
+    cost.flops *= choice.work;
+    choice.seconds = roofline_seconds(roofline_, cost);
   }
   return asked_.emplace(std::move(key), std::move(choice)).first->second;
 }

@@ -2,6 +2,7 @@
 // run), seconds from what `plimsoll machine` recorded or else from the roofline.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -29,6 +30,8 @@ class CpuCatalogue : public KernelCatalogue {
   const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
 
  private:
+  std::optional<double> recorded_seconds(KernelRequest request, const std::string& key) const;
+
   Roofline roofline_;
   std::unordered_map<std::string, double> recorded_;
   std::unordered_map<std::string, KernelChoice> asked_;

@@ -67,6 +67,7 @@ class Analysis {
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
       last_.push_back(last_use_[id]);
+      if (has_views_) join_views(id);
     }
   }
 
@@ -117,7 +118,8 @@ class Analysis {
 
   bool may_take(const Node& node, const NodeAlias& alias, BufferId buffer, int step, const std::vector<BufferId>& taken) const {
     const Value& input = graph_.values[alias.input];
-    if (input.persistent() || input.role == Role::input || last_[buffer.index] != step) return false;
+    const Value& first = graph_.values[result_.buffers[buffer].value];  // what a view is a view of
+    if (first.persistent() || first.role == Role::input || last_[buffer.index] != step) return false;
     if (align_up(input.bytes(), kAlignment) != align_up(graph_.values[alias.output].bytes(), kAlignment)) return false;
     if (result_.buffers[buffer].bytes != align_up(input.bytes(), kAlignment)) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;

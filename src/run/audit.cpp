@@ -87,14 +87,18 @@ Bytes Audit::changed_height() const {
 }
 
 // A byte lives from a write to the last read before the next write; what is read before it was written lives from the start. State
-// that outlives the phase lives through it.
+// that outlives the phase lives through it, also where the phase writes it before it reads it.
 Bytes Audit::live_peak() const {
   std::vector<std::int64_t> cuts;
   std::vector<Access> accesses = accesses_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> state;
   const auto hold = [&](const std::vector<Operand>& operands, int begin) {
     for (const Operand& operand : operands) {
       const std::int64_t end = align_up(operand.offset + operand.bytes, kAlignment).n;
-      if (begin >= 0) accesses.push_back({operand.offset.n, end, begin, false});
+      if (begin >= 0) {
+        accesses.push_back({operand.offset.n, end, begin, false});
+        state.emplace_back(operand.offset.n, end);
+      }
       accesses.push_back({operand.offset.n, end, time_ - 1, false});
     }
   };
@@ -111,8 +115,12 @@ Bytes Audit::live_peak() const {
   struct Segment {
     int since = 0, until = -1;  // of the present content; until < since: not read yet
     bool seen = false;
+    bool state = false;
   };
   std::vector<Segment> segments(cuts.size());
+  for (const auto& [begin, end] : state) {
+    for (auto i = std::lower_bound(cuts.begin(), cuts.end(), begin) - cuts.begin(); cuts[i] < end; ++i) segments[i].state = true;
+  }
   std::vector<std::int64_t> delta(static_cast<std::size_t>(time_) + 1, 0);
   const auto settle = [&](std::size_t i) {
     const Segment& segment = segments[i];
@@ -125,11 +133,11 @@ Bytes Audit::live_peak() const {
     auto i = static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), access.begin) - cuts.begin());
     for (; cuts[i] < access.end; ++i) {
       Segment& segment = segments[i];
-      if (access.write && !(segment.seen && segment.until == access.time)) {
+      if (access.write && !segment.state && !(segment.seen && segment.until == access.time)) {
         settle(i);
-        segment = {access.time, access.time, true};
+        segment = {access.time, access.time, true, false};
       } else {
-        if (!segment.seen) segment = {0, access.time, true};
+        if (!segment.seen) segment = {0, access.time, true, segment.state};
         segment.until = std::max(segment.until, access.time);
       }
     }

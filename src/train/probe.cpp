@@ -93,7 +93,7 @@ std::string plan_in_child(const Config& config, const Machine& machine, const st
   input.facts = input.data.facts();
   input.machine.machine = machine;
   const PlanningResult planned = plan_with_extras(config, input, {});
-  return json{{"plan", planned.object}, {"record", to_json(record_of(*planned.plan))}}.dump();
+  return json{{"plan", json::parse(planned.text)}, {"record", to_json(record_of(*planned.plan))}}.dump();
 }
 
 // Plans count primitives by charging for each; here the charge is one byte, and nothing else costs any.

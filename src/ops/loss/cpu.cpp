@@ -17,6 +17,7 @@ KernelChoice choose(const KernelRequest& request) {
   choice.implementation = plan.implementation;
   choice.scratch = plan.scratch;
   choice.primitives = plan.primitives;
+  choice.work = plan.work;
   return choice;
 }
 

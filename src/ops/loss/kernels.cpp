@@ -112,6 +112,10 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads) {
   }
   plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
   plan.scratch = Bytes{layout_of(tiling, align_up(library, kAlignment)).end};
+  if (backward && !tiling.holds_all()) {
+    const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
+    plan.work = (3 + twice) / 3;
+  }
   return plan;
 }
 

@@ -25,6 +25,7 @@ struct LossPlan {
   std::string implementation;
   Bytes scratch;
   int primitives = 0;               // distinct ones: those of `products`
+  double work = 1;                  // products that run, as a multiple of those with all logits held
   std::vector<GemmShape> products;  // each once
 };
 
