@@ -205,16 +205,19 @@ class TrainCommand {
     ProgressLine line(updates, prepared_.budget.memory.value_or(plan.process));
     while (trainer.progress().updates < updates && interrupted == 0) {
       const Metrics metrics = trainer.update();
-      report_.note(metrics, trainer.progress());
+      report_.note(trainer.progress());
       folder_.append(metrics);
       line.show(metrics);
       const bool last = metrics.update == updates;
       if (data.validation && (last || due(config_.train.evaluate_every, metrics.update))) {
         const EvaluationResult result = trainer.evaluate_now();
+        if (!report_.validation) report_.warm_up_again();
         report_.validation = result;
         line.say(fmt::format("update {}  validation loss {:.4f} nats over {} units", metrics.update, result.loss, result.units));
       }
-      if (!last && due(config_.train.save_every, metrics.update)) trainer.save_checkpoint_to(folder_.checkpoint());
+      if (last || !due(config_.train.save_every, metrics.update)) continue;
+      trainer.save_checkpoint_to(folder_.checkpoint());
+      if (metrics.update == config_.train.save_every) report_.warm_up_again();
     }
     if (trainer.progress().updates < updates) {
       report_.interrupt();

@@ -11,9 +11,9 @@ namespace plimsoll {
 namespace {
 
 // By plain reads: a stream would allocate.
-Bytes status_field(std::string_view name) {
+Bytes field(const char* file, std::string_view name) {
   std::array<char, 4096> text;
-  const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const int fd = open(file, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Bytes{0};
   const ssize_t size = read(fd, text.data(), text.size() - 1);
   close(fd);
@@ -27,7 +27,8 @@ Bytes status_field(std::string_view name) {
 
 }  // namespace
 
-Bytes peak_resident() { return status_field("VmHWM:"); }
-Bytes now_resident() { return status_field("VmRSS:"); }
+Bytes peak_resident() { return field("/proc/self/status", "VmHWM:"); }
+Bytes now_resident() { return field("/proc/self/status", "VmRSS:"); }
+Bytes counted_resident() { return field("/proc/self/smaps_rollup", "\nRss:"); }
 
 }  // namespace plimsoll

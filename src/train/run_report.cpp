@@ -36,9 +36,14 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
 }
 
 // The first two updates touch whatever is touched late; from then on the process stays as it is.
-void RunReport::note(const Metrics& metrics, const Progress& progress) {
+void RunReport::note(const Progress& progress) {
   progress_ = progress;
-  if (++noted_ <= 2) warm_hwm_ = metrics.vm_hwm;
+  const Bytes resident = counted_resident();
+  if (++noted_ <= 2) {
+    warm_ = resident;
+  } else {
+    grown_ = std::max(grown_, resident - warm_);
+  }
 }
 
 void RunReport::fail(const Error& error) {
@@ -84,7 +89,7 @@ json RunReport::to_json() const {
                    {"tiers", json::array({{{"name", "ram"}, {"arena_bytes", measured_arena.n}, {"live_bytes", live}}})},
                    {"phases", phases},
                    {"method", method_},
-                   {"grown_after_warmup_bytes", ended && noted_ > 0 ? json((process_hwm - warm_hwm_).n) : json(nullptr)}};
+                   {"grown_after_warmup_bytes", ended ? json(grown_.n) : json(nullptr)}};
   return {{"schema", "plimsoll.run/1"},
           {"pid", getpid()},
           {"status", status},

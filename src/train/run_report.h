@@ -28,7 +28,9 @@ struct RunReport {
 
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
   // What has been reached; run.json of a failed run says it too.
-  void note(const Metrics& metrics, const Progress& progress);
+  void note(const Progress& progress);
+  // Something ran for the first time between two updates: an evaluation, a checkpoint. The next two updates are warm-up again.
+  void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   void interrupt();
   void finish(const Progress& progress, const Arena& arena, const Audit* audit);
@@ -49,7 +51,7 @@ struct RunReport {
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_;
   std::string method_ = "resident";
-  Bytes warm_hwm_;
+  Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
   std::int64_t noted_ = 0;
   Progress progress_;
   std::optional<Error> error_;
