@@ -15,10 +15,12 @@
 namespace plimsoll {
 namespace {
 
-// A greedy layout this close to the load is taken as it is: the search would spend seconds on a few hundred bytes.
-constexpr double kGreedyIsGoodEnough = 1.0005;
+// A greedy layout this close to the load is taken as it is: the search would spend seconds on very little.
+constexpr double kGreedyIsGoodEnough = 1.002;
 // Nodes of the canonical layout search per buffer; counted, so that a plan never depends on the clock.
-constexpr std::int64_t kLayoutWorkPerBuffer = 3;
+constexpr std::int64_t kLayoutWorkPerBuffer = 2;
+// Past so many buffers a node of the search costs too much for a plan that is wanted in seconds.
+constexpr std::size_t kMostSearched = 1000;
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
 // through the whole window come right above.
@@ -61,7 +63,7 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   if (given == nullptr) {
     solution = layout::greedy(problem);
     const auto enough = static_cast<std::int64_t>(kGreedyIsGoodEnough * static_cast<double>(layout::lower_bound(problem)));
-    if (solution.height > enough) {
+    if (solution.height > enough && problem.buffers.size() <= kMostSearched) {
       const auto work = kLayoutWorkPerBuffer * static_cast<std::int64_t>(problem.buffers.size());
       solution = layout::place(problem, work).solution;
     }
