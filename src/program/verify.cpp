@@ -20,32 +20,51 @@ class Verifier {
 
   void run(const std::vector<Instruction>& section) const {
     for (const Instruction& instruction : section) {
-      if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) check(*kernel);
+      if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
+        check(*kernel);
+      } else if (const auto* load = std::get_if<LoadState>(&instruction.what)) {
+        check_places("load", load->writes);
+      } else if (const auto* feed = std::get_if<Feed>(&instruction.what)) {
+        check_places("feed", feed->reads);
+        check_places("feed", feed->writes);
+      } else if (const auto* fetch = std::get_if<Fetch>(&instruction.what)) {
+        check_places("fetch", fetch->reads);
+      } else if (const auto* save = std::get_if<SaveState>(&instruction.what)) {
+        check_places("save", save->reads);
+      }
     }
   }
 
  private:
-  [[noreturn]] void fail(const RunKernel& kernel, const std::string& what) const {
+  std::string name_of(const RunKernel& kernel) const {
     const Node& node = graph_.nodes[kernel.node];
-    throw internal_error("program", fmt::format("{} ({}): {}", node.line, node.op->name, what));
+    return fmt::format("{} ({})", node.line, node.op->name);
   }
 
-  void check_place(const RunKernel& kernel, const Operand& operand) const {
-    if (operand.offset.n % kAlignment.n != 0) fail(kernel, range_text(operand) + " is not aligned");
-    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena) fail(kernel, range_text(operand) + " leaves the arena");
+  [[noreturn]] static void fail(const std::string& who, const std::string& what) { throw internal_error("program", who + ": " + what); }
+  [[noreturn]] void fail(const RunKernel& kernel, const std::string& what) const { fail(name_of(kernel), what); }
+
+  void check_place(const std::string& who, const Operand& operand) const {
+    if (operand.offset.n % kAlignment.n != 0) fail(who, range_text(operand) + " is not aligned");
+    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena) fail(who, range_text(operand) + " leaves the arena");
+  }
+
+  void check_places(const std::string& who, const std::vector<Operand>& operands) const {
+    for (const Operand& operand : operands) check_place(who, operand);
   }
 
   // An output may share its bytes with an input only whole, and only where the op says so.
   void check(const RunKernel& kernel) const {
     const Node& node = graph_.nodes[kernel.node];
     const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
+    const std::string who = name_of(kernel);
     for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
       for (const Operand& operand : *operands) {
-        check_place(kernel, operand);
+        check_place(who, operand);
         if (overlap(operand, kernel.scratch)) fail(kernel, "scratch overlaps operand " + range_text(operand));
       }
     }
-    if (kernel.scratch.bytes.n > 0) check_place(kernel, kernel.scratch);
+    if (kernel.scratch.bytes.n > 0) check_place(who, kernel.scratch);
     for (std::size_t o = 0; o < kernel.outputs.size(); ++o) {
       for (std::size_t other = 0; other < o; ++other) {
         if (overlap(kernel.outputs[o], kernel.outputs[other])) fail(kernel, "two outputs overlap");
@@ -76,6 +95,8 @@ std::string operands_text(const char* label, const std::vector<Operand>& operand
 void verify(const Program& program, const Graph& graph) {
   const Verifier verifier(program, graph);
   for (const Section section : kSections) verifier.run(program.of(section));
+  verifier.run(program.load);
+  verifier.run(program.save);
 }
 
 std::string to_text(const Program& program, const Graph& graph) {

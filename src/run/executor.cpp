@@ -1,5 +1,7 @@
 #include "run/executor.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 
@@ -16,7 +18,11 @@ struct Executor::Bound {
 };
 
 struct Executor::Cache {
-  std::map<std::string, const Kernel*> by_key;
+  struct Entry {
+    const Kernel* kernel = nullptr;
+    Bytes scratch;  // what the kernel says that it needs
+  };
+  std::map<std::string, Entry> by_key;
 };
 
 Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device)
@@ -33,17 +39,27 @@ Executor::Executor(const Graph& graph, const Program& program, std::byte* base, 
 
 Executor::~Executor() = default;
 
-// Equal nodes share one kernel: what differs are the addresses.
-const Kernel* Executor::kernel_for(const Node& node, bool overwrite) {
+// Equal nodes share one kernel: what differs are the addresses. A library need not write all of its scratch, so that a sentinel
+// behind it may stay intact where too little was planned: the kernel itself is asked.
+const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
+  const Node& node = graph_.nodes[run.node];
   const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
   const KernelRequest request{node.op,  &node.attributes, inputs,   outputs,
                               threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
-  const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), nullptr);
-  if (!fresh) return place->second;
-  const CpuKernel* kernel = find_cpu_kernel(*node.op);
-  ensure(kernel != nullptr, "executor", "an op has no kernel");
-  kernels_.push_back(kernel->bind(request));
-  return place->second = kernels_.back().get();
+  const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
+  Cache::Entry& entry = place->second;
+  if (fresh) {
+    const CpuKernel* kernel = find_cpu_kernel(*node.op);
+    ensure(kernel != nullptr, "executor", "an op has no kernel");
+    kernels_.push_back(kernel->bind(request));
+    entry.kernel = kernels_.back().get();
+    if (kernel->choose != nullptr) entry.scratch = kernel->choose(request).scratch;
+  }
+  if (run.scratch.bytes < entry.scratch) {
+    throw internal_error("executor", fmt::format("{} ({}) needs {} bytes of scratch and was given {}", node.line, node.op->name,
+                                                 entry.scratch.n, run.scratch.bytes.n));
+  }
+  return entry.kernel;
 }
 
 std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& section) {
@@ -56,8 +72,8 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     const Node& node = graph_.nodes[run->node];
     // With one micro-step a window the adding kernel never runs.
     const bool always_starts = program_.accumulation == 1 && node.section == Section::micro;
-    bound[i].write = kernel_for(node, run->starts_window);
-    bound[i].add = run->starts_window && !always_starts ? kernel_for(node, false) : bound[i].write;
+    bound[i].write = kernel_for(*run, run->starts_window);
+    bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
     for (const Operand& operand : run->inputs) bound[i].inputs.push_back(address(operand));
     for (const Operand& operand : run->outputs) bound[i].outputs.push_back(address(operand));
     bound[i].scratch = address(run->scratch);

@@ -44,7 +44,7 @@ class Executor {
   std::vector<Bound> bind(const std::vector<Instruction>& section);
   void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
            const std::function<void()>& work);
-  const Kernel* kernel_for(const Node& node, bool overwrite);
+  const Kernel* kernel_for(const RunKernel& run, bool overwrite);
 
   const Graph& graph_;
   const Program& program_;
