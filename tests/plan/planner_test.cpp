@@ -1,0 +1,279 @@
+// The planner as a whole: exact profiles, the ladder, floors, invariants of plans, replay, and how long planning takes.
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "plan/json.h"
+#include "plan/layout/judge.h"
+#include "plan/small_models.h"
+
+namespace plimsoll {
+namespace {
+
+// Of this process: other processes do not count. Planning runs on one thread.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// Budgets from the floor to beyond the ceiling.
+std::vector<Bytes> budgets(PlanSpace& space, int count) {
+  std::vector<Bytes> result;
+  const std::int64_t floor = space.floor().n, span = space.ceiling().n - floor;
+  for (int i = 0; i < count; ++i) result.push_back(Bytes{floor + span * i / (count - 2)});
+  return result;
+}
+
+// What a script recomputes from the values of a plan, without a word of the planner's own analysis.
+void expect_invariants(const Plan& plan, const std::string& where) {
+  SCOPED_TRACE(where);
+  EXPECT_EQ(plan.process, plan.arena + total(plan.reserve));
+  EXPECT_LE(plan.live, plan.arena);
+  Bytes arena, live;
+  for (const PhasePlan& phase : plan.phases) {
+    arena = std::max(arena, phase.arena);
+    live = std::max(live, phase.live);
+    Bytes owners;
+    for (const OwnerBytes& owner : phase.owners) owners += owner.bytes;
+    EXPECT_EQ(owners, phase.live) << name(phase.phase);
+    EXPECT_LE(phase.live, phase.arena) << name(phase.phase);
+  }
+  EXPECT_EQ(arena, plan.arena);
+  EXPECT_EQ(live, plan.live);
+  EXPECT_EQ(plan.decisions.micro_batch * plan.decisions.accumulation, plan.effective_batch);
+}
+
+void expect_no_overlap(const Plan& plan, const std::string& where) {
+  const nlohmann::json values = to_json(plan, {}, true).at("values");
+  struct Range {
+    std::string phase;
+    std::int64_t begin, end, low, high, id;
+  };
+  std::vector<Range> ranges;
+  for (const auto& value : values) {
+    if (!value.at("alias_of").is_null()) continue;
+    for (const auto& range : value.at("ranges")) {
+      const std::int64_t offset = range.at("offset");
+      ranges.push_back({range.at("phase"), range.at("begin"), range.at("end"), offset,
+                        offset + value.at("bytes").get<std::int64_t>(), value.at("id")});
+      EXPECT_LE(ranges.back().high, plan.arena.n);
+    }
+  }
+  int clashes = 0;
+  for (const Range& a : ranges) {
+    for (const Range& b : ranges) {
+      if (a.id < b.id && a.phase == b.phase && a.begin < b.end && b.begin < a.end && a.low < b.high && b.low < a.high) ++clashes;
+    }
+  }
+  EXPECT_EQ(clashes, 0) << where;
+}
+
+TEST(Candidates, ComposedProfileIsTheFullSimulation) {
+  std::mt19937 random(20240611);
+  for (const ModelShape& shape : kShapes) {
+    for (const std::int64_t micro : {1, 3}) {
+      const Config config = config_for(shape, 6);
+      CpuCatalogue catalogue = round_catalogue();
+      const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro,
+                                  plan_request(config), 2, catalogue);
+      std::vector<Candidate> candidates = batch.all(0);
+      std::shuffle(candidates.begin(), candidates.end(), random);
+      candidates.resize(std::min<std::size_t>(candidates.size(), 12));
+      for (const Candidate& candidate : candidates) {
+        const Simulation full = simulate(apply_recompute(batch.graph(), batch.blocks(), batch.modes(candidate)), 6 / micro,
+                                         candidate.loss_chunks, true, 2, catalogue);
+        Bytes live;
+        for (const Phase phase : kPhases) {
+          if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
+        }
+        const Costs costs = costs_of(full);
+        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed << " recompute, "
+                                        << candidate.cheap << " cheap, " << candidate.loss_chunks << " chunks";
+        EXPECT_NEAR(candidate.update_seconds, static_cast<double>(6 / micro) * costs.micro + costs.update,
+                    1e-9 * candidate.update_seconds);
+      }
+    }
+  }
+}
+
+TEST(Ladder, FewerBytesCostMoreTime) {
+  for (const ModelShape& shape : kShapes) {
+    Planner planner(config_for(shape, 6));
+    const std::vector<Candidate>& ladder = planner.space.ladder();
+    ASSERT_FALSE(ladder.empty());
+    for (std::size_t i = 1; i < ladder.size(); ++i) {
+      EXPECT_LT(ladder[i].live, ladder[i - 1].live);
+      EXPECT_GE(ladder[i].update_seconds, ladder[i - 1].update_seconds);
+    }
+  }
+}
+
+TEST(Planner, EveryBudgetFitsAndMoreIsNeverSlower) {
+  for (const ModelShape& shape : kShapes) {
+    for (const bool given : {false, true}) {
+      Config config = config_for(shape, 6);
+      if (given) config.train.micro_batch = 2, config.train.accumulation = 3;
+      Planner planner(config);
+      double before = 1e30;
+      for (const Bytes budget : budgets(planner.space, 12)) {
+        const Plan plan = planner.plan(budget);
+        const std::string where = std::to_string(shape.layers) + " layers at " + std::to_string(budget.n);
+        EXPECT_LE(plan.process, budget) << where;
+        EXPECT_LE(plan.update_seconds, before) << where;
+        before = plan.update_seconds;
+        expect_invariants(plan, where);
+        expect_no_overlap(plan, where);
+      }
+    }
+  }
+}
+
+TEST(Planner, FloorIsExact) {
+  for (const ModelShape& shape : kShapes) {
+    Planner planner(config_for(shape, 6));
+    const Bytes floor = planner.space.floor();
+    EXPECT_TRUE(std::holds_alternative<Plan>(planner.at(floor)));
+    const auto refused = planner.at(floor - kPage);
+    ASSERT_TRUE(std::holds_alternative<Infeasible>(refused));
+    const Infeasible& infeasible = std::get<Infeasible>(refused);
+    EXPECT_EQ(infeasible.floor, floor);
+    EXPECT_LE(infeasible.floor_bound, floor);
+    Bytes owners;
+    for (const OwnerBytes& owner : infeasible.owners) owners += owner.bytes;
+    EXPECT_LE(owners, floor);
+    EXPECT_GE(owners.n, floor.n * 99 / 100) << "the table of owners explains the floor";
+  }
+}
+
+TEST(Planner, ConstrainedRequestsAreObeyed) {
+  Config config = config_for(kShapes[0], 6);
+  config.plan.recompute = RecomputePolicy::all;
+  config.plan.loss_chunks = 3;
+  config.train.micro_batch = 3;
+  config.train.accumulation = 2;
+  Planner planner(config);
+  for (const Bytes budget : {planner.space.floor(), planner.space.ceiling()}) {
+    const Plan plan = planner.plan(budget);
+    EXPECT_EQ(plan.decisions.loss_chunks, 3);
+    EXPECT_EQ(plan.decisions.micro_batch, 3);
+    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_EQ(block.mode, BlockMode::recompute);
+  }
+  config.plan.recompute = RecomputePolicy::none;
+  Planner keeping(config);
+  for (const BlockDecision& block : keeping.plan(keeping.space.ceiling()).decisions.blocks) EXPECT_EQ(block.mode, BlockMode::keep);
+}
+
+TEST(Planner, IsAPureFunctionOfItsRequest) {
+  const Config config = config_for(kShapes[0], 6);
+  Planner one(config), two(config);
+  const Bytes budget{(one.space.floor().n + one.space.ceiling().n) / 2};
+  two.at(two.space.ceiling());  // other budgets before it change nothing
+  two.at(two.space.floor());
+  EXPECT_EQ(one.plan(budget).plan_hash, two.plan(budget).plan_hash);
+}
+
+TEST(Planner, ValueIdsAreTheSameForEveryMicroBatch) {
+  const Config config = config_for(kShapes[0], 12);
+  const Graph one = build_training_graph(config, kTrainAndValidate, 1).graph;
+  for (const std::int64_t micro : {2, 12}) {
+    const Graph other = build_training_graph(config, kTrainAndValidate, micro).graph;
+    ASSERT_EQ(one.values.size(), other.values.size());
+    for (std::size_t i = 0; i < one.values.size(); ++i) EXPECT_EQ(one.values[ValueId{i}].name, other.values[ValueId{i}].name);
+  }
+}
+
+TEST(PlanRecord, RebuildsTheSamePlan) {
+  for (const ModelShape& shape : kShapes) {
+    const Config config = config_for(shape, 6);
+    Planner planner(config);
+    for (const Bytes budget : {planner.space.floor(), planner.space.ceiling()}) {
+      const Plan plan = planner.plan(budget);
+      const nlohmann::json printed = nlohmann::json::parse(to_json(plan, {}, false).dump());
+      const PlanRecord record = record_from_json(printed.at("record"));
+      const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
+      CpuCatalogue catalogue({}, {});
+      const Plan rebuilt = build_plan(graph, find_blocks(graph), record.decisions, plan_request(config), round_machine(), catalogue,
+                                      &record.offsets);
+      EXPECT_EQ(rebuilt.plan_hash, plan.plan_hash);
+      EXPECT_EQ(rebuilt.process, plan.process);
+      EXPECT_EQ(rebuilt.offsets, plan.offsets);
+      EXPECT_EQ(to_json(record_of(rebuilt)), to_json(record_of(plan)));
+    }
+  }
+}
+
+TEST(PlanRecord, ChangedAddressesAreRefused) {
+  const Config config = config_for(kShapes[0], 6);
+  Planner planner(config);
+  const Plan plan = planner.plan(planner.space.floor());
+  const Graph graph = build_training_graph(config, kTrainAndValidate, plan.decisions.micro_batch).graph;
+  CpuCatalogue catalogue = round_catalogue();
+  int refused = 0;
+  for (std::size_t i = 0; i < plan.offsets.size(); ++i) {
+    std::vector<Bytes> offsets = plan.offsets;
+    offsets[i] -= kAlignment;
+    try {
+      const Plan moved = build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &offsets);
+      EXPECT_NE(moved.plan_hash, plan.plan_hash);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, "E-PLAN-REPLAY");
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(plan.offsets.size()) / 2);
+  std::vector<Bytes> few(plan.offsets.begin(), plan.offsets.end() - 1);
+  EXPECT_THROW(build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &few), Error);
+}
+
+TEST(PlanRecord, BrokenObjectsAreRefused) {
+  const Config config = config_for(kShapes[0], 6);
+  Planner planner(config);
+  const nlohmann::json good = to_json(record_of(planner.plan(planner.space.ceiling())));
+  for (const auto& [key, value] : good.items()) {
+    nlohmann::json bad = good;
+    bad.erase(key);
+    EXPECT_THROW(record_from_json(bad), Error) << key;
+    bad[key] = nlohmann::json::object({{"x", 1}});
+    EXPECT_THROW(record_from_json(bad), Error) << key;
+  }
+}
+
+struct GptFigures {
+  double seconds, gap;
+};
+
+GptFigures plan_preset(const char* preset, std::int64_t effective, const char* label) {
+  Config config = config_for(kShapes[0], effective);
+  config.model.shape = gpt2_preset(preset);
+  config.model.context = config.model.shape.context;
+  const double start = cpu_seconds();
+  Planner planner(config);
+  const Plan plan = planner.plan(planner.space.floor());
+  const double seconds = cpu_seconds() - start;
+  const double gap = static_cast<double>(plan.floor.n) / static_cast<double>(plan.floor_bound.n) - 1;
+  printf("%s: planned in %.2f s of CPU, floor %s, %.2f %% above its bound, load %s, arena %s\n", label, seconds, to_text(plan.floor).c_str(),
+         100 * gap, to_text(plan.load).c_str(), to_text(plan.arena).c_str());
+  expect_invariants(plan, label);
+  return {seconds, gap};
+}
+
+TEST(Planner, PlansGpt2InTwoSecondsNearItsBound) {
+  const GptFigures figures = plan_preset("gpt2", 32, "gpt2");
+  EXPECT_LT(figures.seconds, 3 * 2.0);
+  EXPECT_LT(figures.gap, 0.05);
+}
+
+TEST(Planner, PlansGpt2XlInTenSecondsNearItsBound) {
+  const GptFigures figures = plan_preset("gpt2-xl", 32, "gpt2-xl");
+  EXPECT_LT(figures.seconds, 3 * 10.0);
+  EXPECT_LT(figures.gap, 0.05);
+}
+
+TEST(Planner, FloorsOfMiddleSizesLieNearTheirBounds) {
+  EXPECT_LT(plan_preset("gpt2-medium", 8, "gpt2-medium").gap, 0.05);
+  EXPECT_LT(plan_preset("byte-10m", 64, "byte-10m").gap, 0.05);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,138 @@
+// Blocks found from the graph, and recomputation as a rewrite: what is cloned, what a clone is, and that nothing else changes.
+
+#include "plan/passes/recompute.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "plan/small_models.h"
+
+namespace plimsoll {
+namespace {
+
+Graph training_graph(const ModelShape& shape, std::int64_t micro = 2) {
+  return build_training_graph(config_for(shape, micro), kTrainAndValidate, micro).graph;
+}
+
+std::vector<BlockMode> uniform(const std::vector<GraphBlock>& blocks, BlockMode mode) { return {blocks.size(), mode}; }
+
+TEST(Blocks, AreTheLayersOfTheModel) {
+  for (const ModelShape& shape : kShapes) {
+    const Graph graph = training_graph(shape);
+    const std::vector<GraphBlock> blocks = find_blocks(graph);
+    if (shape.layers == 1) {
+      EXPECT_TRUE(blocks.empty()) << "nothing repeats";
+      continue;
+    }
+    ASSERT_EQ(blocks.size(), static_cast<std::size_t>(shape.layers));
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT_EQ(blocks[i].name, "h." + std::to_string(i));
+      EXPECT_EQ(blocks[i].nodes.size(), blocks[0].nodes.size());
+      for (const NodeId id : blocks[i].nodes) {
+        EXPECT_EQ(graph.nodes[id].line.rfind(blocks[i].name + ".", 0), 0u) << graph.nodes[id].line;
+        EXPECT_FALSE(graph.nodes[id].backward);
+      }
+    }
+  }
+}
+
+TEST(Recompute, KeepingEverythingChangesNothing) {
+  const Graph graph = training_graph(kShapes[0]);
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  EXPECT_EQ(graph_hash(apply_recompute(graph, blocks, uniform(blocks, BlockMode::keep))), graph_hash(graph));
+}
+
+void expect_clones_are_copies(const Graph& graph, const Graph& before) {
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    if (!node.clone_of.valid()) continue;
+    const Node& original = before.nodes[node.clone_of];
+    EXPECT_EQ(node.op, original.op);
+    EXPECT_EQ(node.attributes, original.attributes);
+    EXPECT_EQ(node.site, original.site);
+    EXPECT_EQ(node.line, original.line);
+    EXPECT_TRUE(node.backward);
+    ASSERT_EQ(node.outputs.size(), original.outputs.size());
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      EXPECT_EQ(graph.values[node.outputs[i]].clone_of, original.outputs[i]);
+      EXPECT_EQ(graph.values[node.outputs[i]].role, Role::recomputed);
+    }
+    ASSERT_EQ(node.inputs.size(), original.inputs.size());
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i], clone_of = graph.values[input].clone_of;
+      EXPECT_TRUE(input == original.inputs[i] || clone_of == original.inputs[i]);
+    }
+  }
+}
+
+// The forward values of a block that backward nodes or clones read in the rewritten graph, the block's own output left out.
+std::set<ValueId> kept_values(const Graph& graph, const GraphBlock& block) {
+  std::set<ValueId> inside, kept;
+  for (const NodeId id : block.nodes) {
+    if (id != block.nodes.back()) inside.insert(graph.nodes[id].outputs.begin(), graph.nodes[id].outputs.end());
+  }
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    if (!graph.nodes[id].backward) continue;
+    for (const ValueId input : graph.nodes[id].inputs) {
+      if (inside.count(input) > 0) kept.insert(input);
+    }
+  }
+  return kept;
+}
+
+TEST(Recompute, ClonesCarryOpAttributesAndSite) {
+  const Graph graph = training_graph(kShapes[0]);
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute}) {
+    const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, mode));
+    verify(rewritten);
+    expect_clones_are_copies(rewritten, graph);
+    EXPECT_GT(rewritten.nodes.size(), graph.nodes.size());
+    if (mode == BlockMode::cheap) continue;
+    // Random ops are among the clones: their noise is replayed, not stored.
+    EXPECT_TRUE(std::any_of(rewritten.nodes.begin(), rewritten.nodes.end(),
+                            [](const Node& node) { return node.clone_of.valid() && node.op->random; }));
+  }
+}
+
+TEST(Recompute, OnlyTheBlockInputStaysOrTheCostlyResults) {
+  const Graph graph = training_graph(kShapes[0]);
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const Graph all = apply_recompute(graph, blocks, uniform(blocks, BlockMode::recompute));
+  const Graph cheap = apply_recompute(graph, blocks, uniform(blocks, BlockMode::cheap));
+  for (const GraphBlock& block : blocks) {
+    EXPECT_TRUE(kept_values(all, block).empty());
+    EXPECT_FALSE(kept_values(cheap, block).empty());
+    EXPECT_LT(kept_values(cheap, block).size(), kept_values(graph, block).size());
+  }
+  for (const Node& node : cheap.nodes) EXPECT_FALSE(node.clone_of.valid() && node.op->costly) << node.line;
+}
+
+TEST(Recompute, NothingIsClonedTwiceOrUnread) {
+  const Graph graph = training_graph(kShapes[0]);
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute}) {
+    const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, mode));
+    std::set<NodeId> originals;
+    std::set<ValueId> read;
+    for (const Node& node : rewritten.nodes) read.insert(node.inputs.begin(), node.inputs.end());
+    for (const Node& node : rewritten.nodes) {
+      if (!node.clone_of.valid()) continue;
+      EXPECT_TRUE(originals.insert(node.clone_of).second) << node.line;
+      EXPECT_TRUE(std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return read.count(id) > 0; }))
+          << node.line << " is computed again for nobody";
+    }
+  }
+}
+
+TEST(Recompute, OriginalIdsKeepTheirMeaning) {
+  const Graph graph = training_graph(kShapes[0]);
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, BlockMode::recompute));
+  for (std::size_t i = 0; i < graph.values.size(); ++i) EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
+}
+
+}  // namespace
+}  // namespace plimsoll

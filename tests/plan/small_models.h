@@ -1,0 +1,85 @@
+// Small GPT-2 configurations, a machine of round figures and plans for them: what the tests of planner, program and executor share.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "ops/cpu_catalogue.h"
+#include "plan/build_plan.h"
+#include "plan/candidates.h"
+#include "plan/plan.h"
+#include "train/requests.h"
+#include "train/setup.h"
+
+namespace plimsoll {
+
+struct ModelShape {
+  std::int64_t layers, width, heads, context, vocab;
+};
+
+inline constexpr ModelShape kShapes[] = {{3, 32, 4, 16, 101}, {1, 24, 3, 7, 257}, {2, 16, 1, 5, 2003}, {5, 48, 2, 1, 17}};
+
+inline Config config_for(const ModelShape& shape, std::int64_t effective_batch, double dropout = 0.1) {
+  Config config;
+  config.seed = 7;
+  Gpt2Config& model = config.model.shape;
+  model.layers = shape.layers;
+  model.width = shape.width;
+  model.heads = shape.heads;
+  model.context = config.model.context = shape.context;
+  model.vocab = shape.vocab;
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = dropout;
+  config.data.format = "u16";
+  config.train.effective_batch = effective_batch;
+  config.optimizer.learning_rate = 1e-2;
+  config.optimizer.weight_decay = 0.1;
+  config.threads = 2;
+  return config;
+}
+
+inline constexpr DataFacts kTrainAndValidate{2, true};
+
+inline Machine round_machine() {
+  Machine machine;
+  machine.name = "round figures";
+  machine.threads = 2;
+  machine.flops_per_second = 1e11;
+  machine.bytes_per_second = 2e10;
+  machine.step_seconds = 1e-6;
+  machine.reserve = {kMiB * 16, kKiB * 160, Bytes{3328}, kKiB * 64, kMiB};
+  machine.hash = "round";
+  return machine;
+}
+
+inline CpuCatalogue round_catalogue() {
+  const Machine machine = round_machine();
+  return CpuCatalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds}, {});
+}
+
+inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndValidate) {
+  return [config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
+}
+
+// The planner with what it borrows.
+struct Planner {
+  CpuCatalogue catalogue = round_catalogue();
+  PlanSpace space;
+
+  explicit Planner(const Config& config, DataFacts facts = kTrainAndValidate)
+      : space(source_for(config, facts), plan_request(config), round_machine(), catalogue) {}
+  std::variant<Plan, Infeasible> at(Bytes memory) { return space.best({memory, {}, {}}); }
+  Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
+};
+
+// A plan with these decisions, whatever the planner would have chosen.
+inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockMode>& modes, int loss_chunks,
+                      DataFacts facts = kTrainAndValidate) {
+  const Graph graph = build_training_graph(config, facts, micro_batch).graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}};
+  for (std::size_t i = 0; i < blocks.size(); ++i) decisions.blocks.push_back({blocks[i].name, modes.at(i % modes.size())});
+  CpuCatalogue catalogue = round_catalogue();
+  return build_plan(graph, blocks, decisions, plan_request(config), round_machine(), catalogue, nullptr);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,143 @@
+// Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
+// attention, products), a norm and a chunked loss; trained with a random optimizer. A seed is a network.
+#pragma once
+
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "graph/builder.h"
+#include "ops/all.h"
+
+namespace plimsoll {
+
+struct RandomNetwork {
+  Graph graph;
+  ValueId tokens, targets, sample_ids, inverse_units;
+  TrainingValues training;
+  std::int64_t batch = 0, context = 0, vocab = 0;
+};
+
+class NetworkMaker {
+ public:
+  NetworkMaker(unsigned seed, std::int64_t batch) : random_(seed), builder_(network_.graph), seed_(seed) {
+    network_.batch = batch;
+    network_.context = 1 + pick(9);
+    network_.vocab = 5 + pick(300);
+    heads_ = 1 + pick(3);
+    width_ = heads_ * 4 * (1 + pick(4));
+  }
+
+  RandomNetwork make() {
+    add_parameters();
+    const std::int64_t b = network_.batch, t = network_.context;
+    network_.tokens = builder_.add_input("tokens", {DType::i32, Shape{b, t}});
+    network_.targets = builder_.add_input("targets", {DType::i32, Shape{b, t}});
+    network_.sample_ids = builder_.add_input("sample_ids", {DType::u32, Shape{b, 2}});
+    network_.inverse_units = builder_.add_input("inverse_units", {DType::f32, Shape{1}});
+    ValueId x = ops::embedding(builder_, network_.tokens, table_, positions_, "x");
+    for (std::size_t i = 0; i < parameters_.size(); ++i) x = block(x, i);
+    const GraphBuilder::Scope scope(builder_, "head");
+    x = ops::layer_norm(builder_, x, gamma_, beta_, 1e-5);
+    const ValueId losses =
+        ops::linear_cross_entropy(builder_, x, tied_ ? table_ : head_, network_.targets, network_.inverse_units);
+    sort_sections(network_.graph);
+    network_.training = add_training(network_.graph, losses, optimizer_);
+    return std::move(network_);
+  }
+
+ private:
+  enum class Layer { linear, gelu, relu, dropout, norm, attention, residual, product, views, count };
+  using Parameters = std::vector<std::vector<ValueId>>;  // of each layer of a block
+
+  std::int64_t pick(std::int64_t below) { return static_cast<std::int64_t>(random_() % static_cast<unsigned>(below)); }
+
+  ValueId parameter(const std::string& name, Shape shape, Initializer::Kind kind = Initializer::Kind::normal) {
+    return builder_.add_parameter(name, std::move(shape), {kind, 0.2});
+  }
+
+  std::vector<ValueId> parameters_of(Layer layer, const std::string& name) {
+    switch (layer) {
+      case Layer::linear: return {parameter(name + ".w", {width_, width_}), parameter(name + ".b", Shape{width_})};
+      case Layer::attention: return {parameter(name + ".w", {width_, 3 * width_}), parameter(name + ".b", Shape{3 * width_})};
+      case Layer::norm:
+        return {parameter(name + ".g", Shape{width_}, Initializer::Kind::ones), parameter(name + ".b", Shape{width_})};
+      default: return {};
+    }
+  }
+
+  void add_parameters() {
+    tied_ = pick(2) == 0;
+    table_ = parameter("table", {network_.vocab, width_});
+    positions_ = parameter("positions", {network_.context, width_});
+    if (!tied_) head_ = parameter("head.w", {network_.vocab, width_});
+    const std::int64_t layers = 1 + pick(7), blocks = 1 + pick(4);
+    for (std::int64_t i = 0; i < layers; ++i) layers_.push_back(Layer(pick(static_cast<std::int64_t>(Layer::count))));
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      Parameters all;
+      for (std::size_t j = 0; j < layers_.size(); ++j) {
+        all.push_back(parameters_of(layers_[j], "b" + std::to_string(i) + ".l" + std::to_string(j)));
+      }
+      parameters_.push_back(std::move(all));
+    }
+    gamma_ = parameter("norm.g", Shape{width_}, Initializer::Kind::ones);
+    beta_ = parameter("norm.b", Shape{width_});
+    optimizer_.kind = pick(2) == 0 ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
+    optimizer_.momentum = pick(2) == 0 ? 0 : 0.9;
+    optimizer_.clip = pick(2) == 0 ? 0 : 1;
+    partners_.clear();
+    for (std::size_t j = 0; j < layers_.size(); ++j) partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
+  }
+
+  ValueId block(ValueId x, std::size_t index) {
+    const GraphBuilder::Scope outer(builder_, "b" + std::to_string(index));
+    std::vector<ValueId> before{x};  // what each layer got
+    for (std::size_t j = 0; j < layers_.size(); ++j) {
+      const GraphBuilder::Scope inner(builder_, "l" + std::to_string(j));
+      x = layer(layers_[j], x, before[partners_[j]], parameters_[index][j]);
+      before.push_back(x);
+    }
+    return x;
+  }
+
+  ValueId layer(Layer layer, ValueId x, ValueId partner, const std::vector<ValueId>& p) {
+    const std::int64_t b = network_.batch, t = network_.context;
+    switch (layer) {
+      case Layer::linear: return ops::linear(builder_, x, p[0], p[1], "linear");
+      case Layer::gelu: return ops::gelu(builder_, x, "gelu");
+      case Layer::relu: return builder_.add1(ops::kRelu, ops::NoAttributes{}, {x}, "relu");
+      case Layer::dropout: return ops::dropout(builder_, x, network_.sample_ids, 0.2, seed_);
+      case Layer::norm: return ops::layer_norm(builder_, x, p[0], p[1], 1e-5);
+      case Layer::attention: {
+        const ValueId qkv = ops::linear(builder_, x, p[0], p[1], "qkv");
+        return ops::attention(builder_, qkv, network_.sample_ids, heads_, 0.1, seed_);
+      }
+      case Layer::residual: return ops::add(builder_, partner, x, "sum");
+      case Layer::product: return builder_.add1(ops::kMultiply, ops::NoAttributes{}, {x, partner}, "product");
+      case Layer::views: {
+        const ValueId flat = ops::reshape(builder_, x, Shape{b * t, width_}, "flat");
+        return ops::reshape(builder_, ops::gelu(builder_, flat, "gelu"), Shape{b, t, width_}, "back");
+      }
+      case Layer::count: break;
+    }
+    return x;
+  }
+
+  std::mt19937 random_;
+  RandomNetwork network_;
+  GraphBuilder builder_;
+  unsigned seed_;
+  std::int64_t heads_ = 1, width_ = 4;
+  bool tied_ = false;
+  ValueId table_, positions_, head_, gamma_, beta_;
+  std::vector<Layer> layers_;
+  std::vector<std::size_t> partners_;
+  std::vector<Parameters> parameters_;
+  OptimizerSettings optimizer_;
+};
+
+inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,162 @@
+// A plan made to run inside a test: random tokens, arena, executor, trainer and, where asked for, the audit.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "data/token_files.h"
+#include "device/cpu/parallel.h"
+#include "plan/small_models.h"
+#include "program/program.h"
+#include "run/audit.h"
+#include "run/executor.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace plimsoll {
+
+// Token files for one vocabulary, of so many tokens each.
+struct TokenData {
+  ScratchFolder folder;
+  DataFiles files;
+
+  TokenData(std::int64_t vocab, int train, int validation) {
+    files.train = write("train.bin", vocab, train, 1);
+    if (validation > 0) files.validation = write("validation.bin", vocab, validation, 2);
+  }
+  TokenFile write(const char* name, std::int64_t vocab, int count, unsigned seed) const {
+    std::mt19937 random(seed);
+    std::vector<int> tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int>(random() % static_cast<unsigned>(vocab)));
+    write_raw(folder / name, u16_bytes(tokens));
+    return open_source({folder / name, "u16", vocab, {}, {}});
+  }
+};
+
+struct Outcome {
+  std::vector<std::uint64_t> losses, norms;  // bits
+  std::string parameters;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+enum class Watch { nothing, audit };
+
+// References outlive this.
+class Session {
+ public:
+  static constexpr Bytes kBeyond{1 << 20};
+
+  Session(const Config& config, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
+      : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
+        program_(lower(plan)),
+        arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
+    cpu::set_thread_count(plan.threads);
+    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks);
+    trainer_.emplace(config, model_, plan, *executor_, data);
+    if (watch == Watch::nothing) return;
+    audit_.emplace(program_, plan.graph, arena_);
+    executor_->set_observer(&*audit_);
+    trainer_->before_phase([this](Phase phase) { audit_->enter(phase); });
+  }
+
+  Trainer& trainer() { return *trainer_; }
+  const Audit& audit() const { return *audit_; }
+  const Program& program() const { return program_; }
+
+  Outcome train(int updates) {
+    Outcome outcome;
+    trainer_->load(nullptr);
+    for (int i = 0; i < updates; ++i) {
+      const Metrics metrics = trainer_->update();
+      outcome.losses.push_back(std::bit_cast<std::uint64_t>(metrics.loss));
+      outcome.norms.push_back(std::bit_cast<std::uint64_t>(metrics.grad_norm));
+    }
+    outcome.parameters = trainer_->hash_parameters();
+    return outcome;
+  }
+  // Every phase that a run has, evaluation between updates included.
+  void run_all_phases(const DataFiles& data) {
+    const ScratchFolder folder;
+    trainer_->load(nullptr);
+    trainer_->update();
+    if (data.validation) trainer_->evaluate_now();
+    trainer_->update();
+    trainer_->save_checkpoint_to(folder / "checkpoint");
+    if (data.validation) trainer_->evaluate_now();
+    trainer_->save_weights_to(folder / "weights");
+  }
+
+ private:
+  TrainingGraph model_;
+  Program program_;
+  Arena arena_;
+  std::optional<Executor> executor_;
+  std::optional<Trainer> trainer_;
+  std::optional<Audit> audit_;
+};
+
+// "" where the audit found in every phase what was planned; else the first difference.
+inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& measured) {
+  for (const PhaseAudit& phase : measured) {
+    const PhasePlan* planned = nullptr;
+    for (const PhasePlan& one : plan.phases) {
+      if (one.phase == phase.phase) planned = &one;
+    }
+    if (planned == nullptr) return std::string(name(phase.phase)) + " was not planned";
+    if (planned->arena != phase.arena || planned->live != phase.live) {
+      return std::string(name(phase.phase)) + ": planned arena " + std::to_string(planned->arena.n) + " live " +
+             std::to_string(planned->live.n) + ", measured " + std::to_string(phase.arena.n) + " and " + std::to_string(phase.live.n);
+    }
+  }
+  return {};
+}
+
+// What the `check` device and the audit's ranges say of a program that computes nothing: "" or the message.
+inline std::string replay(const Plan& plan, const Program& program, bool compare_live = true) {
+  const Arena arena(plan.arena, Session::kBeyond);
+  Executor executor(plan.graph, program, nullptr, plan.threads, plan.decisions.loss_chunks, DeviceKind::null);
+  Audit audit(program, plan.graph, arena);
+  executor.set_observer(&audit);
+  const auto nothing = [] {};
+  try {
+    audit.enter(Phase::load);
+    executor.load(nothing);
+    for (int window = 0; window < 2; ++window) {
+      audit.enter(Phase::first);
+      for (std::int64_t micro = 0; micro < program.accumulation; ++micro) {
+        if (micro == 1) audit.enter(Phase::steady);
+        executor.run(Section::micro, micro == 0, nothing);
+      }
+      executor.run(Section::update, false, nothing);
+      if (!program.evaluate.empty()) {
+        audit.enter(Phase::evaluate);
+        executor.run(Section::evaluate, true, nothing);
+        executor.run(Section::evaluate, false, nothing);
+      }
+      if (!program.save.empty()) {
+        audit.enter(Phase::save);
+        executor.save(nothing);
+      }
+    }
+  } catch (const Error& error) {
+    return error.message;
+  }
+  if (!compare_live) return {};
+  for (const PhaseAudit& phase : audit.phases()) {
+    for (const PhasePlan& planned : plan.phases) {
+      if (planned.phase == phase.phase && planned.live != phase.live) {
+        return std::string(name(phase.phase)) + ": live " + std::to_string(planned.live.n) + " planned, " + std::to_string(phase.live.n) +
+               " measured";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace plimsoll
