@@ -55,13 +55,14 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                        [](Config&, PlanRequest& r, Budget&) { r.loss_chunks.reset(); }});
   }
   if (request.micro_batch) {
-    changes.push_back({"let the planner choose micro-batch and accumulation (same effective batch)",
-                       both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")), false,
+    // The effective batch may be known from the two that are taken back.
+    const std::vector<std::string> automatic = both(set("train.effective_batch", std::to_string(request.effective_batch)),
+                                                    both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")));
+    changes.push_back({"let the planner choose micro-batch and accumulation (same effective batch)", automatic, false,
                        [](Config&, PlanRequest& r, Budget&) { r.micro_batch.reset(); }});
     if (request.recompute != RecomputePolicy::automatic || request.loss_chunks) {
       changes.push_back({"let the planner choose everything",
-                         both(both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")),
-                              both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))),
+                         both(automatic, both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))),
                          false, [](Config&, PlanRequest& r, Budget&) {
                            r.micro_batch.reset();
                            r.recompute = RecomputePolicy::automatic;
@@ -101,7 +102,7 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
   Budget budget = input.budget;
   change.apply(changed, request, budget);
   // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
-  if (changed.model.context != config.model.context && changed.model.init.empty() && changed.model.preset.empty()) {
+  if (changed.model.context != config.model.context && changed.model.init.empty()) {
     changed.model.shape.context = changed.model.context;
   }
   CpuCatalogue catalogue = catalogue_of(input.machine);

@@ -221,6 +221,17 @@ def check_edges(test):
                 check_memory(test, f"{name} at {budget}", run, budget, outside)
 
 
+def check_remedies(test):
+    """Configurations whose remedies need more than one word: the window from its parts, a preset, keys of an optimizer that goes."""
+    base = CONFIG.format(layers=3, width=24, heads=3, context=32, vocab=307, effective=6, updates=3)
+    parts = base.replace("effective_batch = 6\n", "micro_batch = 3\naccumulation = 2\n")
+    preset = re.sub(r'\[model\].*?dropout', '[model]\npreset = "byte-3m"\ndropout', base, flags=re.S)
+    betas = base.replace("learning_rate = 1e-3", "learning_rate = 1e-3\nbetas = [0.9, 0.99]\nepsilon = 1e-7\nweight_decay = 0.1")
+    for name, text in {"parts": parts, "preset": preset, "betas": betas}.items():
+        test.write(f"{name}.toml", text)
+        check_refusal(test, name, f"{name}.toml", [], bounds_of(test, f"{name}.toml", [])[0])
+
+
 def main():
     test = Test("budgets")
     test.write("tokens.bin", tokens(6000, 1))
@@ -232,6 +243,7 @@ def main():
         test.equal(f"different results of {name} at {micro} x {accumulation}", len(outcomes), 1)
     print(f"{len(results)} splits, each the same bits at every budget")
     check_edges(test)
+    check_remedies(test)
     test.finish()
 
 
