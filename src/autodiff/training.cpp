@@ -62,9 +62,7 @@ class Backward : public GradientContext {
   }
 
  private:
-  static ValueId get(const PerValue<ValueId>& map, ValueId value) {
-    return value.index < map.size() ? map[value] : ValueId{};
-  }
+  static ValueId get(const PerValue<ValueId>& map, ValueId value) { return value.index < map.size() ? map[value] : ValueId{}; }
 
   void set(ValueId value, ValueId gradient) {
     if (gradients_.size() < builder_.graph().values.size()) gradients_.resize(builder_.graph().values.size());
@@ -101,12 +99,12 @@ class Backward : public GradientContext {
   void differentiate(NodeId id) {
     node_ = builder_.graph().nodes[id];  // a copy: the graph grows below
     const bool root = std::find(node_.outputs.begin(), node_.outputs.end(), losses_) != node_.outputs.end();
-    const bool flows = std::any_of(node_.outputs.begin(), node_.outputs.end(),
-                                   [&](ValueId output) { return get(gradients_, output).valid(); });
+    const bool flows =
+        std::any_of(node_.outputs.begin(), node_.outputs.end(), [&](ValueId output) { return get(gradients_, output).valid(); });
     if (!root && !flows) return;
     if (node_.op->gradient == nullptr) {
-      throw config_error("E-GRADIENT", node_.line, std::string(node_.op->name) + " has no gradient: " +
-                                                       std::string(node_.op->not_differentiable));
+      throw config_error("E-GRADIENT", node_.line,
+                         std::string(node_.op->name) + " has no gradient: " + std::string(node_.op->not_differentiable));
     }
     builder_.set_line(node_.line);
     node_.op->gradient(*this);

@@ -1,5 +1,6 @@
 // Turns a forward graph into a training graph: backward nodes in the section `micro`, accumulators and optimizer state as
-// persistent values, and the section `update` (norm, clip, optimizer). Reads the losses value; returns nothing, rewrites the graph.
+// persistent values, and the section `update` (norm, clip, optimizer). Reads the losses value; returns nothing, rewrites the
+// graph.
 #pragma once
 
 #include <string>
@@ -20,9 +21,9 @@ struct OptimizerSettings {
 
 // What the trainer feeds and fetches, by value.
 struct TrainingValues {
-  ValueId loss_total;     // f64[1], persistent: the sum of the window's losses
-  ValueId update_scalars; // f64[kUpdateScalars], fed before each update
-  ValueId gradient_norm;  // f64[1], fetched after each update
+  ValueId loss_total;      // f64[1], persistent: the sum of the window's losses
+  ValueId update_scalars;  // f64[kUpdateScalars], fed before each update
+  ValueId gradient_norm;   // f64[1], fetched after each update
 };
 
 // `losses` is the output of a loss op in the section `micro`; its gradient rule is the root. Appends sections in place.

@@ -13,18 +13,18 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, double>, 13> kUnits{{{"", 1},
-                                                                     {"B", 1},
-                                                                     {"KiB", 0x1p10},
-                                                                     {"MiB", 0x1p20},
-                                                                     {"GiB", 0x1p30},
-                                                                     {"TiB", 0x1p40},
-                                                                     {"KB", 1e3},
-                                                                     {"kB", 1e3},
-                                                                     {"MB", 1e6},
-                                                                     {"GB", 1e9},
-                                                                     {"TB", 1e12},
-                                                                     {"k", 0x1p10},
-                                                                     {"K", 0x1p10}}};
+                                                                      {"B", 1},
+                                                                      {"KiB", 0x1p10},
+                                                                      {"MiB", 0x1p20},
+                                                                      {"GiB", 0x1p30},
+                                                                      {"TiB", 0x1p40},
+                                                                      {"KB", 1e3},
+                                                                      {"kB", 1e3},
+                                                                      {"MB", 1e6},
+                                                                      {"GB", 1e9},
+                                                                      {"TB", 1e12},
+                                                                      {"k", 0x1p10},
+                                                                      {"K", 0x1p10}}};
 
 }  // namespace
 

@@ -18,8 +18,14 @@ struct Bytes {
   friend constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes{a.n + b.n}; }
   friend constexpr Bytes operator-(Bytes a, Bytes b) { return Bytes{a.n - b.n}; }
   friend constexpr Bytes operator*(Bytes a, std::int64_t k) { return Bytes{a.n * k}; }
-  constexpr Bytes& operator+=(Bytes b) { n += b.n; return *this; }
-  constexpr Bytes& operator-=(Bytes b) { n -= b.n; return *this; }
+  constexpr Bytes& operator+=(Bytes b) {
+    n += b.n;
+    return *this;
+  }
+  constexpr Bytes& operator-=(Bytes b) {
+    n -= b.n;
+    return *this;
+  }
 };
 
 inline constexpr Bytes kKiB{1024};

@@ -1,5 +1,6 @@
 // The one error type. `user` errors are mistakes that a user can mend, `environment` errors are broken files, disks or libraries,
-// `internal` errors are defects of Plimsoll. Each carries what the command line prints: a code, where, what is, what was expected, what to try.
+// `internal` errors are defects of Plimsoll. Each carries what the command line prints: a code, where, what is, what was
+// expected, what to try.
 #pragma once
 
 #include <exception>

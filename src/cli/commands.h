@@ -1,5 +1,5 @@
-// The commands, one function each. They write results to stdout and everything else to stderr, return the exit code of success and
-// throw Error for failure; main prints it.
+// The commands, one function each. They write results to stdout and everything else to stderr, return the exit code of success
+// and throw Error for failure; main prints it.
 #pragma once
 
 #include <cstdint>

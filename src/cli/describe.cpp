@@ -32,10 +32,12 @@ json read_values(const std::string& path) {
 std::string value_text(const json& value) {
   const json &op = value.at("op"), &alias = value.at("alias_of");
   std::string text = fmt::format("{}  (value {})\n", value.at("name").get<std::string>(), value.at("id").get<std::int64_t>());
-  text += fmt::format("  what      {}, {} {}, {} bytes in {}\n", value.at("role").get<std::string>(), value.at("dtype").get<std::string>(),
-                      value.at("shape").dump(), value.at("bytes").get<std::int64_t>(), value.at("tier").get<std::string>());
+  text += fmt::format("  what      {}, {} {}, {} bytes in {}\n", value.at("role").get<std::string>(),
+                      value.at("dtype").get<std::string>(), value.at("shape").dump(), value.at("bytes").get<std::int64_t>(),
+                      value.at("tier").get<std::string>());
   text += op.is_null() ? "  made by   nothing: it is fed, or stays for the whole run\n"
-                       : fmt::format("  made by   {} at model line {}\n", op.get<std::string>(), value.at("model_line").get<std::string>());
+                       : fmt::format("  made by   {} at model line {}\n", op.get<std::string>(),
+                                     value.at("model_line").get<std::string>());
   text += fmt::format("  action    {}{}\n", value.at("action").get<std::string>(),
                       alias.is_null() ? "" : fmt::format(", in the bytes of value {}", alias.get<std::int64_t>()));
   for (const json& range : value.at("ranges")) {

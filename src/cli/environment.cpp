@@ -13,10 +13,10 @@ namespace {
 
 constexpr const char* kMark = "PLIMSOLL_ENVIRONMENT";
 constexpr std::array<std::pair<const char*, const char*>, 5> kSettings{{{"OMP_WAIT_POLICY", "passive"},
-                                                                       {"GOMP_SPINCOUNT", "20000"},
-                                                                       {"OMP_DYNAMIC", "false"},
-                                                                       {"OMP_STACKSIZE", "2M"},
-                                                                       {kMark, "1"}}};
+                                                                        {"GOMP_SPINCOUNT", "20000"},
+                                                                        {"OMP_DYNAMIC", "false"},
+                                                                        {"OMP_STACKSIZE", "2M"},
+                                                                        {kMark, "1"}}};
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);

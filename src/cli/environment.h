@@ -1,5 +1,5 @@
-// The only place that reads and sets environment variables. Libraries read theirs when they are loaded, so the program sets them and
-// starts itself again.
+// The only place that reads and sets environment variables. Libraries read theirs when they are loaded, so the program sets them
+// and starts itself again.
 #pragma once
 
 #include <filesystem>

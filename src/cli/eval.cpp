@@ -35,7 +35,8 @@ int run_eval(const EvalArguments& arguments) {
 
   std::optional<InferencePlan> chosen;
   for (const std::int64_t batch : kBatches) {
-    chosen = plan_inference(build_evaluation_graph(model, tokens, source.bytes_per_token, batch), batch, machine, config.memory.budget);
+    chosen = plan_inference(build_evaluation_graph(model, tokens, source.bytes_per_token, batch), batch, machine,
+                            config.memory.budget);
     if (chosen->fits || batch == 1) break;
   }
   require_fit(*chosen, config.memory.budget);

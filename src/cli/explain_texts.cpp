@@ -131,7 +131,8 @@ const CodeExplanation kExplanations[] = {
      "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete.",
      "Free space, or give another folder.", "df -h"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
-     "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole numbers.",
+     "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole "
+     "numbers.",
      "Correct the line that the message names.", "plimsoll layout FILE.csv --minimize"},
     {"E-LAYOUT-FIT", "The buffers do not fit into the capacity.",
      "More bytes are live at once than the capacity holds, or the search proved that no addresses exist.",
@@ -144,7 +145,8 @@ const CodeExplanation kExplanations[] = {
     {"E-MEM-MACHINE", "The budget is more than this machine has left.",
      "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. "
      "A training that began would be ended by the kernel, or would bring down its neighbours.",
-     "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other programs.",
+     "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other "
+     "programs.",
      "plimsoll machine"},
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
      "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was "

@@ -13,12 +13,8 @@ int report_failure(const Error& error, bool json) {
   for (const std::string& remedy : error.remedies) fmt::print(stderr, "  try: {}\n", remedy);
   fmt::print(stderr, "  more: plimsoll explain {}\n", error.code);
   if (json) {
-    const nlohmann::json object = {{"schema", "plimsoll.error/1"},
-                                   {"code", error.code},
-                                   {"where", error.where},
-                                   {"message", error.message},
-                                   {"expected", error.expected},
-                                   {"try", error.remedies}};
+    const nlohmann::json object = {{"schema", "plimsoll.error/1"}, {"code", error.code},         {"where", error.where},
+                                   {"message", error.message},     {"expected", error.expected}, {"try", error.remedies}};
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   return static_cast<int>(error.exit);

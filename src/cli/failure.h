@@ -1,4 +1,5 @@
-// How a failure is told: code, where, what is, what was expected and what to try, on stderr; with --json also as one object on stdout.
+// How a failure is told: code, where, what is, what was expected and what to try, on stderr; with --json also as one object on
+// stdout.
 #pragma once
 
 #include "base/error.h"

@@ -70,7 +70,8 @@ std::int32_t draw(std::span<const float> logits, double temperature, std::uint64
 void check(const GenerateArguments& arguments) {
   if (arguments.prompt.empty()) throw config_error("E-USAGE", "--prompt", "the prompt is empty", "at least one character");
   if (arguments.tokens < 1 || arguments.tokens > kMostTokens) {
-    throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens), fmt::format("from 1 to {}", kMostTokens));
+    throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens),
+                       fmt::format("from 1 to {}", kMostTokens));
   }
   if (!(arguments.temperature >= 0)) {
     throw config_error("E-USAGE", "--temperature", fmt::format("it is {}", arguments.temperature), "0 or more");

@@ -8,12 +8,14 @@
 
 namespace plimsoll {
 
-InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine, const std::optional<Bytes>& budget) {
+InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine,
+                             const std::optional<Bytes>& budget) {
   CpuCatalogue catalogue({machine.machine.flops_per_second, machine.machine.bytes_per_second, machine.machine.step_seconds}, {});
   PlanRequest request;
   request.saves = false;
   InferencePlan result{std::move(graph), {}, batch, true};
-  result.plan = build_plan(result.graph.model.graph, {}, PlanDecisions{batch, 1, 1, {}}, request, machine.machine, catalogue, nullptr);
+  result.plan =
+      build_plan(result.graph.model.graph, {}, PlanDecisions{batch, 1, 1, {}}, request, machine.machine, catalogue, nullptr);
   result.fits = !budget || result.plan.process <= *budget;
   return result;
 }

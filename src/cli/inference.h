@@ -15,7 +15,8 @@ struct InferencePlan {
   std::int64_t batch = 1;
   bool fits = true;
 };
-InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine, const std::optional<Bytes>& budget);
+InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine,
+                             const std::optional<Bytes>& budget);
 // Throws E-PLAN-FIT (exit 3) where the plan does not fit.
 void require_fit(const InferencePlan& plan, const std::optional<Bytes>& budget);
 

@@ -49,13 +49,14 @@ int run_layout(const LayoutArguments& arguments) {
   if (fits && !arguments.out.empty()) write_file_atomically(arguments.out, layout::write_csv(csv, solution));
   const std::int64_t load = layout::load(csv.problem);
   if (arguments.json) {
-    const nlohmann::json object = {{"schema", "plimsoll.layout/1"},
-                                   {"status", status},
-                                   {"capacity", arguments.capacity ? nlohmann::json(*arguments.capacity) : nlohmann::json(nullptr)},
-                                   {"height", fits ? nlohmann::json(solution.height) : nlohmann::json(nullptr)},
-                                   {"load", load},
-                                   {"optimal", optimal},
-                                   {"cpu_seconds", seconds}};
+    const nlohmann::json object = {
+        {"schema", "plimsoll.layout/1"},
+        {"status", status},
+        {"capacity", arguments.capacity ? nlohmann::json(*arguments.capacity) : nlohmann::json(nullptr)},
+        {"height", fits ? nlohmann::json(solution.height) : nlohmann::json(nullptr)},
+        {"load", load},
+        {"optimal", optimal},
+        {"cpu_seconds", seconds}};
     fmt::print("{}\n", object.dump());
   } else {
     fmt::print("{}: height {}, load {}{} ({:.2f} CPU seconds)\n", status, fits ? std::to_string(solution.height) : "-", load,

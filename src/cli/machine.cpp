@@ -86,8 +86,9 @@ int run_machine(const MachineArguments& arguments) {
   fmt::print("matrix products {:.0f} GFLOP/s, update pass {:.1f} GB/s, copy {:.1f} GB/s\n", machine.flops_per_second / 1e9,
              machine.bytes_per_second / 1e9, record.copy_bytes_per_second / 1e9);
   fmt::print("memory {}, available {} ({})\n", to_text(facts.memory), to_text(available.bytes), available.source);
-  fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n", to_text(machine.reserve.code),
-             to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step), to_text(machine.reserve.threads));
+  fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
+             to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),
+             to_text(machine.reserve.threads));
   fmt::print("{} kernels measured; file {}\n", record.kernel_seconds.size(), machine_file_path(cache_folder(), facts).string());
   return 0;
 }

@@ -24,7 +24,8 @@ namespace {
 
 void add_budgets(CLI::App& command, BudgetArguments& budgets) {
   const auto last = CLI::MultiOptionPolicy::TakeLast;
-  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 1500000000")->multi_option_policy(last);
+  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 1500000000")
+      ->multi_option_policy(last);
   command.add_option("--host-memory", budgets.host_memory, "bytes of host memory")->multi_option_policy(last);
   command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
 }

@@ -17,8 +17,10 @@ namespace {
 
 PlanningPlace place_of(const PlanArguments& arguments, const Config& config) {
   PlanningPlace place{{}, /*runs_now=*/false};
-  if (arguments.machine == "sim") place.machine = simulated_machine(config.threads);
-  else if (!arguments.machine.empty()) place.machine = read_machine_file(arguments.machine);
+  if (arguments.machine == "sim")
+    place.machine = simulated_machine(config.threads);
+  else if (!arguments.machine.empty())
+    place.machine = read_machine_file(arguments.machine);
   return place;
 }
 

@@ -111,13 +111,14 @@ std::string bounds_table(const json& bounds) {
     return fmt::format("{:<36}{:>12}  {}\n", title, size(bounds.at(key)), meaning);
   };
   return line("bound", "floor_bound_bytes", "no plan can be smaller") + line("floor", "floor_bytes", "the smallest plan found") +
-         line("knee", "knee_bytes", "from here on more memory gains little") + line("ceiling", "ceiling_bytes", "more is of no use");
+         line("knee", "knee_bytes", "from here on more memory gains little") +
+         line("ceiling", "ceiling_bytes", "more is of no use");
 }
 
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
-  std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")),
-                                 plan.at("plan_hash").get<std::string>().substr(0, 12));
+  std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
+                                 size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), plan.at("precision").at("compute").get<std::string>(), plan.at("threads").get<int>());
   text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
@@ -132,8 +133,9 @@ std::string fitting(const json& plan) {
 
 std::string refusing(const json& plan) {
   const json& infeasible = plan.at("infeasible");
-  std::string text = fmt::format("E-PLAN-FIT  does not fit: needs {}, budget {} (short by {})\n", size(plan.at("bounds").at("floor_bytes")),
-                                 size(plan.at("budget").at("memory")), size(infeasible.at("short_bytes")));
+  std::string text =
+      fmt::format("E-PLAN-FIT  does not fit: needs {}, budget {} (short by {})\n", size(plan.at("bounds").at("floor_bytes")),
+                  size(plan.at("budget").at("memory")), size(infeasible.at("short_bytes")));
   text += fmt::format("no plan can be smaller than {}\n", size(plan.at("bounds").at("floor_bound_bytes")));
   text += fmt::format("the smallest plan has its peak in phase '{}'; owners there:\n", infeasible.at("phase").get<std::string>());
   for (const json& owner : infeasible.at("owners")) {

@@ -9,8 +9,10 @@
 
 namespace plimsoll {
 
-// One line of at most `columns` characters. Update, loss, speed, memory and the time that is left stay longest on a narrow terminal.
-std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss, int columns);
+// One line of at most `columns` characters. Update, loss, speed, memory and the time that is left stay longest on a narrow
+// terminal.
+std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss,
+                          int columns);
 
 // "850 ms", "12 s", "3m05s", "2h07m".
 std::string duration_text(double seconds);

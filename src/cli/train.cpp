@@ -60,7 +60,8 @@ std::string default_run_name(const Config& config) {
 }
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(), [&](std::string_view beginning) { return text.starts_with(beginning); });
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
 // What a run began with decides its samples, its noise and its sums; only what does not may change, and the rest is said.
@@ -271,7 +272,8 @@ int run_train(const TrainArguments& arguments) {
   }
   constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
   if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {
-    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates), fmt::format("a whole number from 1 to {}", kMostUpdates));
+    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates),
+                       fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
   catch_signals();
   return TrainCommand(arguments, load_settings(arguments.config, arguments.sets, arguments.budgets)).run();

@@ -1,5 +1,6 @@
-// One arena of a tier: mapped once, of exact length, between inaccessible guard pages, in huge pages where the kernel has them, and
-// touched in full before the first instruction, so that the process cannot grow later. Nothing else in a run allocates tensors.
+// One arena of a tier: mapped once, of exact length, between inaccessible guard pages, in huge pages where the kernel has them,
+// and touched in full before the first instruction, so that the process cannot grow later. Nothing else in a run allocates
+// tensors.
 #pragma once
 
 #include <cstddef>

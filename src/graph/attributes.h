@@ -1,6 +1,7 @@
 // The attributes of a node: one plain struct per op, held by value. The graph needs only to compare and to print them;
 // an op that knows its own struct reads it back with `as<T>()`.
-// Such a struct is compared with `= default` and names its fields in `template <class V> void fields(V&& v) const { v("name", field); ... }`.
+// Such a struct is compared with `= default` and names its fields in `template <class V> void fields(V&& v) const { v("name",
+// field); ... }`.
 #pragma once
 
 #include <any>
@@ -29,8 +30,8 @@ class Attributes {
   Attributes() = default;
 
   template <class T>
-    requires(!std::is_same_v<std::remove_cvref_t<T>, Attributes>)
-  Attributes(T value)  // NOLINT: an attribute struct is an Attributes
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Attributes>)
+      Attributes(T value)  // NOLINT: an attribute struct is an Attributes
       : equal_([](const std::any& a, const std::any& b) { return std::any_cast<const T&>(a) == std::any_cast<const T&>(b); }),
         text_([](const std::any& a) {
           std::string text;

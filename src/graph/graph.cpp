@@ -81,8 +81,8 @@ std::string to_text(const Graph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (value.producer.valid()) continue;
-    text += fmt::format("%{} {}{} {} : {}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name, name(value.role),
-                        value.persistent() ? "" : fmt::format(" of {}", name(*value.section)));
+    text += fmt::format("%{} {}{} {} : {}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name,
+                        name(value.role), value.persistent() ? "" : fmt::format(" of {}", name(*value.section)));
   }
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];

@@ -1,6 +1,6 @@
-// The one intermediate representation: typed values, each produced once, and the nodes that produce them, in an order that can run.
-// A training step has the sections `micro` (runs k times) and `update` (runs once); `evaluate` and `generate` are forward only.
-// Persistent values (parameters, accumulators, optimizer state, staging) live across steps and belong to no section.
+// The one intermediate representation: typed values, each produced once, and the nodes that produce them, in an order that can
+// run. A training step has the sections `micro` (runs k times) and `update` (runs once); `evaluate` and `generate` are forward
+// only. Persistent values (parameters, accumulators, optimizer state, staging) live across steps and belong to no section.
 #pragma once
 
 #include <array>
@@ -29,7 +29,17 @@ inline constexpr std::array kSections{Section::micro, Section::update, Section::
 std::string_view name(Section section);
 
 // Who owns the bytes of a value in the tables that a user reads.
-enum class Role : std::uint8_t { parameter, accumulator, optimizer_state, staging, input, activation, gradient, recomputed, output };
+enum class Role : std::uint8_t {
+  parameter,
+  accumulator,
+  optimizer_state,
+  staging,
+  input,
+  activation,
+  gradient,
+  recomputed,
+  output
+};
 std::string_view name(Role role);
 
 // Where the parts of a value live when there are several ranks; one rank holds everything replicated.
@@ -61,8 +71,8 @@ struct Value {
   std::string format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
   NodeId producer;               // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;
-  ValueId clone_of;              // the forward value that this one recomputes
-  ValueId version_of;            // the persistent value that this one is an updated version of
+  ValueId clone_of;    // the forward value that this one recomputes
+  ValueId version_of;  // the persistent value that this one is an updated version of
 
   bool persistent() const { return !section.has_value(); }
   Bytes bytes() const { return Bytes{dense_bytes(type.shape, type.dtype)}; }

@@ -1,5 +1,5 @@
-// What an op is, as one value: its types, gradient, cost and effects on memory. Passes ask these properties; none lists ops by name.
-// Kernels are elsewhere (ops/*/cpu.cpp): this is all that planning needs.
+// What an op is, as one value: its types, gradient, cost and effects on memory. Passes ask these properties; none lists ops by
+// name. Kernels are elsewhere (ops/*/cpu.cpp): this is all that planning needs.
 #pragma once
 
 #include <span>
@@ -53,11 +53,11 @@ struct OpDef {
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   bool elementwise = false;
-  bool costly = false;      // matrix products and attention: what the `cheap` mode of recomputation keeps
-  bool random = false;      // draws counter-based noise; a replay yields the same bits
-  bool replayable = true;   // false: never recomputed (routing, persistent statistics)
-  bool view = false;        // moves no byte and needs no kernel
-  bool chunked = false;     // the planner may choose into how many chunks it is split; its results do not depend on it
+  bool costly = false;     // matrix products and attention: what the `cheap` mode of recomputation keeps
+  bool random = false;     // draws counter-based noise; a replay yields the same bits
+  bool replayable = true;  // false: never recomputed (routing, persistent statistics)
+  bool view = false;       // moves no byte and needs no kernel
+  bool chunked = false;    // the planner may choose into how many chunks it is split; its results do not depend on it
 };
 
 inline std::vector<Alias> aliases_of(const OpDef& op, const Attributes& attributes) {

@@ -166,12 +166,9 @@ struct Preset {
   std::int64_t layers, width, heads, context, vocab;
 };
 
-constexpr Preset kPresets[] = {{"gpt2", 12, 768, 12, 1024, 50257},
-                               {"gpt2-medium", 24, 1024, 16, 1024, 50257},
-                               {"gpt2-large", 36, 1280, 20, 1024, 50257},
-                               {"gpt2-xl", 48, 1600, 25, 1024, 50257},
-                               {"byte-3m", 4, 256, 4, 256, 256},
-                               {"byte-10m", 6, 384, 6, 256, 256}};
+constexpr Preset kPresets[] = {{"gpt2", 12, 768, 12, 1024, 50257},        {"gpt2-medium", 24, 1024, 16, 1024, 50257},
+                               {"gpt2-large", 36, 1280, 20, 1024, 50257}, {"gpt2-xl", 48, 1600, 25, 1024, 50257},
+                               {"byte-3m", 4, 256, 4, 256, 256},          {"byte-10m", 6, 384, 6, 256, 256}};
 
 }  // namespace
 

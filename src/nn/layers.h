@@ -1,5 +1,5 @@
-// Layers as graph builders: each makes its parameters under the names that Hugging Face uses and applies them. A layer knows nothing
-// of memory, precision or batch size.
+// Layers as graph builders: each makes its parameters under the names that Hugging Face uses and applies them. A layer knows
+// nothing of memory, precision or batch size.
 #pragma once
 
 #include <cstdint>

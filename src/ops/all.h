@@ -1,5 +1,5 @@
-// Every op there is. Tests walk this list and demand a type rule, a gradient or the reason why there is none, a cost, a kernel and
-// test cases of each.
+// Every op there is. Tests walk this list and demand a type rule, a gradient or the reason why there is none, a cost, a kernel
+// and test cases of each.
 #pragma once
 
 #include <array>
@@ -20,12 +20,39 @@
 namespace plimsoll::ops {
 
 inline constexpr std::array kAllOps{
-    &kMatmul,          &kAdd,           &kMultiply,      &kScale,        &kGelu,     &kGeluBackward,
-    &kRelu,            &kReluBackward,  &kAccumulate,    &kLayerNorm,    &kLayerNormBackward,
-    &kSoftmax,         &kSoftmaxBackward, &kAttention,   &kAttentionBackward, &kEmbedding, &kTokenGradient,
-    &kPositionGradient, &kSelectRow,    &kReduce,        &kBroadcastLast, &kSumRows, &kSumLosses,
-    &kReshape,         &kTranspose,     &kCast,          &kDropout,      &kLinearCrossEntropy, &kLinearCrossEntropyBackward,
-    &kSumOfSquares,    &kClip,          &kAdamW,         &kSgd,
+    &kMatmul,
+    &kAdd,
+    &kMultiply,
+    &kScale,
+    &kGelu,
+    &kGeluBackward,
+    &kRelu,
+    &kReluBackward,
+    &kAccumulate,
+    &kLayerNorm,
+    &kLayerNormBackward,
+    &kSoftmax,
+    &kSoftmaxBackward,
+    &kAttention,
+    &kAttentionBackward,
+    &kEmbedding,
+    &kTokenGradient,
+    &kPositionGradient,
+    &kSelectRow,
+    &kReduce,
+    &kBroadcastLast,
+    &kSumRows,
+    &kSumLosses,
+    &kReshape,
+    &kTranspose,
+    &kCast,
+    &kDropout,
+    &kLinearCrossEntropy,
+    &kLinearCrossEntropyBackward,
+    &kSumOfSquares,
+    &kClip,
+    &kAdamW,
+    &kSgd,
 };
 
 }  // namespace plimsoll::ops

@@ -29,6 +29,8 @@ double bytes_touched(TypeSpan inputs, TypeSpan outputs) {
   return bytes;
 }
 
-std::int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.elements() / std::max<std::int64_t>(1, shape.last()); }
+std::int64_t rows_of(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : shape.elements() / std::max<std::int64_t>(1, shape.last());
+}
 
 }  // namespace plimsoll::ops

@@ -13,7 +13,7 @@ namespace plimsoll {
 struct Roofline {
   double flops_per_second = 0;  // measured peak of matrix products
   double bytes_per_second = 0;
-  double step_seconds = 0;      // fixed cost of one kernel call
+  double step_seconds = 0;  // fixed cost of one kernel call
 };
 
 // No kernel is faster than this.

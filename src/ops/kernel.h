@@ -11,10 +11,10 @@
 
 namespace plimsoll {
 
-// Addresses in the order of the node's inputs and outputs. An input that the node does not read (an accumulator that is about to be
-// written) is given all the same.
+// Addresses in the order of the node's inputs and outputs. An input that the node does not read (an accumulator that is about to
+// be written) is given all the same.
 struct KernelCall {
-  std::span<std::byte* const> inputs, outputs;
+  std::span<std::byte*const> inputs, outputs;
   std::byte* scratch = nullptr;
 
   template <class T = float>

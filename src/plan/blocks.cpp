@@ -70,8 +70,8 @@ struct Run {
   std::size_t pieces() const { return period * repeats; }
 };
 
-// The periodic run that covers most pieces; of equal ones the shortest period. The period holds more than one node, so that a chain
-// of single ops is not taken for layers.
+// The periodic run that covers most pieces; of equal ones the shortest period. The period holds more than one node, so that a
+// chain of single ops is not taken for layers.
 Run longest_run(const std::vector<std::string>& hashes) {
   Run best;
   for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {

@@ -1,5 +1,5 @@
-// The repeated blocks of a model, found from the graph alone: the forward nodes are cut wherever a single value crosses, the pieces
-// are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
+// The repeated blocks of a model, found from the graph alone: the forward nodes are cut wherever a single value crosses, the
+// pieces are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
 #pragma once
 
 #include <string>

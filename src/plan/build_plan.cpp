@@ -139,11 +139,11 @@ std::string hash_plan(const Plan& plan) {
   return hasher.hex();
 }
 
-
 }  // namespace
 
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions, const PlanRequest& request,
-                const Machine& machine, KernelCatalogue& catalogue, const std::vector<Bytes>* offsets) {
+Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
+                const PlanRequest& request, const Machine& machine, KernelCatalogue& catalogue,
+                const std::vector<Bytes>* offsets) {
   std::vector<BlockMode> modes;
   for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
   Simulation simulation = simulate(apply_recompute(graph, blocks, modes), decisions.accumulation, decisions.loss_chunks,
@@ -161,7 +161,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     plan.live = std::max(plan.live, phase.live);
   }
   plan.load = placed.load;
-  plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads), simulation.timeline.steps.size(), plan.arena);
+  plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads),
+                               simulation.timeline.steps.size(), plan.arena);
   plan.process = plan.arena + total(plan.reserve);
   plan.micro_seconds = costs.micro;
   plan.update_seconds = static_cast<double>(decisions.accumulation) * costs.micro + costs.update;

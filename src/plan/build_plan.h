@@ -1,5 +1,5 @@
-// From decisions to a plan: rewrite the graph, simulate, place, count, hash. The planner calls it for each rung that it looks at; a run
-// calls it to rebuild the plan that another process decided, with the addresses given.
+// From decisions to a plan: rewrite the graph, simulate, place, count, hash. The planner calls it for each rung that it looks at;
+// a run calls it to rebuild the plan that another process decided, with the addresses given.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,8 @@ namespace plimsoll {
 
 // `graph` is the training graph of decisions.micro_batch and `blocks` its blocks. With `offsets` (one per buffer) nothing is laid
 // out: the judge checks them, and E-PLAN-REPLAY says what is wrong.
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions, const PlanRequest& request,
-                const Machine& machine, KernelCatalogue& catalogue, const std::vector<Bytes>* offsets);
+Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
+                const PlanRequest& request, const Machine& machine, KernelCatalogue& catalogue,
+                const std::vector<Bytes>* offsets);
 
 }  // namespace plimsoll

@@ -41,20 +41,26 @@ int find_loss_step(const Simulation& simulation) {
 
 Bytes scratch_of(const StepKernel& kernel) { return std::max(kernel.add.scratch, kernel.write.scratch); }
 
-double seconds_of(const StepKernel& kernel, bool window_start) { return window_start ? kernel.write.seconds : kernel.add.seconds; }
+double seconds_of(const StepKernel& kernel, bool window_start) {
+  return window_start ? kernel.write.seconds : kernel.add.seconds;
+}
 
 }  // namespace
 
 NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
   NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
-  result.request = {node.op,    &node.attributes,
-                    result.inputs, result.outputs,
-                    threads,    node.op->chunked ? loss_chunks : 1,
+  result.request = {node.op,
+                    &node.attributes,
+                    result.inputs,
+                    result.outputs,
+                    threads,
+                    node.op->chunked ? loss_chunks : 1,
                     overwrite && starts_window(graph, node)};
   return result;
 }
 
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue) {
+Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads,
+                    KernelCatalogue& catalogue) {
   Simulation simulation;
   simulation.graph = std::move(graph);
   simulation.timeline = make_timeline(simulation.graph, accumulation, saves);
@@ -186,14 +192,15 @@ void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
   between_peak_ = std::max(between_peak_, between);
 }
 
-void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue) {
+void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, int threads,
+                                  KernelCatalogue& catalogue) {
   const int loss = find_loss_step(simulation);
   const Node& node = simulation.graph.nodes[simulation.timeline.steps[static_cast<std::size_t>(loss)].node];
   const Costs costs = costs_of(simulation);
   const bool write = accumulation_ == 1;
-  base_seconds_ = static_cast<double>(accumulation_) *
-                      (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
-                  costs.update;
+  base_seconds_ =
+      static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
+      costs.update;
   const auto choice = [&](int chunks) {
     const KernelChoice add = catalogue.choose(request_for(simulation.graph, node, threads, chunks, false).request);
     const KernelChoice first = catalogue.choose(request_for(simulation.graph, node, threads, chunks, true).request);
@@ -272,8 +279,8 @@ std::int64_t BatchCandidates::peak_of(int recomputed, int cheap, std::int64_t lo
   return std::max({peak, held + between_peak_, held + loss_base_ + loss_scratch});
 }
 
-// Blocks near the input hold their values longest, so they recompute first: for equal blocks no other arrangement of the same counts
-// has a lower peak.
+// Blocks near the input hold their values longest, so they recompute first: for equal blocks no other arrangement of the same
+// counts has a lower peak.
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
   const int count = static_cast<int>(blocks_.size());

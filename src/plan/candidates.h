@@ -1,6 +1,6 @@
-// All candidates of one micro-batch size, exactly and cheaply. Three uniform plans (keep, cheap, recompute everywhere) are simulated in
-// full; since a block's values live from its forward to its backward pass and nowhere else, the live bytes of any mixture follow from
-// what each block adds in each mode. The full simulator judges whatever is chosen in the end.
+// All candidates of one micro-batch size, exactly and cheaply. Three uniform plans (keep, cheap, recompute everywhere) are
+// simulated in full; since a block's values live from its forward to its backward pass and nowhere else, the live bytes of any
+// mixture follow from what each block adds in each mode. The full simulator judges whatever is chosen in the end.
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ struct NodeRequest {
 };
 NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite);
 
-// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of the
-// chunked loss, whose number depends on the chunks.
+// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of
+// the chunked loss, whose number depends on the chunks.
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
 class BatchCandidates {
@@ -73,9 +73,9 @@ class BatchCandidates {
   std::vector<GraphBlock> blocks_;
   std::vector<BlockMode> allowed_;
   std::array<std::vector<BlockProfile>, kModes> profiles_;
-  std::int64_t outside_peak_ = 0;    // of steps that hold no block's values
-  std::int64_t loss_base_ = 0;       // live bytes at the loss, less scratch and what blocks hold
-  std::int64_t between_peak_ = 0;    // of the other steps between the last block's forward and backward, likewise
+  std::int64_t outside_peak_ = 0;  // of steps that hold no block's values
+  std::int64_t loss_base_ = 0;     // live bytes at the loss, less scratch and what blocks hold
+  std::int64_t between_peak_ = 0;  // of the other steps between the last block's forward and backward, likewise
   struct ChunkChoice {
     int chunks;
     std::int64_t scratch;

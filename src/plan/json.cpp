@@ -15,7 +15,9 @@ using nlohmann::json;
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
 json budget_json(const Budget& budget) {
-  return {{"memory", bytes_or_null(budget.memory)}, {"host_memory", bytes_or_null(budget.host_memory)}, {"disk", bytes_or_null(budget.disk)}};
+  return {{"memory", bytes_or_null(budget.memory)},
+          {"host_memory", bytes_or_null(budget.host_memory)},
+          {"disk", bytes_or_null(budget.disk)}};
 }
 
 json owners_json(const std::vector<OwnerBytes>& owners) {
@@ -27,7 +29,8 @@ json owners_json(const std::vector<OwnerBytes>& owners) {
 json owners_list(const std::vector<OwnerBytes>& owners) {
   json list = json::array();
   for (const OwnerBytes& owner : owners) {
-    list.push_back({{"name", owner.owner}, {"bytes", owner.bytes.n}, {"model_line", owner.line.empty() ? json(nullptr) : json(owner.line)}});
+    list.push_back(
+        {{"name", owner.owner}, {"bytes", owner.bytes.n}, {"model_line", owner.line.empty() ? json(nullptr) : json(owner.line)}});
   }
   return list;
 }
@@ -200,7 +203,8 @@ PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, p
 
 json to_json(const PlanRecord& record) {
   json blocks = json::array();
-  for (const BlockDecision& block : record.decisions.blocks) blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
+  for (const BlockDecision& block : record.decisions.blocks)
+    blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
   json offsets = json::array();
   for (const Bytes offset : record.offsets) offsets.push_back(offset.n);
   return {{"micro_batch", record.decisions.micro_batch},
@@ -217,7 +221,8 @@ PlanRecord record_from_json(const json& object) {
   const auto count = [&](const char* key) {
     const std::int64_t value = object.at(key).get<std::int64_t>();
     if (value >= 1 && value <= kMost) return value;
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value), fmt::format("a whole number from 1 to {}", kMost));
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value),
+                       fmt::format("a whole number from 1 to {}", kMost));
   };
   try {
     PlanRecord record;
@@ -227,13 +232,14 @@ PlanRecord record_from_json(const json& object) {
     for (const json& block : object.at("blocks")) {
       record.decisions.blocks.push_back({block.at("block").get<std::string>(), mode_named(block.at("mode").get<std::string>())});
     }
-    for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) record.offsets.push_back(Bytes{offset});
+    for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>())
+      record.offsets.push_back(Bytes{offset});
     record.graph_hash = object.at("graph_hash").get<std::string>();
     record.plan_hash = object.at("plan_hash").get<std::string>();
     return record;
   } catch (const json::exception& error) {
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a file that `plimsoll plan --out` wrote",
-                       {"plimsoll plan CONFIG --out plan.json"});
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()),
+                       "a file that `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
   }
 }
 

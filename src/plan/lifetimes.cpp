@@ -10,9 +10,8 @@ namespace {
 
 // What a window accumulates lives from its first micro-step to its update; every other persistent value lives through the run.
 bool updated_in(const Graph& graph, ValueId value, Section section) {
-  return std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& version) {
-    return version.version_of == value && version.section == section;
-  });
+  return std::any_of(graph.values.begin(), graph.values.end(),
+                     [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
 enum class Span { run, window };
@@ -46,7 +45,8 @@ class Analysis {
 
   Span span_of(ValueId value) const {
     const Role role = graph_.values[value].role;
-    return role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro)) ? Span::window : Span::run;
+    return role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro)) ? Span::window
+                                                                                                            : Span::run;
   }
 
   void add_persistent() {
@@ -123,9 +123,8 @@ class Analysis {
     if (align_up(input.bytes(), kAlignment) != align_up(graph_.values[alias.output].bytes(), kAlignment)) return false;
     if (result_.buffers[buffer].bytes != align_up(input.bytes(), kAlignment)) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;
-    return std::none_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
-      return other != alias.input && result_.buffer_of[other] == buffer;
-    });
+    return std::none_of(node.inputs.begin(), node.inputs.end(),
+                        [&](ValueId other) { return other != alias.input && result_.buffer_of[other] == buffer; });
   }
 
   void join(ValueId value, BufferId buffer) {

@@ -1,5 +1,6 @@
-// The exact byte simulator. From a graph, its timeline and the scratch of each kernel: which values share a buffer (in place, views,
-// updates), when each buffer lives, and how many bytes live at each step of each phase. Everything that judges a plan asks here.
+// The exact byte simulator. From a graph, its timeline and the scratch of each kernel: which values share a buffer (in place,
+// views, updates), when each buffer lives, and how many bytes live at each step of each phase. Everything that judges a plan asks
+// here.
 #pragma once
 
 #include <string>
@@ -15,12 +16,12 @@ namespace plimsoll {
 using BufferId = Id<struct BufferTag>;
 
 struct Buffer {
-  Bytes bytes;             // aligned
-  int begin = 0, end = 0;  // steps of the timeline in which it lives, half-open
-  int first_begin = 0;     // its begin in the phase `first`, where accumulators live only from their first write
-  bool persistent = false; // lives through the whole run: parameters, optimizer state, staging
-  ValueId value;           // the first value in it; invalid for scratch
-  std::string owner;       // role, or "kernel scratch"
+  Bytes bytes;              // aligned
+  int begin = 0, end = 0;   // steps of the timeline in which it lives, half-open
+  int first_begin = 0;      // its begin in the phase `first`, where accumulators live only from their first write
+  bool persistent = false;  // lives through the whole run: parameters, optimizer state, staging
+  ValueId value;            // the first value in it; invalid for scratch
+  std::string owner;        // role, or "kernel scratch"
 };
 
 struct Lifetimes {
@@ -48,8 +49,8 @@ struct StepAccess {
 };
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start);
 
-// Whether the node adds into a window's accumulator that nothing has written before it in this micro-step: on the first micro-step
-// of a window it writes instead.
+// Whether the node adds into a window's accumulator that nothing has written before it in this micro-step: on the first
+// micro-step of a window it writes instead.
 bool starts_window(const Graph& graph, const Node& node);
 
 }  // namespace plimsoll

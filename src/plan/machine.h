@@ -47,7 +47,7 @@ struct Machine {
   double bytes_per_second = 0;  // measured bandwidth of a fused pass over memory
   double step_seconds = 0;      // fixed cost of an instruction
   ReserveModel reserve;
-  std::string hash;             // of everything above
+  std::string hash;  // of everything above
 };
 
 // What a program of so many primitives and instructions needs outside its arena on this machine.

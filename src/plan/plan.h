@@ -1,5 +1,5 @@
-// A plan as a value: the rewritten graph, its steps, what each buffer is, when it lives and where it lies, and the bytes and seconds
-// that follow. `PlanSpace` holds every candidate for one request; a budget picks the fastest that fits.
+// A plan as a value: the rewritten graph, its steps, what each buffer is, when it lives and where it lies, and the bytes and
+// seconds that follow. `PlanSpace` holds every candidate for one request; a budget picks the fastest that fits.
 #pragma once
 
 #include <cstdint>
@@ -80,20 +80,20 @@ struct Plan {
   Graph graph;
   Timeline timeline;
   Lifetimes lifetimes;
-  std::vector<StepKernel> kernels;   // per step; empty names for steps without a kernel
-  std::vector<Bytes> offsets;        // per buffer
-  std::vector<PhasePlan> phases;     // those that the run has
+  std::vector<StepKernel> kernels;  // per step; empty names for steps without a kernel
+  std::vector<Bytes> offsets;       // per buffer
+  std::vector<PhasePlan> phases;    // those that the run has
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
-  Bytes load;                // the layout's lower bound
-  double bound_seconds = 0;  // of the fastest plan without any budget
+  Bytes load;                                    // the layout's lower bound
+  double bound_seconds = 0;                      // of the fastest plan without any budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 
   std::string graph_hash, machine_hash, plan_hash;
-  Bytes floor, floor_bound;      // of the process, over everything that the request leaves open
-  Bytes knee, ceiling;           // of the process: within 3 % of the fastest; keeping everything
+  Bytes floor, floor_bound;  // of the process, over everything that the request leaves open
+  Bytes knee, ceiling;       // of the process: within 3 % of the fastest; keeping everything
 };
 
 struct Infeasible {

@@ -140,9 +140,8 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
     return plan;
   }
   Infeasible infeasible{memory, lowest, floor_bound(), Phase::steady, {}};
-  const auto smallest = std::min_element(state_->plans.begin(), state_->plans.end(), [](const auto& a, const auto& b) {
-    return a.second.process < b.second.process;
-  });
+  const auto smallest = std::min_element(state_->plans.begin(), state_->plans.end(),
+                                         [](const auto& a, const auto& b) { return a.second.process < b.second.process; });
   const auto peak = std::max_element(smallest->second.phases.begin(), smallest->second.phases.end(),
                                      [](const PhasePlan& a, const PhasePlan& b) { return a.live < b.live; });
   infeasible.phase = peak->phase;

@@ -1,5 +1,5 @@
-// The instructions of a whole run as one axis of time: load, one micro-step, the update, evaluation, saving, generation. Lifetimes,
-// layout and program all count on it. Loops (micro-steps of a window, batches of an evaluation) appear once.
+// The instructions of a whole run as one axis of time: load, one micro-step, the update, evaluation, saving, generation.
+// Lifetimes, layout and program all count on it. Loops (micro-steps of a window, batches of an evaluation) appear once.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,7 @@ namespace plimsoll {
 // What a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one micro-step a window it also
 // updates), `steady` a later micro-step (it adds) with the update.
 enum class Phase : std::uint8_t { load, first, steady, evaluate, save, generate };
-inline constexpr std::array kPhases{Phase::load,     Phase::first, Phase::steady,
-                                    Phase::evaluate, Phase::save,  Phase::generate};
+inline constexpr std::array kPhases{Phase::load, Phase::first, Phase::steady, Phase::evaluate, Phase::save, Phase::generate};
 std::string_view name(Phase phase);
 
 struct Step {

@@ -23,10 +23,10 @@ struct Operand {
 struct RunKernel {
   NodeId node;
   std::vector<Operand> inputs, outputs;
-  Operand scratch;                 // bytes 0: none
-  bool starts_window = false;      // on the first micro-step of a window it writes what it else adds to
+  Operand scratch;                        // bytes 0: none
+  bool starts_window = false;             // on the first micro-step of a window it writes what it else adds to
   std::vector<std::size_t> accumulators;  // then these inputs are not read
-  bool library_scratch = false;    // scratch belongs to a library, which need not write all of it
+  bool library_scratch = false;           // scratch belongs to a library, which need not write all of it
 };
 // Writes the fed inputs of a section, from staging and from the host.
 struct Feed {
@@ -64,15 +64,15 @@ struct Program {
   std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update
   std::int64_t accumulation = 1;
-  PerValue<Operand> operands;       // of every value that has bytes
+  PerValue<Operand> operands;  // of every value that has bytes
 
   const std::vector<Instruction>& of(Section section) const;
 };
 
 Program lower(const Plan& plan);
 
-// Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads, except
-// in place. Throws an internal error that names the instruction.
+// Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads,
+// except in place. Throws an internal error that names the instruction.
 void verify(const Program& program, const Graph& graph);
 
 // "12 matmul h.0.attn.c_attn  r[0x1000, 0x2000) w[...]": one line per instruction.

@@ -41,12 +41,15 @@ class Verifier {
     return fmt::format("{} ({})", node.line, node.op->name);
   }
 
-  [[noreturn]] static void fail(const std::string& who, const std::string& what) { throw internal_error("program", who + ": " + what); }
+  [[noreturn]] static void fail(const std::string& who, const std::string& what) {
+    throw internal_error("program", who + ": " + what);
+  }
   [[noreturn]] void fail(const RunKernel& kernel, const std::string& what) const { fail(name_of(kernel), what); }
 
   void check_place(const std::string& who, const Operand& operand) const {
     if (operand.offset.n % kAlignment.n != 0) fail(who, range_text(operand) + " is not aligned");
-    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena) fail(who, range_text(operand) + " leaves the arena");
+    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena)
+      fail(who, range_text(operand) + " leaves the arena");
   }
 
   void check_places(const std::string& who, const std::vector<Operand>& operands) const {

@@ -46,7 +46,8 @@ void Audit::enter(Phase phase) {
 void Audit::poison() {
   std::vector<std::pair<std::int64_t, std::int64_t>> kept;
   const auto keep = [&](const std::vector<Operand>& operands) {
-    for (const Operand& operand : operands) kept.emplace_back(operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n);
+    for (const Operand& operand : operands)
+      kept.emplace_back(operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n);
   };
   if (phase_ != Phase::load) keep(program_.persistent);
   if (phase_ == Phase::steady) keep(program_.window);
@@ -86,8 +87,8 @@ Bytes Audit::changed_height() const {
   return Bytes{std::max(height, library_end_)};
 }
 
-// A byte lives from a write to the last read before the next write; what is read before it was written lives from the start. State
-// that outlives the phase lives through it, also where the phase writes it before it reads it.
+// A byte lives from a write to the last read before the next write; what is read before it was written lives from the start.
+// State that outlives the phase lives through it, also where the phase writes it before it reads it.
 Bytes Audit::live_peak() const {
   std::vector<std::int64_t> cuts;
   std::vector<Access> accesses = accesses_;
@@ -204,7 +205,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
   if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
     const bool starts = window_start && kernel->starts_window;
     for (std::size_t i = 0; i < kernel->inputs.size(); ++i) {
-      const bool unread = starts && std::find(kernel->accumulators.begin(), kernel->accumulators.end(), i) != kernel->accumulators.end();
+      const bool unread =
+          starts && std::find(kernel->accumulators.begin(), kernel->accumulators.end(), i) != kernel->accumulators.end();
       if (!unread) read(kernel->inputs[i]);
     }
     if (kernel->scratch.bytes.n > 0) plant_sentinel(*kernel);

@@ -1,7 +1,7 @@
 // The audit: measures what a run does to its arena without reading the plan. Before each phase everything that holds no state is
-// poisoned; afterwards (a) the highest byte that changed, or the end of a library's scratch where that lies higher, is the height,
-// (b) the live peak is rebuilt from the ranges that instructions were handed for reading and writing, (c) sentinels behind each
-// scratch must be intact. It also replays every instruction on the `check` device.
+// poisoned; afterwards (a) the highest byte that changed, or the end of a library's scratch where that lies higher, is the
+// height, (b) the live peak is rebuilt from the ranges that instructions were handed for reading and writing, (c) sentinels
+// behind each scratch must be intact. It also replays every instruction on the `check` device.
 #pragma once
 
 #include <cstdint>

@@ -44,8 +44,8 @@ Executor::~Executor() = default;
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
   const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
-  const KernelRequest request{node.op,  &node.attributes, inputs,   outputs,
-                              threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
+  const KernelRequest request{node.op,  &node.attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
+                              overwrite};
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
   if (fresh) {
@@ -99,8 +99,12 @@ void Executor::run(Section section, bool window_start, const std::function<void(
   run(program_.of(section), sections_[static_cast<std::size_t>(section)], window_start, feed);
 }
 
-void Executor::load(const std::function<void()>& work) { run(program_.load, std::vector<Bound>(program_.load.size()), false, work); }
-void Executor::save(const std::function<void()>& work) { run(program_.save, std::vector<Bound>(program_.save.size()), false, work); }
+void Executor::load(const std::function<void()>& work) {
+  run(program_.load, std::vector<Bound>(program_.load.size()), false, work);
+}
+void Executor::save(const std::function<void()>& work) {
+  run(program_.save, std::vector<Bound>(program_.save.size()), false, work);
+}
 
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];

@@ -1,6 +1,6 @@
-// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates nothing after
-// construction. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device binds no
-// kernels and computes nothing.
+// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates nothing
+// after construction. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device
+// binds no kernels and computes nothing.
 #pragma once
 
 #include <functional>

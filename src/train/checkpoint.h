@@ -16,7 +16,7 @@ struct Progress {
   std::int64_t samples = 0;  // consumed; also the next position in the order
   std::int64_t units = 0;
   double seconds = 0;
-  double loss = 0;           // of the last update
+  double loss = 0;  // of the last update
 
   // What has to be the same for the continuation to be the same run.
   std::int64_t micro_batch = 0, accumulation = 0;

@@ -62,15 +62,17 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                        [](Config&, PlanRequest& r, Budget&) { r.micro_batch.reset(); }});
     if (request.recompute != RecomputePolicy::automatic || request.loss_chunks) {
       changes.push_back({"let the planner choose everything",
-                         both(automatic, both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))),
-                         false, [](Config&, PlanRequest& r, Budget&) {
+                         both(automatic, both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))), false,
+                         [](Config&, PlanRequest& r, Budget&) {
                            r.micro_batch.reset();
                            r.recompute = RecomputePolicy::automatic;
                            r.loss_chunks.reset();
                          }});
     }
   }
-  changes.push_back({"a larger budget: this configuration's floor", {"--memory", std::to_string(floor.n)}, false,
+  changes.push_back({"a larger budget: this configuration's floor",
+                     {"--memory", std::to_string(floor.n)},
+                     false,
                      [floor](Config&, PlanRequest&, Budget& budget) { budget.memory = floor; }});
   for (const std::int64_t divisor : {2, 4}) {
     const std::int64_t context = config.model.context / divisor;
@@ -141,11 +143,13 @@ json levers(const Config& config, const PlanningInput& input) {
     request.loss_chunks = 1;
     request.micro_batch = most;
   };
-  const auto micro_one = both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
+  const auto micro_one =
+      both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
   const std::vector<Lever> all{
       {"keep everything", {}, keep},
       {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
-      {"recompute every block", set("plan.recompute", "all"), [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
+      {"recompute every block", set("plan.recompute", "all"),
+       [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
       {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
       {"all of these", {}, [&](PlanRequest& r) {
          r.micro_batch = 1;
@@ -177,15 +181,16 @@ MemoryFact memory_of(const Machine& machine) {
 }
 
 // Without a budget: what the machine has left, less a little for everybody else.
-void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now, const std::function<void(const std::string&)>& say) {
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
+                   const std::function<void(const std::string&)>& say) {
   constexpr int kPercent = 95;
   if (!budget.memory) {
     budget.memory = Bytes{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
     say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent, to_text(available.bytes),
                     available.source));
   } else if (*budget.memory > available.bytes) {
-    const std::string message =
-        fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory), to_text(available.bytes), available.source);
+    const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
+                                            to_text(available.bytes), available.source);
     if (runs_now) {
       throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
                   {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});

@@ -1,5 +1,5 @@
-// Planning for a configuration on a machine: the plan for a budget with its levers, or why nothing fits and the cheapest changes that
-// do, each of which has been planned itself. Meant for a child process or for `plimsoll plan`.
+// Planning for a configuration on a machine: the plan for a budget with its levers, or why nothing fits and the cheapest changes
+// that do, each of which has been planned itself. Meant for a child process or for `plimsoll plan`.
 #pragma once
 
 #include <filesystem>
@@ -28,10 +28,10 @@ struct PlanningPlace {
   bool runs_now = true;
 };
 
-// Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
-// A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now.
-PlanningInput planning_input(const Config& config, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say,
-                             const PlanningPlace& place = {});
+// Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the
+// machine has. A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now.
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 
 struct PlanExtras {
   bool values = false;
@@ -44,8 +44,8 @@ struct PlanningResult {
 };
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
-// The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes the
-// budget.
+// The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes
+// the budget.
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record);
 
 }  // namespace plimsoll

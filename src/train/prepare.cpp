@@ -21,9 +21,12 @@ namespace {
 using nlohmann::json;
 
 json place_json(const TokenFilePlace& place) {
-  return {{"path", place.path},     {"name", place.name},
-          {"offset", place.offset}, {"tokens", place.tokens},
-          {"width", place.bytes_per_token}, {"vocab", place.vocab}};
+  return {{"path", place.path},
+          {"name", place.name},
+          {"offset", place.offset},
+          {"tokens", place.tokens},
+          {"width", place.bytes_per_token},
+          {"vocab", place.vocab}};
 }
 
 TokenFilePlace place_from(const json& object) {
@@ -55,8 +58,8 @@ Machine machine_from(const json& object) {
   machine.flops_per_second = object.at("flops");
   machine.bytes_per_second = object.at("bytes");
   machine.step_seconds = object.at("step");
-  machine.reserve = {Bytes{object.at("code")}, Bytes{object.at("primitive")}, Bytes{object.at("per_step")}, Bytes{object.at("stacks")},
-                     Bytes{object.at("slack")}};
+  machine.reserve = {Bytes{object.at("code")}, Bytes{object.at("primitive")}, Bytes{object.at("per_step")},
+                     Bytes{object.at("stacks")}, Bytes{object.at("slack")}};
   machine.hash = object.at("hash");
   return machine;
 }
@@ -66,7 +69,8 @@ json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(byt
 json read_plan(const std::filesystem::path& path) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
   const auto refuse = [&](const std::string& why) {
-    return config_error("E-PLAN-FILE", path.string(), why, "a file that `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
+    return config_error("E-PLAN-FILE", path.string(), why, "a file that `plimsoll plan --out` wrote",
+                        {"plimsoll plan CONFIG --out plan.json"});
   };
   std::string text;
   try {
@@ -104,8 +108,8 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"machine", machine_json(input.machine.machine)},
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
-  const PlanningResult planned = options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{})
-                                                           : replay(config, input, options.plan_file);
+  const PlanningResult planned =
+      options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{}) : replay(config, input, options.plan_file);
   result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));

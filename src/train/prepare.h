@@ -1,5 +1,5 @@
-// Everything before the first step that needs memory of its own - measuring the machine, tokenising, planning - runs here, in a child
-// process, and hands back a small record. The process that trains rebuilds the same plan from it.
+// Everything before the first step that needs memory of its own - measuring the machine, tokenising, planning - runs here, in a
+// child process, and hands back a small record. The process that trains rebuilds the same plan from it.
 #pragma once
 
 #include <filesystem>
@@ -42,8 +42,8 @@ struct Refused {
 };
 
 struct PrepareOptions {
-  std::filesystem::path cache;      // for machine files and tokens
-  std::filesystem::path plan_file;  // replay this plan; empty: plan anew
+  std::filesystem::path cache;              // for machine files and tokens
+  std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
   bool hash_data = true;
   std::filesystem::path vocabulary_to;  // save the vocabulary here; empty: do not

@@ -59,8 +59,8 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   }
   RunFolder folder(path);
   folder.begun_ = exists;
-  for (std::filesystem::path missing = std::filesystem::absolute(path).lexically_normal(); !std::filesystem::exists(missing, error);
-       missing = missing.parent_path()) {
+  for (std::filesystem::path missing = std::filesystem::absolute(path).lexically_normal();
+       !std::filesystem::exists(missing, error); missing = missing.parent_path()) {
     if (missing.has_filename()) folder.created_.push_back(missing);
   }
   std::filesystem::create_directories(path, error);
@@ -85,7 +85,8 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
-  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl", "weights"}) {
+  for (const char* file :
+       {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
@@ -116,7 +117,8 @@ void RunFolder::append(const Metrics& metrics) {
   std::array<char, 640> line;
   const auto end = fmt::format_to_n(
       line.data(), line.size(),
-      "{{\"update\":{},\"samples\":{},\"units\":{},\"loss\":{},\"loss_bits\":\"{:016x}\",\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\","
+      "{{\"update\":{},\"samples\":{},\"units\":{},\"loss\":{},\"loss_bits\":\"{:016x}\",\"grad_norm\":{},\"grad_norm_bits\":\"{:"
+      "016x}\","
       "\"learning_rate\":{},\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n",
       metrics.update, metrics.samples, metrics.units, number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss),
       number_text(metrics.grad_norm, grad_norm), std::bit_cast<std::uint64_t>(metrics.grad_norm), metrics.learning_rate,

@@ -22,7 +22,8 @@ struct Metrics {
 
 class RunFolder {
  public:
-  // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING for
+  // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING
+  // for
   // --resume without a run, E-IO-WRITE (exit 5) where nothing can be written. The run has begun with its first run.json.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();

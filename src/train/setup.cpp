@@ -12,7 +12,8 @@ namespace {
 std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, std::int64_t bytes_per_token) {
   GraphBuilder builder(graph);
   const ValueType type{DType::u8, Shape{staging_bytes(batch, tokens, bytes_per_token)}};
-  return {builder.add_persistent("data.staging.0", type, Role::staging), builder.add_persistent("data.staging.1", type, Role::staging)};
+  return {builder.add_persistent("data.staging.0", type, Role::staging),
+          builder.add_persistent("data.staging.1", type, Role::staging)};
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
-InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token, std::int64_t batch);
+InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token,
+                                      std::int64_t batch);
 InferenceGraph build_generation_graph(const Gpt2Config& model, std::int64_t tokens);
 
 struct DataFiles {

@@ -13,9 +13,7 @@
 namespace plimsoll {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 MicroBatch buffers_of(const Executor& executor, const BatchValues& values) {
   return {executor.view(values.tokens).as<std::int32_t>(), executor.view(values.targets).as<std::int32_t>(),
@@ -29,8 +27,8 @@ std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
 
 }  // namespace
 
-EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch, std::int64_t count,
-                          const BatchValues& values, ValueId total, ValueId staging) {
+EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
+                          std::int64_t count, const BatchValues& values, ValueId total, ValueId staging) {
   const Samples samples = make_samples(source.tokens, context, source.name);
   count = count == 0 ? samples.count() : std::min(count, samples.count());
   const SampleOrder order{OrderKind::sequential, 0, samples.count()};

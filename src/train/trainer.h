@@ -1,4 +1,5 @@
-// The training loop: windows of micro-steps, updates, evaluation, checkpoints. It feeds and fetches; everything between is the program.
+// The training loop: windows of micro-steps, updates, evaluation, checkpoints. It feeds and fetches; everything between is the
+// program.
 #pragma once
 
 #include <atomic>
@@ -23,8 +24,8 @@ struct EvaluationResult {
 };
 
 // Evaluates `samples` samples from the start of a source with the section `evaluate`. Staging is the first of the two buffers.
-EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch, std::int64_t samples,
-                          const BatchValues& values, ValueId total, ValueId staging);
+EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
+                          std::int64_t samples, const BatchValues& values, ValueId total, ValueId staging);
 
 enum class TrainEnd : std::uint8_t { done, interrupted };
 

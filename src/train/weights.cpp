@@ -31,7 +31,8 @@ void fill_normal(std::span<float> values, double std, std::array<std::uint32_t, 
   cpu::parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(n, (piece + 1) * kPiece); i += 4) {
       const auto block = static_cast<std::uint64_t>(i / 4);
-      const PhiloxWords words = philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
+      const PhiloxWords words =
+          philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
       const auto first = normal_pair(words[0], words[1]), second = normal_pair(words[2], words[3]);
       const std::array four{first[0], first[1], second[0], second[1]};
       for (std::int64_t j = 0; j < std::min<std::int64_t>(4, n - i); ++j) {

@@ -1,5 +1,5 @@
-// Weights in and out of an arena: fresh ones from counter-based random numbers, ones from a Hugging Face folder, and a folder that
-// other tools open. Bytes go between file and arena directly; nothing of a tensor's size is allocated.
+// Weights in and out of an arena: fresh ones from counter-based random numbers, ones from a Hugging Face folder, and a folder
+// that other tools open. Bytes go between file and arena directly; nothing of a tensor's size is allocated.
 #pragma once
 
 #include <cstdint>

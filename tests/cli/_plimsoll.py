@@ -2,6 +2,7 @@
 
 Each test is a program: `python3 NAME.py path/to/plimsoll`. It prints a line per difference and exits 1 if there is one.
 """
+
 import json
 import os
 import pathlib
@@ -87,13 +88,22 @@ class Test:
 
     def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT):
         command = [self.binary, *(str(argument) for argument in arguments)]
-        process = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
-                                 stderr=subprocess.PIPE, env=environment or os.environ, timeout=timeout)
+        process = subprocess.run(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout or subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment or os.environ,
+            timeout=timeout,
+        )
         return Result(command, process)
 
     def start(self, *arguments):
         command = [self.binary, *(str(argument) for argument in arguments)]
-        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     def that(self, condition, text):
         self.checks += 1
@@ -121,8 +131,9 @@ class Test:
         result = self.run(*arguments, "--json")
         said = f"`{result.command}`"
         error = result.json()
-        if not self.equal(f"exit code of {said}", result.code, exit_code) or \
-                not self.that(error is not None, f"stdout of {said} is one JSON object: {result.out[:200]!r}"):
+        if not self.equal(f"exit code of {said}", result.code, exit_code) or not self.that(
+            error is not None, f"stdout of {said} is one JSON object: {result.out[:200]!r}"
+        ):
             print("\n".join(result.text())[-2000:])
             return None
         self.equal(f"code of {said}", error.get("code"), code)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What bad input gets: a coded error with its exit code, on stderr and as one JSON object, and nothing half-written behind."""
+
 import json
 import os
 import shutil
@@ -87,7 +88,9 @@ def nothing_left(test, what):
     run = test.path("run")
     if not run.exists():
         return
-    if test.that((run / "run.json").exists(), f"after {what}: a folder without a run is left: {sorted(map(str, run.rglob('*')))}"):
+    if test.that(
+        (run / "run.json").exists(), f"after {what}: a folder without a run is left: {sorted(map(str, run.rglob('*')))}"
+    ):
         report = json.loads((run / "run.json").read_text())
         test.that(report["status"] == "failed" and report["error"], f"after {what}: run.json says {report['status']}")
     test.that(not list(run.rglob("*.partial-*")), f"after {what}: partial files")
@@ -117,8 +120,11 @@ def too_small(test):
         for command in (["plan", "config.toml"], TRAIN):
             result = test.run(*command, "--memory", size, "--json")
             plan = result.json() or {}
-            test.equal(f"{command[0]} --memory {size}", (result.code, plan.get("status"), (plan.get("infeasible") or {}).get("code")),
-                       (3, "infeasible", "E-PLAN-FIT"))
+            test.equal(
+                f"{command[0]} --memory {size}",
+                (result.code, plan.get("status"), (plan.get("infeasible") or {}).get("code")),
+                (3, "infeasible", "E-PLAN-FIT"),
+            )
             nothing_left(test, f"--memory {size}")
     test.that("E-PLAN-FIT" in test.run(*TRAIN, "--memory", "1MiB").text()[1], "stderr of train names E-PLAN-FIT")
 
@@ -142,7 +148,9 @@ def places(test):
 def full_disk(test):
     mount = test.path("disk")
     mount.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)], capture_output=True, check=False
+    )
     if mounted.returncode != 0:
         print("skipped: a full disk, no tmpfs can be mounted here")
         return
@@ -168,9 +176,12 @@ def safetensors(tensors, header=None):
 
 def read_tensors(blob):
     length = struct.unpack_from("<Q", blob)[0]
-    header = json.loads(blob[8:8 + length])
-    return {name: (entry["shape"], blob[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]])
-            for name, entry in header.items() if name != "__metadata__"}
+    header = json.loads(blob[8 : 8 + length])
+    return {
+        name: (entry["shape"], blob[8 + length + entry["data_offsets"][0] : 8 + length + entry["data_offsets"][1]])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
 
 
 def weights(test):
@@ -188,39 +199,74 @@ def weights(test):
     def entry(**changes):
         return lambda entries: {**entries, first: {**entries[first], **changes}}
 
-    bad_models = [b"", blob[:4], blob[:-10], b"\xff" * 8 + blob[8:], struct.pack("<Q", 1 << 40) + blob[8:], b"version https://git-lfs",
-                  safetensors({name: value for name, value in tensors.items() if name != key}),
-                  safetensors({**tensors, key: ([2, len(tensors[key][1]) // 8], tensors[key][1])}),
-                  safetensors(tensors, entry(data_offsets=[0, 1 << 60])), safetensors(tensors, entry(data_offsets=[8, 4])),
-                  safetensors(tensors, entry(dtype="F99")), safetensors(tensors, entry(shape=[1 << 40, 1 << 40])),
-                  safetensors(tensors, entry(shape=[-1])), safetensors(tensors, lambda entries: [])]
-    test.write("init.toml", test.path("config.toml").read_text().replace(
-        "layers = 2\nwidth = 32\nheads = 2\ncontext = 32\nvocab = 256\n", 'init = "weights"\n'))
+    bad_models = [
+        b"",
+        blob[:4],
+        blob[:-10],
+        b"\xff" * 8 + blob[8:],
+        struct.pack("<Q", 1 << 40) + blob[8:],
+        b"version https://git-lfs",
+        safetensors({name: value for name, value in tensors.items() if name != key}),
+        safetensors({**tensors, key: ([2, len(tensors[key][1]) // 8], tensors[key][1])}),
+        safetensors(tensors, entry(data_offsets=[0, 1 << 60])),
+        safetensors(tensors, entry(data_offsets=[8, 4])),
+        safetensors(tensors, entry(dtype="F99")),
+        safetensors(tensors, entry(shape=[1 << 40, 1 << 40])),
+        safetensors(tensors, entry(shape=[-1])),
+        safetensors(tensors, lambda entries: []),
+    ]
+    test.write(
+        "init.toml",
+        test.path("config.toml")
+        .read_text()
+        .replace("layers = 2\nwidth = 32\nheads = 2\ncontext = 32\nvocab = 256\n", 'init = "weights"\n'),
+    )
     for bad in bad_models:
         model.write_bytes(bad)
         result = test.run("train", "init.toml", "--run", "run", "--json")
         code = (result.json() or {}).get("code", "")
-        test.that(result.code == 5 and code.startswith(("E-FORMAT", "E-IO")), f"weights {bad[:40]!r}: exit {result.code}, {code}")
+        test.that(
+            result.code == 5 and code.startswith(("E-FORMAT", "E-IO")), f"weights {bad[:40]!r}: exit {result.code}, {code}"
+        )
         nothing_left(test, f"weights {bad[:40]!r}")
-    for command in (["eval", "config.toml", "--weights", "weights", "--json"], ["generate", "--weights", "weights", "--prompt", "x"]):
+    for command in (
+        ["eval", "config.toml", "--weights", "weights", "--json"],
+        ["generate", "--weights", "weights", "--prompt", "x"],
+    ):
         test.equal(f"exit code of {command[0]} with broken weights", test.run(*command).code, 5)
     model.unlink()
     test.equal("exit code without weights", test.run("train", "init.toml", "--run", "run").code, 5)
     nothing_left(test, "absent weights")
     model.write_bytes(blob)
 
-    for bad in (b"", b"[]", b"{", json.dumps({**shape, "n_embd": 33}).encode(), json.dumps({**shape, "n_layer": 1 << 60}).encode(),
-                json.dumps({**shape, "model_type": "llama"}).encode(), json.dumps({**shape, "activation_function": "swish"}).encode()):
+    for bad in (
+        b"",
+        b"[]",
+        b"{",
+        json.dumps({**shape, "n_embd": 33}).encode(),
+        json.dumps({**shape, "n_layer": 1 << 60}).encode(),
+        json.dumps({**shape, "model_type": "llama"}).encode(),
+        json.dumps({**shape, "activation_function": "swish"}).encode(),
+    ):
         config.write_bytes(bad)
         result = test.run("train", "init.toml", "--run", "run", "--json")
-        test.that(result.code in (2, 5) and (result.json() or {}).get("schema") == "plimsoll.error/1", f"config.json {bad[:60]!r}: {result.code}")
+        test.that(
+            result.code in (2, 5) and (result.json() or {}).get("schema") == "plimsoll.error/1",
+            f"config.json {bad[:60]!r}: {result.code}",
+        )
         nothing_left(test, f"config.json {bad[:60]!r}")
     config.write_text(json.dumps(shape))
     for sets in (["model.context=64"], ["model.layers=2"]):
         test.fails(2, "E-CONFIG-INIT", "plan", "init.toml", "--set", sets[0])
     test.equal("exit code without config.json", test.run("eval", "config.toml", "--weights", "nowhere").code, 5)
-    for command in (["--prompt", ""], ["--prompt", "x", "--tokens", "0"], ["--prompt", "x", "--temperature", "-1"], ["--prompt", "x", "--memory", "?"],
-                    ["--prompt", "x", "--temperature", "nan"], ["--prompt", "x", "--tokens", "99999999999999999999"]):
+    for command in (
+        ["--prompt", ""],
+        ["--prompt", "x", "--tokens", "0"],
+        ["--prompt", "x", "--temperature", "-1"],
+        ["--prompt", "x", "--memory", "?"],
+        ["--prompt", "x", "--temperature", "nan"],
+        ["--prompt", "x", "--tokens", "99999999999999999999"],
+    ):
         test.equal(f"exit code of generate {command}", test.run("generate", "--weights", "weights", *command).code, 2)
     for command in (["eval", "config.toml", "--weights", "weights"], ["generate", "--weights", "weights", "--prompt", "x"]):
         test.equal(f"exit code of {command[0]} in 1 MiB", test.run(*command, "--memory", "1MiB").code, 3)
@@ -235,19 +281,41 @@ def plans(test):
     test.fails(2, "E-PLAN-FILE", *TRAIN, "--plan", "nowhere.json")
     test.succeeds("plan", "config.toml", "--out", "plan.json")
     plan = json.loads(test.path("plan.json").read_text())
-    for change in ({"offsets": []}, {"offsets": plan["record"]["offsets"][:-1]}, {"offsets": [-64] * len(plan["record"]["offsets"])},
-                   {"offsets": [0] * len(plan["record"]["offsets"])}, {"offsets": [1 << 60] * len(plan["record"]["offsets"])},
-                   {"micro_batch": 1 << 60}, {"micro_batch": 0}, {"accumulation": -1}, {"loss_chunks": 0}, {"loss_chunks": 1 << 30}, {"blocks": []}):
+    for change in (
+        {"offsets": []},
+        {"offsets": plan["record"]["offsets"][:-1]},
+        {"offsets": [-64] * len(plan["record"]["offsets"])},
+        {"offsets": [0] * len(plan["record"]["offsets"])},
+        {"offsets": [1 << 60] * len(plan["record"]["offsets"])},
+        {"micro_batch": 1 << 60},
+        {"micro_batch": 0},
+        {"accumulation": -1},
+        {"loss_chunks": 0},
+        {"loss_chunks": 1 << 30},
+        {"blocks": []},
+    ):
         test.write("edited.json", json.dumps({**plan, "record": {**plan["record"], **change}}))
         result = test.run(*TRAIN, "--plan", "edited.json", "--json")
-        test.that(result.code == 2, f"an edited plan, {str(change)[:60]}: exit {result.code} {(result.json() or {}).get('message')}")
+        test.that(
+            result.code == 2, f"an edited plan, {str(change)[:60]}: exit {result.code} {(result.json() or {}).get('message')}"
+        )
         nothing_left(test, f"an edited plan {str(change)[:60]}")
 
 
 def layouts(test):
     good = "id,lower,upper,size\na,0,2,10\nb,1,3,10\n"
-    for content in ("", "id,lower,upper\na,0,2\n", good + "c,9,5,1\n", good + "c,0,1,-4\n", good + "c,0,1\n",
-                    good + "c,0,x,1\n", good + "c,0,1,99999999999999999999\n", "a,0,2,10\n", b"\xff\xfe\0\0", "id,lower,upper,size,size\na,0,1,1,1\n"):
+    for content in (
+        "",
+        "id,lower,upper\na,0,2\n",
+        good + "c,9,5,1\n",
+        good + "c,0,1,-4\n",
+        good + "c,0,1\n",
+        good + "c,0,x,1\n",
+        good + "c,0,1,99999999999999999999\n",
+        "a,0,2,10\n",
+        b"\xff\xfe\0\0",
+        "id,lower,upper,size,size\na,0,1,1,1\n",
+    ):
         test.write("bad.csv", content)
         result = test.run("layout", "bad.csv", "--minimize", "--out", "out.csv", "--json")
         code = (result.json() or {}).get("code")

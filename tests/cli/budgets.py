@@ -5,6 +5,7 @@ Three small GPT-2 shapes at ten budgets each, from the floor to keeping everythi
 the budget and near what was planned, nothing grows after warm-up, results of one (b, k) are the same bits at every budget, the
 audit measures what plan.json says in every phase, and one page below the floor is refused with remedies that fit.
 """
+
 import json
 import pathlib
 import random
@@ -100,7 +101,12 @@ def watched(test, *arguments):
 
 
 def given(shape):
-    return ["--set", f"train.micro_batch={shape['micro']}", "--set", f"train.accumulation={shape['effective'] // shape['micro']}"]
+    return [
+        "--set",
+        f"train.micro_batch={shape['micro']}",
+        "--set",
+        f"train.accumulation={shape['effective'] // shape['micro']}",
+    ]
 
 
 def bounds_of(test, config, extra):
@@ -117,7 +123,10 @@ def check_memory(test, where, run, budget, outside):
     limit = SLACK_BYTES + SLACK_SHARE * predicted["process_bytes"]
     test.that(over <= limit, f"{where}: planned {over} more than the process needed")
     test.equal(f"{where}: grown after warm-up", measured["grown_after_warmup_bytes"], 0)
-    test.that(measured["arena_bytes"] >= predicted["arena_bytes"] - PAGE, f"{where}: {measured['arena_bytes']} of the arena are resident")
+    test.that(
+        measured["arena_bytes"] >= predicted["arena_bytes"] - PAGE,
+        f"{where}: {measured['arena_bytes']} of the arena are resident",
+    )
     return over
 
 
@@ -136,8 +145,11 @@ def check_budgets(test, label, shape, config, extra, results):
         test.equal(f"{where}: updates", len(losses), UPDATES)
         key = (shape, run["batch"]["micro"], run["batch"]["accumulation"])
         results.setdefault(key, set()).add((losses, run["final"]["parameters_xxh128"]))
-    print(f"{label}: floor {floor / MIB:.2f} MiB, ceiling {ceiling / MIB:.2f} MiB, reserve at most {worst / MIB:.2f} MiB too large"
-          + (f", helper processes {helpers_most / MIB:.2f} MiB above a budget" if helpers_most > 0 else ""), flush=True)
+    print(
+        f"{label}: floor {floor / MIB:.2f} MiB, ceiling {ceiling / MIB:.2f} MiB, reserve at most {worst / MIB:.2f} MiB too large"
+        + (f", helper processes {helpers_most / MIB:.2f} MiB above a budget" if helpers_most > 0 else ""),
+        flush=True,
+    )
     return floor, ceiling
 
 
@@ -145,7 +157,9 @@ def check_audit(test, where, config, arguments, folder):
     run = test.succeeds("train", config, *arguments, "--run", folder, "--audit", "--json")
     if run is None:
         return
-    planned = {phase["name"]: phase for phase in json.loads((test.path(folder) / "plan.json").read_text())["predicted"]["phases"]}
+    planned = {
+        phase["name"]: phase for phase in json.loads((test.path(folder) / "plan.json").read_text())["predicted"]["phases"]
+    }
     test.equal(f"{where}: method", run["measured"]["method"], "audit")
     wanted = {"load", "first", "save"} | ({"steady"} if run["batch"]["accumulation"] > 1 else set())
     names = {phase["name"] for phase in run["measured"]["phases"]}
@@ -187,7 +201,13 @@ def check_shape(test, name, shape, results):
     for label, extra in ((f"{name}-auto", []), (f"{name}-given", given(shape))):
         floor, ceiling = check_budgets(test, label, name, config, extra, results)
         for i, budget in enumerate((floor, (floor + ceiling) // 2, ceiling)):
-            check_audit(test, f"{label} audited at {budget}", config, [*extra, "--memory", budget, "--updates", 2], f"{label}-audit-{i}")
+            check_audit(
+                test,
+                f"{label} audited at {budget}",
+                config,
+                [*extra, "--memory", budget, "--updates", 2],
+                f"{label}-audit-{i}",
+            )
         check_refusal(test, label, config, extra, floor)
     keep = [*given(shape), "--set", 'plan.recompute="none"', "--set", "plan.loss_chunks=1"]
     check_refusal(test, f"{name}-keep", config, keep, bounds_of(test, config, keep)[0])
@@ -222,11 +242,13 @@ def check_edges(test):
 
 
 def check_remedies(test):
-    """Configurations whose remedies need more than one word: the window from its parts, a preset, keys of an optimizer that goes."""
+    """Configurations whose remedies need more than one word: a window from its parts, a preset, another optimizer."""
     base = CONFIG.format(layers=3, width=24, heads=3, context=32, vocab=307, effective=6, updates=3)
     parts = base.replace("effective_batch = 6\n", "micro_batch = 3\naccumulation = 2\n")
-    preset = re.sub(r'\[model\].*?dropout', '[model]\npreset = "byte-3m"\ndropout', base, flags=re.S)
-    betas = base.replace("learning_rate = 1e-3", "learning_rate = 1e-3\nbetas = [0.9, 0.99]\nepsilon = 1e-7\nweight_decay = 0.1")
+    preset = re.sub(r"\[model\].*?dropout", '[model]\npreset = "byte-3m"\ndropout', base, flags=re.S)
+    betas = base.replace(
+        "learning_rate = 1e-3", "learning_rate = 1e-3\nbetas = [0.9, 0.99]\nepsilon = 1e-7\nweight_decay = 0.1"
+    )
     for name, text in {"parts": parts, "preset": preset, "betas": betas}.items():
         test.write(f"{name}.toml", text)
         check_refusal(test, name, f"{name}.toml", [], bounds_of(test, f"{name}.toml", [])[0])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Every command, option and JSON key that outside scripts rely on, driven through the binary."""
+
 import csv
 import json
 import os
@@ -12,48 +13,142 @@ from _plimsoll import Test
 MAYBE = (int, None)
 MAYBE_NUMBER = (float, None)
 
-PHASE = {"name": ("load", "first", "steady", "evaluate", "save", "generate"), "arena_bytes": int, "live_bytes": int, "owners": dict}
+PHASE = {
+    "name": ("load", "first", "steady", "evaluate", "save", "generate"),
+    "arena_bytes": int,
+    "live_bytes": int,
+    "owners": dict,
+}
 CHANGE = {"arguments": [str], "process_bytes": int, "update_seconds": float, "changes_result": bool}
 BATCH = {"effective": int, "micro": int, "accumulation": int, "units_per_update": int}
 BUDGET = {"memory": MAYBE, "host_memory": MAYBE, "disk": MAYBE}
 TIER = {"name": str, "arena_bytes": int, "live_bytes": MAYBE}
 PLAN = {
-    "schema": "plimsoll.plan/1", "status": "fits", "plan_hash": str, "graph_hash": str, "config_hash": str, "machine_hash": str,
-    "threads": int, "budget": BUDGET, "batch": BATCH, "precision": dict,
+    "schema": "plimsoll.plan/1",
+    "status": "fits",
+    "plan_hash": str,
+    "graph_hash": str,
+    "config_hash": str,
+    "machine_hash": str,
+    "threads": int,
+    "budget": BUDGET,
+    "batch": BATCH,
+    "precision": dict,
     "decisions": {"loss_chunks": int, "recompute": [{"block": str, "mode": ("keep", "cheap", "recompute")}]},
-    "predicted": {"process_bytes": int, "arena_bytes": int, "live_bytes": int, "update_seconds": float, "tokens_per_second": float,
-                  "cost_source": {"measured": float, "recorded": float, "bound": float},
-                  "reserve": [{"name": str, "bytes": int, "source": str}], "tiers": [TIER], "phases": [PHASE]},
+    "predicted": {
+        "process_bytes": int,
+        "arena_bytes": int,
+        "live_bytes": int,
+        "update_seconds": float,
+        "tokens_per_second": float,
+        "cost_source": {"measured": float, "recorded": float, "bound": float},
+        "reserve": [{"name": str, "bytes": int, "source": str}],
+        "tiers": [TIER],
+        "phases": [PHASE],
+    },
     "bounds": {"floor_bound_bytes": int, "floor_bytes": int, "load_bytes": int, "update_seconds": float},
-    "planning_seconds": float, "levers": [dict(CHANGE, name=str)], "infeasible": None}
+    "planning_seconds": float,
+    "levers": [dict(CHANGE, name=str)],
+    "infeasible": None,
+}
 INFEASIBLE = {
-    "schema": "plimsoll.plan/1", "status": "infeasible", "config_hash": str, "threads": int, "budget": BUDGET,
-    "bounds": {"floor_bound_bytes": int, "floor_bytes": int}, "planning_seconds": float, "levers": list,
-    "infeasible": {"code": "E-PLAN-FIT", "short_bytes": int, "phase": str,
-                   "owners": [{"name": str, "bytes": int, "model_line": (str, None)}], "remedies": [dict(CHANGE, text=str)]}}
-VALUE = {"id": int, "name": str, "op": (str, None), "site": (str, int, None), "dtype": str, "shape": [int], "bytes": int, "tier": str,
-         "alias_of": MAYBE, "action": str, "ranges": [{"phase": str, "begin": int, "end": int, "offset": int}]}
+    "schema": "plimsoll.plan/1",
+    "status": "infeasible",
+    "config_hash": str,
+    "threads": int,
+    "budget": BUDGET,
+    "bounds": {"floor_bound_bytes": int, "floor_bytes": int},
+    "planning_seconds": float,
+    "levers": list,
+    "infeasible": {
+        "code": "E-PLAN-FIT",
+        "short_bytes": int,
+        "phase": str,
+        "owners": [{"name": str, "bytes": int, "model_line": (str, None)}],
+        "remedies": [dict(CHANGE, text=str)],
+    },
+}
+VALUE = {
+    "id": int,
+    "name": str,
+    "op": (str, None),
+    "site": (str, int, None),
+    "dtype": str,
+    "shape": [int],
+    "bytes": int,
+    "tier": str,
+    "alias_of": MAYBE,
+    "action": str,
+    "ranges": [{"phase": str, "begin": int, "end": int, "offset": int}],
+}
 RUN = {
-    "schema": "plimsoll.run/1", "pid": int, "status": ("running", "done", "failed", "interrupted"), "exit_code": int,
-    "error": (dict, None), "command": str, "seed": int, "config_hash": str, "plan_hash": str, "graph_hash": str,
-    "machine_hash": str, "data_hash": str, "threads": int, "instruction_set": str, "libraries": [str], "batch": BATCH,
-    "budget": BUDGET, "predicted": {"process_bytes": int, "arena_bytes": int, "live_bytes": int},
-    "measured": {"process_hwm_bytes": MAYBE, "reserve_bytes": MAYBE, "arena_bytes": MAYBE, "live_bytes": MAYBE, "tiers": [TIER],
-                 "phases": list, "method": ("audit", "resident"), "grown_after_warmup_bytes": MAYBE},
-    "arena": {"base": int, "bytes": int}, "updates": int, "samples": int, "units": int, "seconds": float,
-    "final": {"loss": MAYBE_NUMBER, "loss_bits": (str, None), "parameters_xxh128": (str, None)}}
-METRICS = {"update": int, "samples": int, "units": int, "loss": float, "loss_bits": str, "grad_norm": float, "grad_norm_bits": str,
-           "learning_rate": float, "seconds": float, "tokens_per_second": float, "vm_hwm_bytes": int}
+    "schema": "plimsoll.run/1",
+    "pid": int,
+    "status": ("running", "done", "failed", "interrupted"),
+    "exit_code": int,
+    "error": (dict, None),
+    "command": str,
+    "seed": int,
+    "config_hash": str,
+    "plan_hash": str,
+    "graph_hash": str,
+    "machine_hash": str,
+    "data_hash": str,
+    "threads": int,
+    "instruction_set": str,
+    "libraries": [str],
+    "batch": BATCH,
+    "budget": BUDGET,
+    "predicted": {"process_bytes": int, "arena_bytes": int, "live_bytes": int},
+    "measured": {
+        "process_hwm_bytes": MAYBE,
+        "reserve_bytes": MAYBE,
+        "arena_bytes": MAYBE,
+        "live_bytes": MAYBE,
+        "tiers": [TIER],
+        "phases": list,
+        "method": ("audit", "resident"),
+        "grown_after_warmup_bytes": MAYBE,
+    },
+    "arena": {"base": int, "bytes": int},
+    "updates": int,
+    "samples": int,
+    "units": int,
+    "seconds": float,
+    "final": {"loss": MAYBE_NUMBER, "loss_bits": (str, None), "parameters_xxh128": (str, None)},
+}
+METRICS = {
+    "update": int,
+    "samples": int,
+    "units": int,
+    "loss": float,
+    "loss_bits": str,
+    "grad_norm": float,
+    "grad_norm_bits": str,
+    "learning_rate": float,
+    "seconds": float,
+    "tokens_per_second": float,
+    "vm_hwm_bytes": int,
+}
 EVAL = {"schema": "plimsoll.eval/1", "units": int, "loss": float, "loss_bits": str}
-LAYOUT = {"schema": "plimsoll.layout/1", "status": ("fits", "impossible", "unknown"), "capacity": MAYBE, "height": MAYBE,
-          "load": int, "optimal": bool, "cpu_seconds": float}
+LAYOUT = {
+    "schema": "plimsoll.layout/1",
+    "status": ("fits", "impossible", "unknown"),
+    "capacity": MAYBE,
+    "height": MAYBE,
+    "load": int,
+    "optimal": bool,
+    "cpu_seconds": float,
+}
 
 
 def check_sums(test, plan):
     predicted = plan["predicted"]
     page = 4096
-    test.that(predicted["process_bytes"] == predicted["arena_bytes"] + sum(item["bytes"] for item in predicted["reserve"]),
-              "process = arena + reserve")
+    test.that(
+        predicted["process_bytes"] == predicted["arena_bytes"] + sum(item["bytes"] for item in predicted["reserve"]),
+        "process = arena + reserve",
+    )
     test.that(predicted["process_bytes"] <= plan["budget"]["memory"], "process <= memory")
     test.equal("arena", predicted["arena_bytes"], max(phase["arena_bytes"] for phase in predicted["phases"]))
     for phase in predicted["phases"]:
@@ -100,27 +195,48 @@ def plans(test):
 def options(test):
     plan = test.succeeds("plan", "config.toml", "--memory", "1KiB", "--memory", "48MiB", "--json")
     test.equal("the last --memory", plan["budget"]["memory"], 48 << 20)
-    plan = test.succeeds("plan", "config.toml", "--set", "train.effective_batch=4", "--set", "seed=9", "--set", "seed=10", "--json")
+    plan = test.succeeds(
+        "plan", "config.toml", "--set", "train.effective_batch=4", "--set", "seed=9", "--set", "seed=10", "--json"
+    )
     test.equal("--set accumulates", plan["batch"]["effective"], 4)
     plan = test.succeeds("plan", "config.toml", "--host-memory", "1GiB", "--disk", "spill:2GiB", "--json")
     test.equal("budget", plan["budget"], {"memory": 64 << 20, "host_memory": 1 << 30, "disk": 2 << 30})
     test.that(test.path("spill").is_dir(), "the folder of --disk is made")
     test.fails(5, "E-DISK-FOLDER", "plan", "config.toml", "--disk", "no/such/folder:1GiB")
     test.fails(5, "E-DISK-FOLDER", "plan", "config.toml", "--disk", "config.toml:1GiB")
-    for command in ([], ["nonsense"], ["plan"], ["plan", "config.toml", "--nonsense"], ["layout", "x.csv"], ["train", "config.toml", "--updates", "x"],
-                    ["train", "config.toml", "--updates", "0"], ["train", "config.toml", "--resume"]):
+    for command in (
+        [],
+        ["nonsense"],
+        ["plan"],
+        ["plan", "config.toml", "--nonsense"],
+        ["layout", "x.csv"],
+        ["train", "config.toml", "--updates", "x"],
+        ["train", "config.toml", "--updates", "0"],
+        ["train", "config.toml", "--resume"],
+    ):
         test.fails(2, "E-USAGE", *command)
     for command in (["--help"], ["--version"], ["plan", "--help"], ["train", "--help"]):
         test.that(test.succeeds(*command), f"{command} says something")
     version = test.succeeds("--version")
     for word in ("plimsoll", "oneDNN", "threads"):
         test.that(word in version, f"--version names {word}")
-    names = {"train.per_device_train_batch_size": "2", "train.gradient_accumulation_steps": "4", "train.max_grad_norm": "0.5",
-             "train.max_steps": "7", "train.lr": "1e-4", "train.warmup_steps": "3", "train.adam_epsilon": "1e-7"}
-    plan = test.succeeds("plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}")))
+    names = {
+        "train.per_device_train_batch_size": "2",
+        "train.gradient_accumulation_steps": "4",
+        "train.max_grad_norm": "0.5",
+        "train.max_steps": "7",
+        "train.lr": "1e-4",
+        "train.warmup_steps": "3",
+        "train.adam_epsilon": "1e-7",
+    }
+    plan = test.succeeds(
+        "plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}"))
+    )
     test.equal("names of other programs", (plan["batch"]["micro"], plan["batch"]["accumulation"]), (2, 4))
     names = {"train.train_batch_size": "8", "train.train_micro_batch_size_per_gpu": "4", "train.gradient_clipping": "1.0"}
-    plan = test.succeeds("plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}")))
+    plan = test.succeeds(
+        "plan", "config.toml", "--json", *(word for name, value in names.items() for word in ("--set", f"{name}={value}"))
+    )
     test.equal("names of DeepSpeed", (plan["batch"]["micro"], plan["batch"]["accumulation"]), (4, 2))
     for preset in ([], ["gpt2"], ["byte-3m"]):
         text = test.succeeds("init", *preset)
@@ -160,12 +276,24 @@ def values_and_replay(test):
 
     run = test.succeeds("train", "config.toml", "--plan", "plan.json", "--run", "replayed", "--json")
     test.equal("plan of the replay", run["plan_hash"], plan["plan_hash"])
-    test.equal("plan.json of the replay", json.loads(test.path("replayed/plan.json").read_text())["plan_hash"], plan["plan_hash"])
+    test.equal(
+        "plan.json of the replay", json.loads(test.path("replayed/plan.json").read_text())["plan_hash"], plan["plan_hash"]
+    )
     again = test.succeeds("train", "config.toml", "--plan", "replayed/plan.json", "--run", "again", "--json")
     test.equal("plan of the replay's replay", again["plan_hash"], plan["plan_hash"])
     test.equal("weights of both", again["final"]["parameters_xxh128"], run["final"]["parameters_xxh128"])
-    test.fails(3, "E-PLAN-FIT", "train", "config.toml", "--plan", "plan.json", "--run", "none", "--memory",
-               plan["predicted"]["process_bytes"] - 4096)
+    test.fails(
+        3,
+        "E-PLAN-FIT",
+        "train",
+        "config.toml",
+        "--plan",
+        "plan.json",
+        "--run",
+        "none",
+        "--memory",
+        plan["predicted"]["process_bytes"] - 4096,
+    )
     test.fails(2, "E-PLAN-REPLAY", "train", "config.toml", "--plan", "plan.json", "--run", "none", "--set", "model.layers=3")
 
 
@@ -189,8 +317,11 @@ def training(test):
     test.equal("final loss", (run["final"]["loss"], run["final"]["loss_bits"]), (lines[-1]["loss"], lines[-1]["loss_bits"]))
 
     plan = json.loads(test.path("run/plan.json").read_text())
-    test.equal("hashes of plan.json", [plan[key] for key in ("plan_hash", "graph_hash", "config_hash", "machine_hash")],
-               [run[key] for key in ("plan_hash", "graph_hash", "config_hash", "machine_hash")])
+    test.equal(
+        "hashes of plan.json",
+        [plan[key] for key in ("plan_hash", "graph_hash", "config_hash", "machine_hash")],
+        [run[key] for key in ("plan_hash", "graph_hash", "config_hash", "machine_hash")],
+    )
     resolved = test.succeeds("plan", "run/config.resolved.toml", "--json")
     test.equal("config.resolved.toml is the same configuration", resolved["config_hash"], run["config_hash"])
     test.fails(2, "E-RUN-EXISTS", "train", "config.toml", "--run", "run")
@@ -203,17 +334,26 @@ def training(test):
     test.that(isinstance(test.succeeds("eval", "config.toml", "--weights", "run/weights"), str), "eval as text")
     generate = ["generate", "--weights", "run/weights", "--prompt", "abc", "--tokens", "9", "--memory", "64MiB"]
     drawn = [test.run(*generate, "--seed", "5", "--temperature", "1.0").out for _ in range(2)]
-    test.that(drawn[0] == drawn[1] and drawn[0].startswith(b"abc") and len(drawn[0]) == 13, f"generate repeats itself: {drawn}")
+    test.that(
+        drawn[0] == drawn[1] and drawn[0].startswith(b"abc") and len(drawn[0]) == 13, f"generate repeats itself: {drawn}"
+    )
     test.that(test.run(*generate, "--seed", "6", "--temperature", "1.0").out != drawn[0], "generate follows its seed")
-    test.write("tuned.toml", test.path("config.toml").read_text().replace("layers = 2\nwidth = 32\nheads = 2\ncontext = 32\nvocab = 256\n",
-                                                                           'init = "run/weights"\n'))
+    test.write(
+        "tuned.toml",
+        test.path("config.toml")
+        .read_text()
+        .replace("layers = 2\nwidth = 32\nheads = 2\ncontext = 32\nvocab = 256\n", 'init = "run/weights"\n'),
+    )
     tuned = test.succeeds("train", "tuned.toml", "--run", "tuned", "--updates", "2", "--json")
     test.that(tuned["updates"] == 2 and tuned["status"] == "done", "--updates ends the run")
     test.that(test.lines("tuned")[0]["loss"] < lines[1]["loss"], "model.init begins where the other run ended")
     audit = test.succeeds("train", "config.toml", "--run", "audit", "--audit", "--updates", "2", "--json")
     if audit is not None:
-        test.equal("audit", (audit["measured"]["method"], audit["measured"]["arena_bytes"], audit["measured"]["live_bytes"]),
-                   ("audit", audit["predicted"]["arena_bytes"], audit["predicted"]["live_bytes"]))
+        test.equal(
+            "audit",
+            (audit["measured"]["method"], audit["measured"]["arena_bytes"], audit["measured"]["live_bytes"]),
+            ("audit", audit["predicted"]["arena_bytes"], audit["predicted"]["live_bytes"]),
+        )
 
 
 def running(test):
@@ -249,7 +389,9 @@ def overlap(a, b):
 
 def layouts(test):
     rows = [("b", 0, 4, 30), ("a", 2, 6, 20), ("long name", 4, 9, 30), ("d", 6, 12, 20), ("e", 9, 12, 30)]
-    test.write("in.csv", "size,id,upper,lower\n" + "".join(f"{size},{name},{upper},{lower}\n" for name, lower, upper, size in rows))
+    test.write(
+        "in.csv", "size,id,upper,lower\n" + "".join(f"{size},{name},{upper},{lower}\n" for name, lower, upper, size in rows)
+    )
     for mode in (["--minimize"], ["--capacity", "50"]):
         answer = test.succeeds("layout", "in.csv", *mode, "--out", "out.csv", "--json")
         test.shape("layout", answer, LAYOUT)
@@ -260,7 +402,9 @@ def layouts(test):
         for i, a in enumerate(out):
             test.that(0 <= int(a["offset"]) and int(a["offset"]) + int(a["size"]) <= answer["height"], "inside the height")
             for b in out[:i]:
-                apart = int(a["offset"]) + int(a["size"]) <= int(b["offset"]) or int(b["offset"]) + int(b["size"]) <= int(a["offset"])
+                apart = int(a["offset"]) + int(a["size"]) <= int(b["offset"]) or int(b["offset"]) + int(b["size"]) <= int(
+                    a["offset"]
+                )
                 test.that(apart or not overlap(a, b), f"{a} and {b} are apart")
     test.path("out.csv").unlink()
     result = test.run("layout", "in.csv", "--capacity", "49", "--out", "out.csv", "--json")
@@ -280,8 +424,15 @@ def vocabulary(test):
     if not source.is_dir():
         print(f"skipped: the GPT-2 vocabulary, {source} is absent")
         return
-    test.write("bpe.toml", test.path("config.toml").read_text().replace("vocab = 256", "vocab = 50257").replace("64MiB", "1GiB")
-               .replace('format = "bytes"', f'format = "bpe"\nvocabulary = "{source}"').replace("updates = 6", "updates = 2"))
+    test.write(
+        "bpe.toml",
+        test.path("config.toml")
+        .read_text()
+        .replace("vocab = 256", "vocab = 50257")
+        .replace("64MiB", "1GiB")
+        .replace('format = "bytes"', f'format = "bpe"\nvocabulary = "{source}"')
+        .replace("updates = 6", "updates = 2"),
+    )
     if test.succeeds("train", "bpe.toml", "--run", "bpe", "--json") is None:
         return
     for name in ("vocab.json", "merges.txt", "config.json", "model.safetensors"):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Runs that are interrupted, killed and continued: the same numbers to the last bit as one that was left alone."""
+
 import os
 import signal
 import subprocess
@@ -31,7 +32,11 @@ def wait_for_lines(test, process, run, count):
 def same_end(test, run, whole):
     test.equal(f"metrics of {run} as of one piece", numbers(test, run) == numbers(test, "whole"), True)
     report = test.report(run)
-    test.equal(f"end of {run}", (report["status"], report["exit_code"], report["updates"], report["error"]), ("done", 0, UPDATES, None))
+    test.equal(
+        f"end of {run}",
+        (report["status"], report["exit_code"], report["updates"], report["error"]),
+        ("done", 0, UPDATES, None),
+    )
     for key in ("parameters_xxh128", "loss_bits", "validation_loss"):
         test.equal(f"final {key} of {run}", report["final"].get(key), whole["final"].get(key))
     test.that(not list(test.path(run).rglob("*.partial-*")), f"no partial files in {run}")
@@ -51,7 +56,9 @@ def interrupted(test, whole, sign, moments):
             return
         report = test.report(run)
         test.equal("state after it", (report["status"], report["exit_code"]), ("interrupted", 6))
-        test.that(len(test.lines(run)) == report["updates"] >= lines, f"{report['updates']} updates, {len(test.lines(run))} lines")
+        test.that(
+            len(test.lines(run)) == report["updates"] >= lines, f"{report['updates']} updates, {len(test.lines(run))} lines"
+        )
         test.that(out.count(b"plimsoll.") == 1, "one JSON object")
     test.succeeds(*arguments(run, "--resume", "--json"))
     same_end(test, run, whole)
@@ -94,7 +101,9 @@ def killed(test, whole):
 def another_budget(test, whole):
     """The run keeps its micro-batch, whatever the budget would now allow."""
     test.succeeds(*arguments("budget", "--updates", "40"))
-    floor = test.succeeds("plan", "config.toml", "--set", f"train.micro_batch={whole['batch']['micro']}", "--json")["bounds"]["floor_bytes"]
+    floor = test.succeeds("plan", "config.toml", "--set", f"train.micro_batch={whole['batch']['micro']}", "--json")["bounds"][
+        "floor_bytes"
+    ]
     test.succeeds(*arguments("budget", "--resume", "--memory", floor, "--json"))
     test.equal("batch", test.report("budget")["batch"], whole["batch"])
     test.equal("budget", test.report("budget")["budget"]["memory"], floor)
@@ -116,9 +125,16 @@ def refused(test):
     """What would be another run is refused, and the run stays as it was."""
     before = {path.name: path.read_bytes() for path in test.path("whole").iterdir() if path.is_file()}
     other = test.write("other.txt", b"other text " * 1000)
-    for code, change in (("E-RESUME", "seed=4"), ("E-RESUME", "model.layers=3"), ("E-RESUME", "model.context=16"),
-                         ("E-RESUME", "train.effective_batch=4"), ("E-RESUME", "optimizer.name=sgd"), ("E-RESUME", "data.order=sequential"),
-                         ("E-RESUME", "train.micro_batch=1"), ("E-RESUME-DATA", f"data.train={other}")):
+    for code, change in (
+        ("E-RESUME", "seed=4"),
+        ("E-RESUME", "model.layers=3"),
+        ("E-RESUME", "model.context=16"),
+        ("E-RESUME", "train.effective_batch=4"),
+        ("E-RESUME", "optimizer.name=sgd"),
+        ("E-RESUME", "data.order=sequential"),
+        ("E-RESUME", "train.micro_batch=1"),
+        ("E-RESUME-DATA", f"data.train={other}"),
+    ):
         test.fails(2, code, *arguments("whole", "--resume", "--set", change))
     test.fails(2, "E-RUN-MISSING", *arguments("nowhere", "--resume"))
     result = test.run(*arguments("whole", "--resume", "--memory", "8MiB", "--json"))
@@ -132,7 +148,10 @@ def refused(test):
     for broken in (b"", whole[:100], whole[:-4], b"\xff" * 64):
         checkpoint.write_bytes(broken)
         error = test.run(*arguments("whole", "--resume", "--json"))
-        test.that(error.code == 5 and error.json()["code"].startswith(("E-CKPT", "E-FORMAT", "E-IO")), f"broken checkpoint: {error.out[:200]!r}")
+        test.that(
+            error.code == 5 and error.json()["code"].startswith(("E-CKPT", "E-FORMAT", "E-IO")),
+            f"broken checkpoint: {error.out[:200]!r}",
+        )
     checkpoint.write_bytes(whole)
 
 
@@ -142,14 +161,22 @@ def terminal(test):
     import pty
     import struct
     import termios
+
     for columns, colour in ((100, True), (60, False)):
         run = f"terminal-{columns}"
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = dict(os.environ, TERM="xterm", **({} if colour else {"NO_COLOR": "1"}))
-        process = subprocess.Popen([test.binary, *arguments(run, "--updates", "100000")], cwd=test.folder, stdin=slave, stdout=slave,
-                                   stderr=slave, env=environment, start_new_session=True,
-                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        process = subprocess.Popen(
+            [test.binary, *arguments(run, "--updates", "100000")],
+            cwd=test.folder,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
         os.close(slave)
         text, pressed = b"", False
         while True:
@@ -166,8 +193,11 @@ def terminal(test):
         os.close(master)
         test.equal("exit code after Ctrl-C", process.wait(timeout=60), 6)
         shown = text.decode("utf-8", "replace")
-        live = [line.replace("\033[1m", "").replace("\033[0m", "") for line in shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-                if line.startswith("\033[K") and "update " in line]
+        live = [
+            line.replace("\033[1m", "").replace("\033[0m", "")
+            for line in shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            if line.startswith("\033[K") and "update " in line
+        ]
         test.that(live and max(len(line) - 3 for line in live) < columns, f"live lines within {columns} columns: {live[:1]}")
         test.equal("colours", "\033[1m" in shown, colour)
         for word in ("loss", "mem", "eta", "tok/s") if columns > 80 else ("loss", "eta"):
@@ -182,7 +212,9 @@ def diverged(test):
     before = test.path("wild/checkpoint.safetensors").read_bytes()
     test.fails(4, "E-DIVERGED", *arguments("wild", "--resume", *wild))
     report = test.report("wild")
-    test.equal("state", (report["status"], report["exit_code"], (report["error"] or {}).get("code")), ("failed", 4, "E-DIVERGED"))
+    test.equal(
+        "state", (report["status"], report["exit_code"], (report["error"] or {}).get("code")), ("failed", 4, "E-DIVERGED")
+    )
     test.that(before == test.path("wild/checkpoint.safetensors").read_bytes(), "the checkpoint is intact")
     test.equal("lines", len(test.lines("wild")), report["updates"])
     test.succeeds(*arguments("wild", "--resume", "--updates", "5", "--json"))
@@ -195,9 +227,17 @@ def main():
     config.write_text(config.read_text().replace("updates = 6", f"updates = {UPDATES}"))
     whole = test.succeeds(*arguments("whole", "--json"))
     if whole is not None:
-        parts = [lambda: interrupted(test, whole, signal.SIGINT, (1, 20, 45)), lambda: interrupted(test, whole, signal.SIGTERM, (20,)),
-                 lambda: interrupted_while_planning(test), lambda: killed(test, whole), lambda: another_budget(test, whole),
-                 lambda: longer(test, whole), lambda: refused(test), lambda: terminal(test), lambda: diverged(test)]
+        parts = [
+            lambda: interrupted(test, whole, signal.SIGINT, (1, 20, 45)),
+            lambda: interrupted(test, whole, signal.SIGTERM, (20,)),
+            lambda: interrupted_while_planning(test),
+            lambda: killed(test, whole),
+            lambda: another_budget(test, whole),
+            lambda: longer(test, whole),
+            lambda: refused(test),
+            lambda: terminal(test),
+            lambda: diverged(test),
+        ]
         for part in parts:
             start = time.monotonic()
             try:

@@ -88,8 +88,8 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
         const Costs costs = costs_of(full);
-        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed << " recompute, "
-                                        << candidate.cheap << " cheap, " << candidate.loss_chunks << " chunks";
+        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed
+                                        << " recompute, " << candidate.cheap << " cheap, " << candidate.loss_chunks << " chunks";
         EXPECT_NEAR(candidate.update_seconds, static_cast<double>(6 / micro) * costs.micro + costs.update,
                     1e-9 * candidate.update_seconds);
       }
@@ -161,7 +161,8 @@ TEST(Planner, ConstrainedRequestsAreObeyed) {
   }
   config.plan.recompute = RecomputePolicy::none;
   Planner keeping(config);
-  for (const BlockDecision& block : keeping.plan(keeping.space.ceiling()).decisions.blocks) EXPECT_EQ(block.mode, BlockMode::keep);
+  for (const BlockDecision& block : keeping.plan(keeping.space.ceiling()).decisions.blocks)
+    EXPECT_EQ(block.mode, BlockMode::keep);
 }
 
 TEST(Planner, IsAPureFunctionOfItsRequest) {
@@ -193,8 +194,8 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
       const PlanRecord record = record_from_json(printed.at("record"));
       const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
       CpuCatalogue catalogue({}, {});
-      const Plan rebuilt = build_plan(graph, find_blocks(graph), record.decisions, plan_request(config), round_machine(), catalogue,
-                                      &record.offsets);
+      const Plan rebuilt = build_plan(graph, find_blocks(graph), record.decisions, plan_request(config), round_machine(),
+                                      catalogue, &record.offsets);
       EXPECT_EQ(rebuilt.plan_hash, plan.plan_hash);
       EXPECT_EQ(rebuilt.process, plan.process);
       EXPECT_EQ(rebuilt.offsets, plan.offsets);
@@ -214,7 +215,8 @@ TEST(PlanRecord, ChangedAddressesAreRefused) {
     std::vector<Bytes> offsets = plan.offsets;
     offsets[i] -= kAlignment;
     try {
-      const Plan moved = build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &offsets);
+      const Plan moved =
+          build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &offsets);
       EXPECT_NE(moved.plan_hash, plan.plan_hash);
     } catch (const Error& error) {
       EXPECT_EQ(error.code, "E-PLAN-REPLAY");
@@ -223,7 +225,8 @@ TEST(PlanRecord, ChangedAddressesAreRefused) {
   }
   EXPECT_GT(refused, static_cast<int>(plan.offsets.size()) / 2);
   std::vector<Bytes> few(plan.offsets.begin(), plan.offsets.end() - 1);
-  EXPECT_THROW(build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &few), Error);
+  EXPECT_THROW(build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &few),
+               Error);
 }
 
 TEST(PlanRecord, BrokenObjectsAreRefused) {
@@ -252,8 +255,8 @@ GptFigures plan_preset(const char* preset, std::int64_t effective, const char* l
   const Plan plan = planner.plan(planner.space.floor());
   const double seconds = cpu_seconds() - start;
   const double gap = static_cast<double>(plan.floor.n) / static_cast<double>(plan.floor_bound.n) - 1;
-  printf("%s: planned in %.2f s of CPU, floor %s, %.2f %% above its bound, load %s, arena %s\n", label, seconds, to_text(plan.floor).c_str(),
-         100 * gap, to_text(plan.load).c_str(), to_text(plan.arena).c_str());
+  printf("%s: planned in %.2f s of CPU, floor %s, %.2f %% above its bound, load %s, arena %s\n", label, seconds,
+         to_text(plan.floor).c_str(), 100 * gap, to_text(plan.load).c_str(), to_text(plan.arena).c_str());
   expect_invariants(plan, label);
   return {seconds, gap};
 }

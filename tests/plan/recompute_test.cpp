@@ -131,7 +131,8 @@ TEST(Recompute, OriginalIdsKeepTheirMeaning) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, BlockMode::recompute));
-  for (std::size_t i = 0; i < graph.values.size(); ++i) EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
+  for (std::size_t i = 0; i < graph.values.size(); ++i)
+    EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Small GPT-2 configurations, a machine of round figures and plans for them: what the tests of planner, program and executor share.
+// Small GPT-2 configurations, a machine of round figures and plans for them: what the tests of planner, program and executor
+// share.
 #pragma once
 
 #include <cstdint>

@@ -95,8 +95,8 @@ TEST_P(AuditOfShape, EqualsThePlanForGivenDecisions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AuditOfShape, ::testing::ValuesIn(kShapes), [](const auto& info) {
-  return "L" + std::to_string(info.param.layers) + "C" + std::to_string(info.param.width) + "T" + std::to_string(info.param.context) +
-         "V" + std::to_string(info.param.vocab);
+  return "L" + std::to_string(info.param.layers) + "C" + std::to_string(info.param.width) + "T" +
+         std::to_string(info.param.context) + "V" + std::to_string(info.param.vocab);
 });
 
 TEST(Audit, EveryContextFromOneToSeven) {

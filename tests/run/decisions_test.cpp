@@ -1,4 +1,5 @@
-// No memory decision changes a bit: recomputation, loss chunks, layout and budgets, in every combination, over updates with dropout.
+// No memory decision changes a bit: recomputation, loss chunks, layout and budgets, in every combination, over updates with
+// dropout.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,8 @@ TEST(SameNumbers, EveryCombinationOfDecisions) {
       const int chunks = std::array{1, 2, 3, 7, 64}[static_cast<std::size_t>(code % 5)];
       const Plan plan = plan_with(config, micro, modes, chunks, data.files.facts());
       hashes.insert(plan.plan_hash);
-      EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), kept) << "micro " << micro << ", modes " << code << ", chunks " << chunks;
+      EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), kept)
+          << "micro " << micro << ", modes " << code << ", chunks " << chunks;
     }
     EXPECT_EQ(hashes.size(), 27u);
   }
@@ -44,7 +46,8 @@ TEST(SameNumbers, EveryBudgetOfOneSplit) {
       std::set<std::string> parameters, plans;
       std::set<std::vector<std::uint64_t>> losses;
       for (int i = 0; i < 10; ++i) {
-        const Plan plan = planner.plan(Bytes{planner.space.floor().n + (planner.space.ceiling().n - planner.space.floor().n) * i / 9});
+        const Plan plan =
+            planner.plan(Bytes{planner.space.floor().n + (planner.space.ceiling().n - planner.space.floor().n) * i / 9});
         if (!plans.insert(plan.plan_hash).second) continue;
         const Outcome outcome = Session(config, plan, data.files).train(kUpdates);
         parameters.insert(outcome.parameters);

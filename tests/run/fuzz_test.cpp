@@ -53,8 +53,10 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   std::mt19937 tokens(99);
   std::uint32_t sample = 0;
   const auto feed_micro = [&] {
-    for (auto& token : executor.view(network.tokens).as<std::int32_t>()) token = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
-    for (auto& target : executor.view(network.targets).as<std::int32_t>()) target = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
+    for (auto& token : executor.view(network.tokens).as<std::int32_t>())
+      token = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
+    for (auto& target : executor.view(network.targets).as<std::int32_t>())
+      target = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
     const auto ids = executor.view(network.sample_ids).as<std::uint32_t>();
     for (std::size_t i = 0; i < ids.size(); i += 2) ids[i] = 0, ids[i + 1] = sample++;
     *executor.view(network.inverse_units).as_pointer<float>() = 1.0f / static_cast<float>(kEffective * network.context);
@@ -106,7 +108,8 @@ void run_seed(unsigned seed) {
 
 TEST(Fuzz, RandomNetworks) {
   cpu::set_thread_count(2);
-  if (const char* seed = std::getenv("PLIMSOLL_FUZZ_SEED"); seed != nullptr) return run_seed(static_cast<unsigned>(std::atoi(seed)));
+  if (const char* seed = std::getenv("PLIMSOLL_FUZZ_SEED"); seed != nullptr)
+    return run_seed(static_cast<unsigned>(std::atoi(seed)));
   for (unsigned seed = 1; seed <= kSeeds && !::testing::Test::HasFailure(); ++seed) {
     try {
       run_seed(seed);

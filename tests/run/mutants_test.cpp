@@ -1,5 +1,5 @@
-// Plans with one planted fault. Each must be caught by the audit, by verify, by the judge or by the `check` device; which one, depends
-// on the fault.
+// Plans with one planted fault. Each must be caught by the audit, by verify, by the judge or by the `check` device; which one,
+// depends on the fault.
 
 #include <gtest/gtest.h>
 
@@ -94,16 +94,18 @@ TEST(Mutants, TheOriginalsAreSound) {
     Plan again = original.plan;
     recount(again);
     EXPECT_EQ(again.arena, original.plan.arena);
-    EXPECT_EQ(difference(original.plan, [&] {
-                std::vector<PhaseAudit> phases;
-                for (const PhasePlan& phase : again.phases) phases.push_back({phase.phase, phase.arena, phase.live});
-                return phases;
-              }()), "");
+    EXPECT_EQ(difference(original.plan,
+                         [&] {
+                           std::vector<PhaseAudit> phases;
+                           for (const PhasePlan& phase : again.phases) phases.push_back({phase.phase, phase.arena, phase.live});
+                           return phases;
+                         }()),
+              "");
   }
 }
 
-// A planner that ends a life one step early gives the bytes away in the step that still reads them. The two buffers are put on top
-// of each other above everything else, so that the fault is the only one.
+// A planner that ends a life one step early gives the bytes away in the step that still reads them. The two buffers are put on
+// top of each other above everything else, so that the fault is the only one.
 TEST(Mutants, ALifeOneStepShorter) {
   for (const std::int64_t micro : {1, 4}) {
     const Original original(micro);
@@ -122,9 +124,12 @@ TEST(Mutants, ALifeOneStepShorter) {
         mutant.arena = std::max(mutant.arena, original.plan.arena + std::max(victim.bytes, thief.bytes));
         ++tally.mutants;
         const Program program = lower(mutant);
-        if (!verified(mutant, program).empty()) ++tally.by["verify"];
-        else if (!replay(mutant, program).empty()) ++tally.by["check and audit"];
-        else tally.missed.push_back(victim.owner + " " + std::to_string(i) + " under " + thief.owner + " " + std::to_string(j));
+        if (!verified(mutant, program).empty())
+          ++tally.by["verify"];
+        else if (!replay(mutant, program).empty())
+          ++tally.by["check and audit"];
+        else
+          tally.missed.push_back(victim.owner + " " + std::to_string(i) + " under " + thief.owner + " " + std::to_string(j));
         EXPECT_FALSE(judged_sound(original.plan, mutant.offsets));
       }
     }
@@ -145,7 +150,8 @@ TEST(Mutants, ALifeShorterAtThePeakIsSeenInTheLoad) {
       if (buffer.persistent || buffer.end <= buffer.begin + 1) continue;
       --buffer.end;
       recount(mutant);
-      const auto changed = std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
+      const auto changed =
+          std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
       if (changed->live == phase.live) continue;
       ++mutants;
       EXPECT_NE(replay(mutant, lower(mutant)), "") << buffer.owner << " in " << name(phase.phase);
@@ -165,7 +171,8 @@ TEST(Mutants, AValueHeldTooLongAtThePeakIsSeenInTheLoad) {
       if (buffer.persistent || buffer.end <= buffer.begin || buffer.owner == "kernel scratch") continue;
       ++buffer.end;
       recount(mutant);
-      const auto changed = std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
+      const auto changed =
+          std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
       if (changed->live == phase.live) continue;
       ++mutants;
       EXPECT_NE(replay(mutant, lower(mutant)), "") << buffer.owner << " in " << name(phase.phase);
@@ -188,9 +195,12 @@ TEST(Mutants, AnOffset64Lower) {
       if (judged_sound(original.plan, mutant.offsets)) continue;  // free bytes below: another plan, not a wrong one
       ++tally.mutants;
       const Program program = lower(mutant);
-      if (!verified(mutant, program).empty()) ++tally.by["verify"];
-      else if (!replay(mutant, program).empty()) ++tally.by["check"];
-      else tally.missed.push_back(buffer.owner + " " + std::to_string(i));
+      if (!verified(mutant, program).empty())
+        ++tally.by["verify"];
+      else if (!replay(mutant, program).empty())
+        ++tally.by["check"];
+      else
+        tally.missed.push_back(buffer.owner + " " + std::to_string(i));
     }
     tally.print("offset 64 lower");
     EXPECT_GT(tally.mutants, 100);
@@ -220,15 +230,18 @@ TEST(Mutants, AScratch64Smaller) {
     const BufferId scratch = original.plan.lifetimes.scratch[step];
     if (!scratch.valid()) continue;
     Plan mutant = original.plan;
-    for (KernelChoice* choice : {&mutant.kernels[step].add, &mutant.kernels[step].write}) choice->scratch -= std::min(choice->scratch, kAlignment);
+    for (KernelChoice* choice : {&mutant.kernels[step].add, &mutant.kernels[step].write})
+      choice->scratch -= std::min(choice->scratch, kAlignment);
     Buffer& buffer = mutant.lifetimes.buffers[scratch];
     buffer.bytes = align_up(std::max(mutant.kernels[step].add.scratch, mutant.kernels[step].write.scratch), kAlignment);
     recount(mutant);
     ++tally.mutants;
     const std::string said = audited(original, mutant);
     const Node& node = mutant.graph.nodes[mutant.timeline.steps[step].node];
-    if (!said.empty()) ++tally.by[said.find("scratch") == std::string::npos ? "audit" : "executor or sentinel"];
-    else tally.missed.push_back(std::string(node.op->name) + " " + node.line + " of " + std::to_string(buffer.bytes.n));
+    if (!said.empty())
+      ++tally.by[said.find("scratch") == std::string::npos ? "audit" : "executor or sentinel"];
+    else
+      tally.missed.push_back(std::string(node.op->name) + " " + node.line + " of " + std::to_string(buffer.bytes.n));
   }
   tally.print("scratch 64 smaller");
   EXPECT_GT(tally.mutants, 0);

@@ -88,7 +88,8 @@ class NetworkMaker {
     optimizer_.momentum = pick(2) == 0 ? 0 : 0.9;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
     partners_.clear();
-    for (std::size_t j = 0; j < layers_.size(); ++j) partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
+    for (std::size_t j = 0; j < layers_.size(); ++j)
+      partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
   }
 
   ValueId block(ValueId x, std::size_t index) {

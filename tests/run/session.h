@@ -111,7 +111,8 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
     if (planned == nullptr) return std::string(name(phase.phase)) + " was not planned";
     if (planned->arena != phase.arena || planned->live != phase.live) {
       return std::string(name(phase.phase)) + ": planned arena " + std::to_string(planned->arena.n) + " live " +
-             std::to_string(planned->live.n) + ", measured " + std::to_string(phase.arena.n) + " and " + std::to_string(phase.live.n);
+             std::to_string(planned->live.n) + ", measured " + std::to_string(phase.arena.n) + " and " +
+             std::to_string(phase.live.n);
     }
   }
   return {};
@@ -151,8 +152,8 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
   for (const PhaseAudit& phase : audit.phases()) {
     for (const PhasePlan& planned : plan.phases) {
       if (planned.phase == phase.phase && planned.live != phase.live) {
-        return std::string(name(phase.phase)) + ": live " + std::to_string(planned.live.n) + " planned, " + std::to_string(phase.live.n) +
-               " measured";
+        return std::string(name(phase.phase)) + ": live " + std::to_string(planned.live.n) + " planned, " +
+               std::to_string(phase.live.n) + " measured";
       }
     }
   }

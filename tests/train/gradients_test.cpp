@@ -1,6 +1,6 @@
-// The gradient of a window does not depend on how it is cut into micro-batches: accumulators are read between the last micro-step and
-// the update and compared with the window in one piece and with a sum over single samples in fp64. Wrong ways to accumulate fail the
-// same comparison.
+// The gradient of a window does not depend on how it is cut into micro-batches: accumulators are read between the last micro-step
+// and the update and compared with the window in one piece and with a sum over single samples in fp64. Wrong ways to accumulate
+// fail the same comparison.
 
 #include <gtest/gtest.h>
 
@@ -68,9 +68,10 @@ class ByHand {
   }
   void micro_step(const Window& window, std::int64_t micro, double inverse_units, bool starts) {
     executor_.run(Section::micro, starts, [&] {
-      fill_micro_batch(source_, samples_, window, micro, bytes(model_.staging[0]),
-                       {executor_.view(model_.micro.tokens).as<std::int32_t>(), executor_.view(model_.micro.targets).as<std::int32_t>(),
-                        executor_.view(model_.micro.sample_ids).as<std::uint32_t>()});
+      fill_micro_batch(
+          source_, samples_, window, micro, bytes(model_.staging[0]),
+          {executor_.view(model_.micro.tokens).as<std::int32_t>(), executor_.view(model_.micro.targets).as<std::int32_t>(),
+           executor_.view(model_.micro.sample_ids).as<std::uint32_t>()});
       *executor_.view(model_.micro.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
     });
   }
@@ -114,20 +115,23 @@ struct WindowResult {
 struct Case {
   ModelShape shape;
   std::int64_t effective;
-  int tokens;              // of the file: the last sample is short
-  std::int64_t first;      // position of the window
-  std::int64_t count;      // samples of the window, at most `effective`
+  int tokens;          // of the file: the last sample is short
+  std::int64_t first;  // position of the window
+  std::int64_t count;  // samples of the window, at most `effective`
   double dropout;
 };
 
 class Factorisation : public ::testing::TestWithParam<Case> {
  protected:
-  Factorisation() : config(config_for(GetParam().shape, GetParam().effective, GetParam().dropout)),
-                    data(GetParam().shape.vocab, GetParam().tokens, 0) {
+  Factorisation()
+      : config(config_for(GetParam().shape, GetParam().effective, GetParam().dropout)),
+        data(GetParam().shape.vocab, GetParam().tokens, 0) {
     config.data.order = OrderKind::sequential;
   }
 
-  Plan plan(std::int64_t micro) const { return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.files.facts()); }
+  Plan plan(std::int64_t micro) const {
+    return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.files.facts());
+  }
   WindowResult run(std::int64_t micro) const {
     const Plan planned = plan(micro);
     ByHand hand(config, planned, data.files.train);
@@ -171,7 +175,8 @@ TEST_P(Factorisation, GivesTheSameGradientsAndLoss) {
     const std::int64_t k = GetParam().effective / micro;
     const WindowResult split = run(micro);
     EXPECT_LE(worst_error(split.gradients, whole.gradients), tolerance(k)) << micro << " x " << k << " against one piece";
-    EXPECT_LE(worst_error(split.gradients, exact.gradients), tolerance(k)) << micro << " x " << k << " against single samples in fp64";
+    EXPECT_LE(worst_error(split.gradients, exact.gradients), tolerance(k))
+        << micro << " x " << k << " against single samples in fp64";
     EXPECT_NEAR(split.loss, exact.loss, 1e-6 * std::abs(exact.loss));
     worst = std::max(worst, worst_error(split.gradients, exact.gradients) / tolerance(k));
   }
@@ -198,7 +203,8 @@ TEST_P(Factorisation, MissingClearIsCaught) {
   ByHand hand(config, planned, data.files.train);
   const Window before = hand.window(0, 1), window = hand.window(GetParam().first, GetParam().count);
   hand.micro_step(before, 0, 1.0 / static_cast<double>(before.valid_units), true);
-  for (std::int64_t i = 0; i < window.micro_count; ++i) hand.micro_step(window, i, 1.0 / static_cast<double>(window.valid_units), false);
+  for (std::int64_t i = 0; i < window.micro_count; ++i)
+    hand.micro_step(window, i, 1.0 / static_cast<double>(window.valid_units), false);
   EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(window.micro_count));
 }
 
@@ -234,8 +240,8 @@ INSTANTIATE_TEST_SUITE_P(Windows, Factorisation,
                                            Case{{2, 32, 4, 16, 101}, 8, 12 * 16 + 1 + 5, 8, 5, 0.1}),
                          [](const auto& info) {
                            const Case& c = info.param;
-                           return "L" + std::to_string(c.shape.layers) + "B" + std::to_string(c.effective) + "of" + std::to_string(c.count) +
-                                  "at" + std::to_string(c.first) + (c.dropout > 0 ? "" : "plain");
+                           return "L" + std::to_string(c.shape.layers) + "B" + std::to_string(c.effective) + "of" +
+                                  std::to_string(c.count) + "at" + std::to_string(c.first) + (c.dropout > 0 ? "" : "plain");
                          });
 
 // Whole updates: what is logged and what is learnt agrees between factorisations, clip and optimizer included.

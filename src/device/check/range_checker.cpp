@@ -34,8 +34,8 @@ void RangeChecker::read(Bytes offset, Bytes bytes, std::uint32_t tag, const std:
   auto range = std::prev(ranges_.upper_bound(offset.n));
   for (std::int64_t at = offset.n; at < end; at = (range++)->second.end) {
     if (range == ranges_.end() || range->second.tag != tag) {
-      throw internal_error("check", fmt::format("{} reads value {} at byte {}, where value {} was written last", instruction, tag, at,
-                                                range == ranges_.end() ? kNothing : range->second.tag));
+      throw internal_error("check", fmt::format("{} reads value {} at byte {}, where value {} was written last", instruction, tag,
+                                                at, range == ranges_.end() ? kNothing : range->second.tag));
     }
   }
 }

@@ -1,5 +1,6 @@
-// The `check` device: replays what instructions say they read and write, byte by byte, without knowing the plan's lifetimes. Each byte
-// remembers which value was written to it last; a read of a value finds it whole or throws an internal error with the instruction.
+// The `check` device: replays what instructions say they read and write, byte by byte, without knowing the plan's lifetimes. Each
+// byte remembers which value was written to it last; a read of a value finds it whole or throws an internal error with the
+// instruction.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Causal multi-head attention over packed projections, in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax).
-// qkv [b, t, 3c] holds query, key and value along the last axis, heads contiguous. Saves the output and the log-sum-exp [b, heads, t].
-// Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
+// qkv [b, t, 3c] holds query, key and value along the last axis, heads contiguous. Saves the output and the log-sum-exp [b,
+// heads, t]. Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
 #pragma once
 
 #include <array>

@@ -59,7 +59,8 @@ const OpDef kAttentionBackward{.name = "attention_backward",
                                .costly = true,
                                .random = true};
 
-ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, std::int64_t heads, double dropout, std::uint64_t seed) {
+ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, std::int64_t heads, double dropout,
+                  std::uint64_t seed) {
   const std::uint64_t site = random_site(builder.line());
   const AttentionAttributes attributes{heads, dropout, dropout > 0 ? philox_key(seed, site) : std::array<std::uint32_t, 2>{}};
   return builder.add_random(kAttention, attributes, {qkv, sample_ids}, {"attended", "lse"}, site).front();

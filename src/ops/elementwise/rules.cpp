@@ -22,9 +22,7 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 }
 
 std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-std::vector<Alias> over_either(const Attributes&) {
-  return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}};
-}
+std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
 
 void gradient_of_add(GradientContext& context) {
   for (const std::size_t i : {0, 1}) {
@@ -61,7 +59,8 @@ OpDef elementwise(std::string_view name, OpDef op) {
 
 }  // namespace
 
-const OpDef kAdd = elementwise("add", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_add, .aliases = over_either});
+const OpDef kAdd =
+    elementwise("add", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_add, .aliases = over_either});
 const OpDef kMultiply =
     elementwise("multiply", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_multiply, .aliases = over_either});
 const OpDef kScale =
@@ -69,19 +68,20 @@ const OpDef kScale =
 const OpDef kGelu = elementwise(
     "gelu", {.infer = infer_unary, .cost = cost<20>, .gradient = gradient_of_activation<&kGeluBackward>, .aliases = over_first});
 const OpDef kGeluBackward = elementwise(
-    "gelu_backward",
-    {.infer = infer_binary, .cost = cost<30>, .not_differentiable = kFirstOrderOnly, .aliases = over_either});
+    "gelu_backward", {.infer = infer_binary, .cost = cost<30>, .not_differentiable = kFirstOrderOnly, .aliases = over_either});
 const OpDef kRelu = elementwise(
     "relu", {.infer = infer_unary, .cost = cost<1>, .gradient = gradient_of_activation<&kReluBackward>, .aliases = over_first});
 const OpDef kReluBackward = elementwise(
     "relu_backward", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = over_either});
-const OpDef kAccumulate =
-    elementwise("accumulate", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = into_second});
+const OpDef kAccumulate = elementwise(
+    "accumulate", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = into_second});
 
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {
   return builder.add1(kAdd, NoAttributes{}, {a, b}, std::move(name));
 }
 
-ValueId gelu(GraphBuilder& builder, ValueId x, std::string name) { return builder.add1(kGelu, NoAttributes{}, {x}, std::move(name)); }
+ValueId gelu(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kGelu, NoAttributes{}, {x}, std::move(name));
+}
 
 }  // namespace plimsoll::ops

@@ -11,8 +11,10 @@ namespace {
 std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 3, "embedding");
   const Shape &tokens = inputs[0].shape, &table = inputs[1].shape, &positions = inputs[2].shape;
-  require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]), "pass i32(batch, tokens)");
-  require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1], "embedding",
+  require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]),
+          "pass i32(batch, tokens)");
+  require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1],
+          "embedding",
           fmt::format("the table is {}, the positions {} for {} tokens", to_text(table), to_text(positions), tokens[1]),
           "equal widths, and a position for each token");
   return {{DType::f32, {tokens[0], tokens[1], table.last()}}};

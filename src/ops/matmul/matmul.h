@@ -17,7 +17,8 @@ struct MatmulAttributes {
   friend bool operator==(const MatmulAttributes&, const MatmulAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias), v("accumulate", accumulate);
+    v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias),
+        v("accumulate", accumulate);
   }
 };
 

@@ -11,9 +11,10 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 3, "layer_norm");
   const Shape& x = inputs[0].shape;
   for (const std::size_t i : {1, 2}) {
-    require(inputs[i].shape == Shape{x.last()}, "layer_norm",
-            fmt::format("weight has {} elements but the last axis of x {} has {}", inputs[i].shape.elements(), to_text(x), x.last()),
-            fmt::format("pass a weight of shape ({})", x.last()));
+    require(
+        inputs[i].shape == Shape{x.last()}, "layer_norm",
+        fmt::format("weight has {} elements but the last axis of x {} has {}", inputs[i].shape.elements(), to_text(x), x.last()),
+        fmt::format("pass a weight of shape ({})", x.last()));
   }
   const ValueType row{DType::f32, Shape{rows_of(x)}};
   return {inputs[0], row, row};

@@ -1,5 +1,5 @@
-// Reductions. `reduce` sums or averages over the last axis; `sum_rows` sums over all axes but the last (the gradient of a bias) and
-// adds into an accumulator; `sum_losses` adds per-unit losses in their order, in fp64, into the window's total.
+// Reductions. `reduce` sums or averages over the last axis; `sum_rows` sums over all axes but the last (the gradient of a bias)
+// and adds into an accumulator; `sum_losses` adds per-unit losses in their order, in fp64, into the window's total.
 #pragma once
 
 #include "graph/builder.h"

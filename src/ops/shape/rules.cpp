@@ -12,7 +12,8 @@ std::vector<ValueType> infer_reshape(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 1, "reshape");
   const Shape& to = any.as<ReshapeAttributes>().shape;
   require(to.elements() == inputs[0].shape.elements(), "reshape",
-          fmt::format("{} has {} elements, {} has {}", to_text(inputs[0].shape), inputs[0].shape.elements(), to_text(to), to.elements()),
+          fmt::format("{} has {} elements, {} has {}", to_text(inputs[0].shape), inputs[0].shape.elements(), to_text(to),
+                      to.elements()),
           "a reshape keeps the number of elements");
   return {{inputs[0].dtype, to}};
 }

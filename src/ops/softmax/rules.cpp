@@ -24,8 +24,8 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
-  context.contribute(
-      0, context.builder().add1(kSoftmaxBackward, NoAttributes{}, {context.gradient(0), context.output(0)}, "grad"));
+  context.contribute(0,
+                     context.builder().add1(kSoftmaxBackward, NoAttributes{}, {context.gradient(0), context.output(0)}, "grad"));
 }
 
 }  // namespace

@@ -29,13 +29,14 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 }
 
 // The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient.
-std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end, const char* where) {
+std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end,
+                                    const char* where) {
   require_inputs(inputs, states + 3, where);
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
   require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
-  require(0 <= begin && begin <= end && end <= inputs[0].shape.elements(), where, fmt::format("the range is [{}, {})", begin, end),
-          fmt::format("a range within [0, {})", inputs[0].shape.elements()));
+  require(0 <= begin && begin <= end && end <= inputs[0].shape.elements(), where,
+          fmt::format("the range is [{}, {})", begin, end), fmt::format("a range within [0, {})", inputs[0].shape.elements()));
   return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)};
 }
 
@@ -65,18 +66,14 @@ Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 
 }  // namespace
 
-const OpDef kSumOfSquares{
-    .name = "sum_of_squares", .infer = infer_sum, .cost = cost_of_sum, .not_differentiable = kUpdateOnly};
+const OpDef kSumOfSquares{.name = "sum_of_squares", .infer = infer_sum, .cost = cost_of_sum, .not_differentiable = kUpdateOnly};
 const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
 const OpDef kAdamW{.name = "adamw",
                    .infer = infer_adamw,
                    .cost = cost_of_update<15>,
                    .not_differentiable = kUpdateOnly,
                    .aliases = aliases_of_adamw};
-const OpDef kSgd{.name = "sgd",
-                 .infer = infer_sgd,
-                 .cost = cost_of_update<6>,
-                 .not_differentiable = kUpdateOnly,
-                 .aliases = aliases_of_sgd};
+const OpDef kSgd{
+    .name = "sgd", .infer = infer_sgd, .cost = cost_of_update<6>, .not_differentiable = kUpdateOnly, .aliases = aliases_of_sgd};
 
 }  // namespace plimsoll::ops

@@ -22,7 +22,8 @@ struct AdamWAttributes {
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("begin", begin), v("end", end);
+    v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("begin", begin),
+        v("end", end);
   }
 };
 
@@ -41,8 +42,8 @@ struct SgdAttributes {
 enum UpdateScalar : std::size_t { kLearningRate, kBiasCorrection1, kBiasCorrection2, kFirstUpdate, kUpdateScalars };
 
 // sum_of_squares: (gradient) -> f64[1].  clip: (sums...) -> norm f64[1], coefficient f32[1].
-// adamw: (p, m, v, gradient, scalars, coefficient) -> p, m, v.  sgd: (p, [momentum buffer], gradient, scalars, coefficient) -> p, [buffer];
-// without momentum there is no buffer.
+// adamw: (p, m, v, gradient, scalars, coefficient) -> p, m, v.  sgd: (p, [momentum buffer], gradient, scalars, coefficient) -> p,
+// [buffer]; without momentum there is no buffer.
 extern const OpDef kSumOfSquares, kClip, kAdamW, kSgd;
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,5 @@
-// Recomputation as a rewrite of the graph: forward values that a block drops are computed again by clones, just before the backward
-// pass first reads them. A clone is the same node with the same attributes and site, so its bits are the same.
+// Recomputation as a rewrite of the graph: forward values that a block drops are computed again by clones, just before the
+// backward pass first reads them. A clone is the same node with the same attributes and site, so its bits are the same.
 #pragma once
 
 #include <string_view>
