@@ -85,6 +85,15 @@ Run longest_run(const std::vector<std::string>& hashes) {
   return best;
 }
 
+// Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block.
+Run whole_stretch(const std::vector<Piece>& pieces) {
+  const auto several = [](const Piece& piece) { return piece.size() > 1; };
+  const auto first = std::find_if(pieces.begin(), pieces.end(), several);
+  const auto last = std::find_if(pieces.rbegin(), pieces.rend(), several);
+  if (first == pieces.end()) return {};
+  return {static_cast<std::size_t>(first - pieces.begin()), static_cast<std::size_t>(last.base() - first), 1};
+}
+
 std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
   std::string shared = graph.nodes[nodes.front()].line;
   for (const NodeId id : nodes) {
@@ -103,7 +112,8 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
   const std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
   std::vector<std::string> hashes;
   for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
-  const Run run = longest_run(hashes);
+  Run run = longest_run(hashes);
+  if (run.repeats == 0) run = whole_stretch(pieces);
   std::vector<GraphBlock> blocks;
   for (std::size_t i = 0; i < run.repeats; ++i) {
     GraphBlock block;

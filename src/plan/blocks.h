@@ -14,7 +14,7 @@ struct GraphBlock {
   std::vector<NodeId> nodes;  // forward nodes of the section micro, in order
 };
 
-// In forward order; empty where nothing repeats.
+// In forward order. Where nothing repeats, one block at the most: everything between the single nodes at both ends.
 std::vector<GraphBlock> find_blocks(const Graph& graph);
 
 }  // namespace plimsoll
