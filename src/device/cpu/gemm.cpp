@@ -105,14 +105,16 @@ bool intel_core() {
 #endif
 }
 
-// Rows of 4 KiB multiples map to the same few sets of the first-level cache. Products over a long k that read B as it lies lose
-// as much to the many rows of B per block. Both cost oneDNN 10-30 % (Zen 5); packing pays for itself from 512 rows on. On Intel
-// cores with AVX-512 only the gradient of weights was seen to gain.
+// Rows of 4 KiB multiples map to the same few sets of the first-level cache, and products over a long k that read B as it lies
+// lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen 5; on Intel cores, where it copies B by itself if
+// n is a power of two, up to a half. Packing pays for itself from 512 rows on, there from 64. (docs/speed.md has the figures.)
 bool packing_pays(const GemmShape& shape) {
-  if (shape.batch != 1 || shape.transpose_b || shape.m < 512 || shape.n < 64) return false;
-  const bool aliases = shape.n % 1024 == 0;
-  if (shape.transpose_a) return aliases;
-  return !intel_core() && (aliases || shape.k >= 1536);
+  if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
+  const bool power_of_two = (shape.n & (shape.n - 1)) == 0;
+  if (intel_core() && shape.n >= 2560 && shape.n % (shape.transpose_a ? 1024 : 512) == 0 && !power_of_two) return true;
+  if (shape.m < 512) return false;
+  if (shape.n % 1024 == 0) return true;
+  return !shape.transpose_a && shape.k >= 1536 && (!intel_core() || shape.n >= 1024);
 }
 
 // The width of the column panels where `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.
