@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "base/error.h"
+#include "plan/bound.h"
 
 namespace plimsoll {
 namespace {
@@ -136,9 +136,11 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     profile(mode, simulation);
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, threads, catalogue);
-    find_bound(simulation);
+    arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
     least_steps_ = simulation.timeline.steps.size();
-    least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false);
+    const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
+                                           [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
+    least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false) + simplest->primitives;
   }
 }
 
@@ -204,7 +206,8 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   const auto choice = [&](int chunks) {
     const KernelChoice add = catalogue.choose(request_for(simulation.graph, node, threads, chunks, false).request);
     const KernelChoice first = catalogue.choose(request_for(simulation.graph, node, threads, chunks, true).request);
-    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, write ? first.seconds : add.seconds};
+    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, write ? first.seconds : add.seconds,
+                       write ? first.primitives : std::max(add.primitives, first.primitives)};
   };
   if (request.loss_chunks) {
     chunks_ = {choice(*request.loss_chunks)};
@@ -216,40 +219,6 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
     if (!chunks_.empty() && next.scratch >= chunks_.back().scratch) continue;
     chunks_.push_back(next);
   }
-}
-
-void BatchCandidates::find_bound(const Simulation& simulation) {
-  std::int64_t always = 0, window = 0;
-  for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    if (buffer.persistent) always += buffer.bytes.n;
-    if (buffer.value.valid() && simulation.graph.values[buffer.value].role == Role::accumulator) window += buffer.bytes.n;
-  }
-  const Timeline& timeline = simulation.timeline;
-  const int loss = find_loss_step(simulation);
-  std::int64_t bound = always + window;  // the norm reads every accumulator
-  for (int step = 0; step < static_cast<int>(timeline.steps.size()); ++step) {
-    const Step& what = timeline.steps[static_cast<std::size_t>(step)];
-    const StepAccess access = access_of(simulation.graph, what, false);
-    std::set<BufferId> touched;
-    for (const auto& values : {access.reads, access.writes}) {
-      for (const ValueId value : values) touched.insert(simulation.lifetimes.buffer_of[value]);
-    }
-    const bool in_window = accumulation_ > 1 && (timeline.micro.contains(step) || timeline.update.contains(step));
-    std::int64_t needed = always + (in_window ? window : 0);
-    for (const BufferId id : touched) {
-      const Buffer& buffer = simulation.lifetimes.buffers[id];
-      const bool accumulator = buffer.value.valid() && simulation.graph.values[buffer.value].role == Role::accumulator;
-      if (!buffer.persistent && !(accumulator && in_window)) needed += buffer.bytes.n;
-    }
-    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-    if (step == loss) {
-      needed += chunks_.back().scratch;
-    } else if (scratch.valid()) {
-      needed += simulation.lifetimes.buffers[scratch].bytes.n;
-    }
-    bound = std::max(bound, needed);
-  }
-  arena_bound_ = Bytes{bound};
 }
 
 std::vector<BlockMode> BatchCandidates::modes(const Candidate& candidate) const {

@@ -49,7 +49,7 @@ class BatchCandidates {
   std::vector<BlockMode> modes(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
-  // No schedule of these ops needs less arena: the largest working set of one step over what is always there.
+  // No schedule of these ops needs less arena (plan/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Instructions and generated kernels that every plan of this batch has.
   std::size_t least_steps() const { return least_steps_; }
@@ -65,7 +65,6 @@ class BatchCandidates {
 
   void profile(BlockMode mode, const Simulation& simulation);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue);
-  void find_bound(const Simulation& simulation);
   std::int64_t peak_of(int recomputed, int cheap, std::int64_t loss_scratch) const;
 
   Graph graph_;
@@ -80,6 +79,7 @@ class BatchCandidates {
     int chunks;
     std::int64_t scratch;
     double seconds;
+    int primitives;
   };
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss

@@ -1,15 +1,19 @@
 #include "train/calibrate.h"
 
 #include <fmt/format.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
@@ -51,6 +55,38 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+// Held while this machine is measured: two processes at once would disturb each other, and the plans of the first would rest on
+// rates that the second replaces. A folder that cannot be written has no lock, and no file to fight over.
+class MeasuringLock {
+ public:
+  explicit MeasuringLock(const std::filesystem::path& machine_file) {
+    std::error_code ignored;
+    std::filesystem::create_directories(machine_file.parent_path(), ignored);
+    fd_ = ::open((machine_file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~MeasuringLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  MeasuringLock(const MeasuringLock&) = delete;
+  MeasuringLock& operator=(const MeasuringLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+std::optional<MachineRecord> known_machine(const std::filesystem::path& path, const MachineFacts& facts) {
+  try {
+    MachineRecord known = read_machine_file(path);
+    known.machine.tiers = {{"ram", facts.memory}};
+    if (describes(known, facts)) return known;
+  } catch (const Error&) {
+    // Absent or damaged: measured again.
+  }
+  return {};
+}
 
 Config probe_config(const std::filesystem::path& tokens, std::int64_t layers, std::int64_t width, std::int64_t vocab,
                     int threads) {
@@ -163,13 +199,9 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
                                  const std::function<void(const std::string&)>& say) {
   const MachineFacts facts = machine_facts(threads);
   const std::filesystem::path path = machine_file_path(cache_folder, facts);
-  try {
-    MachineRecord known = read_machine_file(path);
-    known.machine.tiers = {{"ram", facts.memory}};
-    if (describes(known, facts)) return known;
-  } catch (const Error&) {
-    // Absent or damaged: measured again.
-  }
+  if (auto known = known_machine(path, facts)) return *known;
+  const MeasuringLock lock(path);
+  if (auto known = known_machine(path, facts)) return *known;  // another process measured meanwhile
   if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
   const Rates rates = measure_rates_in_child(threads);
   MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
