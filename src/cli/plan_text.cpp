@@ -19,11 +19,18 @@ std::string size(const json& bytes) { return bytes.is_null() ? "-" : to_text(Byt
 
 std::string blocks_text(const json& decisions) {
   std::map<std::string, int> count;
-  for (const json& block : decisions.at("recompute")) ++count[block.at("mode").get<std::string>()];
+  int pieces = 0, joined = 0;
+  for (const json& block : decisions.at("recompute")) {
+    ++count[block.at("mode").get<std::string>()];
+    pieces += block.value("pieces", false);
+    joined += block.value("joined", false);
+  }
   std::string text;
   for (const char* mode : {"keep", "cheap", "recompute"}) {
     if (count[mode] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count[mode], mode);
   }
+  if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
+  if (joined > 0) text += fmt::format(", {} with the block before", joined);
   return text.empty() ? "no repeated blocks" : text;
 }
 

@@ -120,6 +120,7 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
     for (std::size_t j = 0; j < run.period; ++j) {
       const Piece& piece = pieces[run.begin + i * run.period + j];
       block.nodes.insert(block.nodes.end(), piece.begin(), piece.end());
+      block.cuts.push_back(piece.back());
     }
     block.name = shared_line(graph, block.nodes);
     if (block.name.empty()) block.name = fmt::format("block {}", i);

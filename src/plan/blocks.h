@@ -12,6 +12,7 @@ namespace plimsoll {
 struct GraphBlock {
   std::string name;           // the part of the model line that its nodes share: "h.3"
   std::vector<NodeId> nodes;  // forward nodes of the section micro, in order
+  std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
 };
 
 // In forward order. Where nothing repeats, one block at the most: everything between the single nodes at both ends.

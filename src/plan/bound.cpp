@@ -106,10 +106,10 @@ class BackwardOrder {
   }
 
   const Graph& graph_;
-  PerNode<int> index_;                             // among backward nodes; -1 for the others
-  std::vector<Bits> before_;                       // of a backward node: those that run earlier in every order
-  PerValue<std::vector<int>> readers_;             // backward nodes that read a value or a view of it
-  std::vector<ValueId> gradients_;                 // made by backward nodes
+  PerNode<int> index_;                              // among backward nodes; -1 for the others
+  std::vector<Bits> before_;                        // of a backward node: those that run earlier in every order
+  PerValue<std::vector<int>> readers_;              // backward nodes that read a value or a view of it
+  std::vector<ValueId> gradients_;                  // made by backward nodes
   std::map<ValueId, std::vector<NodeId>> writers_;  // of each accumulator
 };
 

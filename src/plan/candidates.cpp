@@ -122,17 +122,21 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 }
 
 BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request,
-                                 int threads, KernelCatalogue& catalogue)
+                                 int threads, bool joins, KernelCatalogue& catalogue)
     : graph_(std::move(graph)), micro_batch_(micro_batch), accumulation_(accumulation), blocks_(find_blocks(graph_)) {
   switch (request.recompute) {
     case RecomputePolicy::none: allowed_ = {BlockMode::keep}; break;
-    case RecomputePolicy::all: allowed_ = {BlockMode::recompute}; break;
-    case RecomputePolicy::automatic: allowed_ = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}; break;
+    case RecomputePolicy::all: allowed_ = {BlockMode::recompute, BlockMode::pieces}; break;
+    case RecomputePolicy::automatic:
+      allowed_ = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces};
+      break;
   }
   const int chunks = request.loss_chunks.value_or(1);
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
-    Graph rewritten = apply_recompute(graph_, blocks_, std::vector<BlockMode>(blocks_.size(), mode));
-    const Simulation simulation = simulate(std::move(rewritten), accumulation, chunks, request.saves, threads, catalogue);
+  const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
+    return simulate(apply_recompute(graph_, blocks_, modes), accumulation, chunks, request.saves, threads, catalogue);
+  };
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
+    const Simulation simulation = simulate_modes(std::vector<BlockMode>(blocks_.size(), mode));
     profile(mode, simulation);
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, threads, catalogue);
@@ -141,6 +145,11 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
                                            [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
     least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false) + simplest->primitives;
+  }
+  constexpr int kMostJoined = 8;
+  const int most = joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
+  for (int blocks = 2; blocks <= most; ++blocks) {
+    joined_.push_back(profile_whole(simulate_modes(modes({.joined = blocks}))));
   }
 }
 
@@ -221,57 +230,90 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   }
 }
 
+BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation& simulation) const {
+  const Timeline& timeline = simulation.timeline;
+  MixtureProfile profile;
+  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
+    profile.peak = std::max(profile.peak, live_profile(simulation.lifetimes, timeline, phase).peak.n);
+  }
+  const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
+  const int loss = find_loss_step(simulation);
+  for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
+    const std::int64_t live = steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n;
+    const Step& what = timeline.steps[static_cast<std::size_t>(step)];
+    if (step == loss) {
+      const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
+      profile.loss_base = live - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+    } else {
+      profile.peak = std::max(profile.peak, live);
+    }
+    if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].clone_of.valid()) {
+      profile.seconds += simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
+    }
+  }
+  return profile;
+}
+
 std::vector<BlockMode> BatchCandidates::modes(const Candidate& candidate) const {
-  std::vector<BlockMode> modes(blocks_.size(), BlockMode::keep);
-  for (std::size_t i = 0; i < modes.size(); ++i) {
-    const int index = static_cast<int>(i);
-    if (index < candidate.recomputed) {
-      modes[i] = BlockMode::recompute;
-    } else if (index < candidate.recomputed + candidate.cheap) {
-      modes[i] = BlockMode::cheap;
+  std::vector<BlockMode> modes;
+  for (int i = 0; i < count(); ++i) {
+    if (candidate.joined > 1) {
+      modes.push_back(i % candidate.joined == 0 ? BlockMode::pieces : BlockMode::joined);
+    } else {
+      modes.push_back(i < candidate.recomputed                                        ? BlockMode::recompute
+                      : i < candidate.recomputed + candidate.pieces                   ? BlockMode::pieces
+                      : i < candidate.recomputed + candidate.pieces + candidate.cheap ? BlockMode::cheap
+                                                                                      : BlockMode::keep);
     }
   }
   return modes;
 }
 
-std::int64_t BatchCandidates::peak_of(int recomputed, int cheap, std::int64_t loss_scratch) const {
-  std::int64_t peak = outside_peak_, held = 0;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const int index = static_cast<int>(i);
-    const BlockMode mode = index < recomputed           ? BlockMode::recompute
-                           : index < recomputed + cheap ? BlockMode::cheap
-                                                        : BlockMode::keep;
-    const BlockProfile& profile = profiles_[static_cast<std::size_t>(mode)][i];
-    peak = std::max(peak, held + profile.peak);
+BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& candidate) const {
+  if (candidate.joined > 1) return joined_[static_cast<std::size_t>(candidate.joined - 2)];
+  MixtureProfile mixture{.peak = outside_peak_};
+  std::int64_t held = 0;
+  const std::vector<BlockMode> chosen = modes(candidate);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const BlockProfile& profile = profiles_[static_cast<std::size_t>(chosen[i])][i];
+    mixture.peak = std::max(mixture.peak, held + profile.peak);
+    mixture.seconds += profile.seconds;
     held += profile.saved;
   }
-  return std::max({peak, held + between_peak_, held + loss_base_ + loss_scratch});
+  mixture.peak = std::max(mixture.peak, held + between_peak_);
+  mixture.loss_base = held + loss_base_;
+  return mixture;
+}
+
+// With each number of loss chunks.
+void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>& to) const {
+  const MixtureProfile mixture = profile_of(candidate);
+  for (const ChunkChoice& chunk : chunks_) {
+    candidate.loss_chunks = chunk.chunks;
+    candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
+    candidate.update_seconds = base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds);
+    to.push_back(candidate);
+  }
 }
 
 // Blocks near the input hold their values longest, so they recompute first: for equal blocks no other arrangement of the same
-// counts has a lower peak.
+// counts has a lower peak. Those near the loss run while most is held, so they are the ones that go in pieces.
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
-  const int count = static_cast<int>(blocks_.size());
-  const auto sum_seconds = [&](BlockMode mode, int begin, int end) {
-    const auto& profiles = profiles_[static_cast<std::size_t>(mode)];
-    return std::accumulate(profiles.begin() + begin, profiles.begin() + end, 0.0,
-                           [](double sum, const BlockProfile& profile) { return sum + profile.seconds; });
+  const auto allowed = [&](BlockMode mode) { return std::find(allowed_.begin(), allowed_.end(), mode) != allowed_.end(); };
+  const auto add = [&](int recomputed, int pieces, int cheap) {
+    const Candidate candidate{.batch = batch_index, .recomputed = recomputed, .pieces = pieces, .cheap = cheap};
+    const std::vector<BlockMode> chosen = modes(candidate);
+    if (std::all_of(chosen.begin(), chosen.end(), allowed)) add_candidates(candidate, candidates);
   };
-  const auto permitted = [&](int recomputed, int cheap) {
-    if (allowed_.size() == 3) return true;
-    return allowed_[0] == BlockMode::keep ? recomputed + cheap == 0 : recomputed == count;
-  };
-  for (int recomputed = 0; recomputed <= count; ++recomputed) {
-    for (int cheap = 0; recomputed + cheap <= count; ++cheap) {
-      if (!permitted(recomputed, cheap)) continue;
-      const double clones =
-          sum_seconds(BlockMode::recompute, 0, recomputed) + sum_seconds(BlockMode::cheap, recomputed, recomputed + cheap);
-      for (const ChunkChoice& chunk : chunks_) {
-        candidates.push_back({batch_index, chunk.chunks, recomputed, cheap, Bytes{peak_of(recomputed, cheap, chunk.scratch)},
-                              base_seconds_ + static_cast<double>(accumulation_) * (clones + chunk.seconds)});
-      }
-    }
+  for (int recomputed = 0; recomputed <= count(); ++recomputed) {
+    for (int cheap = 0; recomputed + cheap <= count(); ++cheap) add(recomputed, 0, cheap);
+  }
+  for (const int cheap : {0, 1}) {
+    for (int pieces = 1; pieces + cheap <= count(); ++pieces) add(count() - pieces - cheap, pieces, cheap);
+  }
+  for (std::size_t i = 0; i < joined_.size(); ++i) {
+    add_candidates({.batch = batch_index, .joined = static_cast<int>(i) + 2}, candidates);
   }
   return candidates;
 }

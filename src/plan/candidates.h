@@ -1,4 +1,4 @@
-// All candidates of one micro-batch size, exactly and cheaply. Three uniform plans (keep, cheap, recompute everywhere) are
+// All candidates of one micro-batch size, exactly and cheaply. Uniform plans (keep, cheap, recompute, in pieces everywhere) are
 // simulated in full; since a block's values live from its forward to its backward pass and nowhere else, the live bytes of any
 // mixture follow from what each block adds in each mode. The full simulator judges whatever is chosen in the end.
 #pragma once
@@ -39,8 +39,9 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 
 class BatchCandidates {
  public:
+  // `joins`: with plans in which several blocks share one kept input. They are for the floor, where the smallest batch is.
   BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request, int threads,
-                  KernelCatalogue& catalogue);
+                  bool joins, KernelCatalogue& catalogue);
 
   std::int64_t micro_batch() const { return micro_batch_; }
   std::int64_t accumulation() const { return accumulation_; }
@@ -56,25 +57,33 @@ class BatchCandidates {
   int least_primitives() const { return least_primitives_; }
 
  private:
-  static constexpr std::size_t kModes = 3;
+  static constexpr std::size_t kModes = 4;  // those that a block can be in whatever its neighbours are
   struct BlockProfile {
     std::int64_t saved = 0;  // bytes held from forward to backward
     std::int64_t peak = 0;   // most live bytes of its own steps, less what earlier blocks hold
     double seconds = 0;      // of its clones
   };
+  struct MixtureProfile {
+    std::int64_t peak = 0, loss_base = 0;  // most live bytes of all steps but the loss; at the loss, less scratch
+    double seconds = 0;                    // of all clones
+  };
 
   void profile(BlockMode mode, const Simulation& simulation);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue);
-  std::int64_t peak_of(int recomputed, int cheap, std::int64_t loss_scratch) const;
+  MixtureProfile profile_whole(const Simulation& simulation) const;
+  MixtureProfile profile_of(const Candidate& candidate) const;
+  void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
+  int count() const { return static_cast<int>(blocks_.size()); }
 
   Graph graph_;
   std::int64_t micro_batch_, accumulation_;
   std::vector<GraphBlock> blocks_;
   std::vector<BlockMode> allowed_;
   std::array<std::vector<BlockProfile>, kModes> profiles_;
-  std::int64_t outside_peak_ = 0;  // of steps that hold no block's values
-  std::int64_t loss_base_ = 0;     // live bytes at the loss, less scratch and what blocks hold
-  std::int64_t between_peak_ = 0;  // of the other steps between the last block's forward and backward, likewise
+  std::vector<MixtureProfile> joined_;  // 2, 3, ... blocks with one kept input
+  std::int64_t outside_peak_ = 0;       // of steps that hold no block's values
+  std::int64_t loss_base_ = 0;          // live bytes at the loss, less scratch and what blocks hold
+  std::int64_t between_peak_ = 0;       // of the other steps between the last block's forward and backward, likewise
   struct ChunkChoice {
     int chunks;
     std::int64_t scratch;

@@ -61,10 +61,33 @@ json predicted_json(const Plan& plan) {
           {"phases", phases}};
 }
 
-json decisions_json(const PlanDecisions& decisions) {
+// Ways to recompute are one mode and what is special about it.
+json blocks_json(const PlanDecisions& decisions) {
   json blocks = json::array();
-  for (const BlockDecision& block : decisions.blocks) blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
-  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks}};
+  for (const BlockDecision& decision : decisions.blocks) {
+    const bool joined = decision.mode == BlockMode::joined, pieces = joined || decision.mode == BlockMode::pieces;
+    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : decision.mode)}};
+    if (pieces) block["pieces"] = true;
+    if (joined) block["joined"] = true;
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+BlockDecision block_from(const json& block) {
+  const std::string text = block.at("mode").get<std::string>();
+  BlockDecision decision{block.at("block").get<std::string>(), BlockMode::keep};
+  const auto modes = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute};
+  const auto found = std::find_if(modes.begin(), modes.end(), [&](BlockMode mode) { return name(mode) == text; });
+  if (found == modes.end()) throw config_error("E-PLAN-FILE", "plan", "'" + text + "' is not a mode", "keep, cheap or recompute");
+  decision.mode = *found;
+  if (block.value("pieces", false)) decision.mode = BlockMode::pieces;
+  if (block.value("joined", false)) decision.mode = BlockMode::joined;
+  return decision;
+}
+
+json decisions_json(const PlanDecisions& decisions) {
+  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}};
 }
 
 std::string action_of(const Value& value) {
@@ -128,13 +151,6 @@ json values_json(const Plan& plan) {
                     {"ranges", ranges_json(plan, where, buffer.index)}});
   }
   return list;
-}
-
-BlockMode mode_named(const std::string& text) {
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
-    if (name(mode) == text) return mode;
-  }
-  throw config_error("E-PLAN-FILE", "plan", "'" + text + "' is not a mode", "keep, cheap or recompute");
 }
 
 }  // namespace
@@ -202,15 +218,12 @@ json to_json(const Infeasible& infeasible, const PlanContext& context, int threa
 PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, plan.graph_hash, plan.plan_hash}; }
 
 json to_json(const PlanRecord& record) {
-  json blocks = json::array();
-  for (const BlockDecision& block : record.decisions.blocks)
-    blocks.push_back({{"block", block.block}, {"mode", name(block.mode)}});
   json offsets = json::array();
   for (const Bytes offset : record.offsets) offsets.push_back(offset.n);
   return {{"micro_batch", record.decisions.micro_batch},
           {"accumulation", record.decisions.accumulation},
           {"loss_chunks", record.decisions.loss_chunks},
-          {"blocks", blocks},
+          {"blocks", blocks_json(record.decisions)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
           {"plan_hash", record.plan_hash}};
@@ -229,9 +242,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.micro_batch = count("micro_batch");
     record.decisions.accumulation = count("accumulation");
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
-    for (const json& block : object.at("blocks")) {
-      record.decisions.blocks.push_back({block.at("block").get<std::string>(), mode_named(block.at("mode").get<std::string>())});
-    }
+    for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>())
       record.offsets.push_back(Bytes{offset});
     record.graph_hash = object.at("graph_hash").get<std::string>();

@@ -106,7 +106,9 @@ struct Infeasible {
 struct Candidate {
   std::size_t batch = 0;  // which micro-batch size
   int loss_chunks = 1;
-  int recomputed = 0, cheap = 0;  // first so many blocks recompute, the next so many are cheap, the rest keep
+  int recomputed = 0, pieces = 0,
+      cheap = 0;   // first so many blocks recompute, the next so many in pieces, then cheap; the rest keep
+  int joined = 1;  // more than one: all blocks recompute in pieces, so many share one kept input
   Bytes live;
   double update_seconds = 0;
 };

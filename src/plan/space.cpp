@@ -46,9 +46,10 @@ struct PlanSpace::State {
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
     : state_(std::make_unique<State>(std::move(request), std::move(machine), catalogue)) {
-  for (const std::int64_t micro : micro_batches(state_->request)) {
+  const std::vector<std::int64_t> sizes = micro_batches(state_->request);
+  for (const std::int64_t micro : sizes) {
     state_->batches.emplace_back(source(micro), micro, state_->request.effective_batch / micro, state_->request,
-                                 state_->machine.threads, catalogue);
+                                 state_->machine.threads, /*joins=*/micro == sizes.front(), catalogue);
   }
   state_->climb();
 }

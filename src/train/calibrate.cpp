@@ -1,7 +1,7 @@
 #include "train/calibrate.h"
 
-#include <fmt/format.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <malloc.h>
 #include <sys/file.h>
 #include <unistd.h>

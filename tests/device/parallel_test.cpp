@@ -33,7 +33,8 @@ TEST(Parallel, ProductsFlushDenormals) {
   struct alignas(64) Line {
     float values[16];
   };
-  std::vector<Line> a(count / 16), b(count / 16), c(count / 16), scratch(static_cast<std::size_t>(gemm.plan().scratch.n) / 64 + 1);
+  std::vector<Line> a(count / 16), b(count / 16), c(count / 16),
+      scratch(static_cast<std::size_t>(gemm.plan().scratch.n) / 64 + 1);
   for (Line& line : a) std::fill(std::begin(line.values), std::end(line.values), std::numeric_limits<float>::denorm_min() * 1024);
   for (Line& line : b) std::fill(std::begin(line.values), std::end(line.values), 1.0F);
   gemm.run(a.front().values, b.front().values, nullptr, c.front().values, reinterpret_cast<std::byte*>(scratch.data()));

@@ -76,10 +76,11 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       const Config config = config_for(shape, 6);
       CpuCatalogue catalogue = round_catalogue();
       const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro,
-                                  plan_request(config), 2, catalogue);
+                                  plan_request(config), 2, /*joins=*/true, catalogue);
       std::vector<Candidate> candidates = batch.all(0);
+      for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound());
       std::shuffle(candidates.begin(), candidates.end(), random);
-      candidates.resize(std::min<std::size_t>(candidates.size(), 12));
+      candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
         const Simulation full = simulate(apply_recompute(batch.graph(), batch.blocks(), batch.modes(candidate)), 6 / micro,
                                          candidate.loss_chunks, true, 2, catalogue);
@@ -89,7 +90,8 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         }
         const Costs costs = costs_of(full);
         EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed
-                                        << " recompute, " << candidate.cheap << " cheap, " << candidate.loss_chunks << " chunks";
+                                        << " recompute, " << candidate.pieces << " in pieces, " << candidate.cheap << " cheap, "
+                                        << candidate.joined << " joined, " << candidate.loss_chunks << " chunks";
         EXPECT_NEAR(candidate.update_seconds, static_cast<double>(6 / micro) * costs.micro + costs.update,
                     1e-9 * candidate.update_seconds);
       }
@@ -157,7 +159,7 @@ TEST(Planner, ConstrainedRequestsAreObeyed) {
     const Plan plan = planner.plan(budget);
     EXPECT_EQ(plan.decisions.loss_chunks, 3);
     EXPECT_EQ(plan.decisions.micro_batch, 3);
-    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_EQ(block.mode, BlockMode::recompute);
+    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_GE(block.mode, BlockMode::recompute);
   }
   config.plan.recompute = RecomputePolicy::none;
   Planner keeping(config);

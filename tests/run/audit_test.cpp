@@ -51,7 +51,7 @@ TEST_P(AuditOfShape, EqualsThePlanForRandomDecisions) {
   std::mt19937 random(11);
   for (int round = 0; round < 8; ++round) {
     std::vector<BlockMode> modes;
-    for (std::int64_t i = 0; i < GetParam().layers; ++i) modes.push_back(BlockMode(random() % 3));
+    for (std::int64_t i = 0; i < GetParam().layers; ++i) modes.push_back(BlockMode(random() % 5));
     const Plan plan = plan_with(config_for(GetParam(), 4), 1 << random() % 3, modes, 1 << random() % 4, data.files.facts());
     audit_one(config_for(GetParam(), 4), plan, data);
   }

@@ -20,9 +20,18 @@ PerValue<char> saved_values(const Graph& graph) {
 class Rewrite {
  public:
   Rewrite(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes)
-      : result_(graph), dropped_(graph.nodes.size()), clones_(graph.values.size()), saved_(saved_values(graph)) {
+      : result_(graph),
+        dropped_(graph.nodes.size()),
+        crossing_(graph.values.size()),
+        in_pieces_(graph.nodes.size()),
+        clones_(graph.values.size()),
+        passing_clones_(graph.values.size()),
+        saved_(saved_values(graph)) {
     ensure(blocks.size() == modes.size(), "recompute", "one mode per block");
-    for (std::size_t i = 0; i < blocks.size(); ++i) drop(blocks[i], modes[i]);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      drop(blocks[i], modes[i]);
+      if (i > 0 && modes[i] == BlockMode::joined) drop_output(blocks[i - 1]);
+    }
   }
 
   Graph run() {
@@ -42,8 +51,23 @@ class Rewrite {
     for (const NodeId id : block.nodes) {
       const Node& node = result_.nodes[id];
       if (id == last || !node.op->replayable) continue;
-      dropped_[id] = mode == BlockMode::recompute || cheap(node);
+      dropped_[id] = mode != BlockMode::cheap || cheap(node);
     }
+    if (mode == BlockMode::pieces || mode == BlockMode::joined) mark_pieces(block);
+  }
+
+  void mark_pieces(const GraphBlock& block) {
+    for (const NodeId id : block.nodes) in_pieces_[id] = 1;
+    for (const NodeId id : block.cuts) {
+      for (const ValueId output : result_.nodes[id].outputs) crossing_[output] = 1;
+    }
+  }
+
+  void drop_output(const GraphBlock& block) {
+    const NodeId last = block.nodes.back();
+    dropped_[last] = result_.nodes[last].op->replayable;
+    in_pieces_[last] = 1;
+    for (const ValueId output : result_.nodes[last].outputs) crossing_[output] = 1;
   }
 
   // Cheap to run again, and from values that are there anyway in the backward pass.
@@ -57,21 +81,24 @@ class Rewrite {
 
   void use_clones(NodeId id) {
     for (std::size_t i = 0; i < result_.nodes[id].inputs.size(); ++i) {
-      result_.nodes[id].inputs[i] = available(result_.nodes[id].inputs[i]);
+      result_.nodes[id].inputs[i] = available(result_.nodes[id].inputs[i], false);
     }
   }
 
-  // The value itself where it is kept, else its clone, made here if this is the first use.
-  ValueId available(ValueId value) {
+  // The value itself where it is kept, else its clone, made here if this is the first use. In pieces there are two: those that
+  // only pass through a piece to the value behind it, and those for the piece's own backward nodes.
+  ValueId available(ValueId value, bool passing) {
     const NodeId producer = result_.values[value].producer;
     if (!producer.valid() || producer.index >= dropped_.size() || !dropped_[producer]) return value;
-    if (!clones_[value].valid()) clone(producer);
-    return clones_[value];
+    const bool passes = in_pieces_[producer] && (passing || crossing_[value]);
+    PerValue<ValueId>& clones = passes ? passing_clones_ : clones_;
+    if (!clones[value].valid()) clone(producer, passes, clones);
+    return clones[value];
   }
 
-  void clone(NodeId original) {
+  void clone(NodeId original, bool passing, PerValue<ValueId>& clones) {
     Node node = result_.nodes[original];
-    for (ValueId& input : node.inputs) input = available(input);
+    for (ValueId& input : node.inputs) input = available(input, passing);
     node.clone_of = original;
     node.backward = true;
     const NodeId id{result_.nodes.size()};
@@ -82,7 +109,7 @@ class Rewrite {
       value.clone_of = output;
       value.name += "'";
       const ValueId copy = result_.values.push_back(std::move(value));
-      clones_[output] = copy;
+      clones[output] = copy;
       output = copy;
     }
     result_.nodes.push_back(std::move(node));
@@ -91,7 +118,9 @@ class Rewrite {
 
   Graph result_;
   PerNode<char> dropped_;
-  PerValue<ValueId> clones_;
+  PerValue<char> crossing_;  // from one piece to the next
+  PerNode<char> in_pieces_;
+  PerValue<ValueId> clones_, passing_clones_;
   PerValue<char> saved_;
 };
 
@@ -102,6 +131,8 @@ std::string_view name(BlockMode mode) {
     case BlockMode::keep: return "keep";
     case BlockMode::cheap: return "cheap";
     case BlockMode::recompute: return "recompute";
+    case BlockMode::pieces: return "recompute in pieces";
+    case BlockMode::joined: return "recompute with the one before";
   }
   return "?";
 }

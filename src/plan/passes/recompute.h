@@ -14,6 +14,8 @@ enum class BlockMode : std::uint8_t {
   keep,       // everything that backward reads stays
   cheap,      // results of matrix products and attention stay; norms, activations and dropout are computed again
   recompute,  // only the block's input stays
+  pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
+  joined,     // the same, and the block's input is computed again with the block before it
 };
 std::string_view name(BlockMode mode);
 
