@@ -154,8 +154,9 @@ class TrainCommand {
     cpu::set_thread_count(config_.threads);
     DataFiles data{open_place(prepared_.train), {}};
     if (prepared_.validation) data.validation = open_place(*prepared_.validation);
-    const TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
+    TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
     const Plan plan = rebuild_plan(config_, model, prepared_);
+    model.graph = {};  // the plan has its own
     const Program program = lower(plan);
     verify(program, plan.graph);
     begin_report(plan);

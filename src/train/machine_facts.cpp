@@ -72,7 +72,7 @@ std::string_view onednn_instruction_set() {
 
 // Better targets have lower bits.
 std::string highway_target() {
-  const std::int64_t supported = hwy::SupportedTargets();
+  const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;  // of those that kernels were compiled for
   return hwy::TargetName(supported & -supported);
 }
 

@@ -119,10 +119,11 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
 
   cpu::set_thread_count(machine.threads);
   const DataFiles data = open_data(config, folder);
-  const TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
+  TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
   CpuCatalogue catalogue({}, {});
   const Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
                                catalogue, &record.offsets);
+  model.graph = {};
   const Program program = lower(plan);
   verify(program, plan.graph);
   write_file_atomically(folder / "plan.json", plan_text);
