@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,5 +28,8 @@ class Hasher {
 };
 
 std::string hash_hex(std::string_view text);
+
+// 64 bits of XXH3; that of several parts is the last one's, each seeded with the one before.
+std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t before = 0);
 
 }  // namespace plimsoll

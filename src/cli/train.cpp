@@ -22,6 +22,7 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
+#include "run/pages.h"
 #include "train/prepare.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
@@ -163,7 +164,8 @@ class TrainCommand {
 
     const Arena arena(plan.arena, arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = reinterpret_cast<std::uintptr_t>(arena.base());
-    Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks);
+    const std::unique_ptr<PageFile> pages = open_pages(program, config_.memory.disk ? config_.memory.disk->folder : ".");
+    Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;
     if (arguments_.audit) {
@@ -177,7 +179,7 @@ class TrainCommand {
     trainer.load(resumed_ ? &checkpoint : nullptr);
     trainer.progress().data_hash = prepared_.data_hash;
     loop(trainer, plan, data);
-    finish(trainer, plan, arena, audit ? &*audit : nullptr);
+    finish(trainer, plan, arena, pages.get(), audit ? &*audit : nullptr);
   }
 
   void begin_report(const Plan& plan) {
@@ -230,11 +232,11 @@ class TrainCommand {
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
-  void finish(Trainer& trainer, const Plan& plan, const Arena& arena, Audit* audit) {
+  void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const PageFile* pages, Audit* audit) {
     trainer.save_checkpoint_to(folder_.checkpoint());
     trainer.save_weights_to(folder_.weights());
     report_.parameters_hash = trainer.hash_parameters();
-    report_.finish(trainer.progress(), arena, audit);
+    report_.finish(trainer.progress(), arena, pages, audit);
     summarise(trainer.progress(), plan);
   }
 

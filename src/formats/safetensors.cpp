@@ -80,6 +80,12 @@ void SafetensorsFile::read_into(const StoredTensor& tensor, std::span<std::byte>
   file_.read_at(tensor.offset, destination);
 }
 
+void SafetensorsFile::read_part(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> destination) const {
+  ensure(begin >= 0 && begin + std::ssize(destination) <= tensor.bytes, "SafetensorsFile::read_part",
+         "the part leaves the tensor");
+  file_.read_at(tensor.offset + begin, destination);
+}
+
 void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> destination) const {
   read_into(require(name), destination);
 }

@@ -26,6 +26,7 @@ std::string_view name(Role role) {
     case Role::accumulator: return "gradient accumulators";
     case Role::optimizer_state: return "optimizer state";
     case Role::staging: return "data staging";
+    case Role::pages: return "pages";
     case Role::input: return "batch";
     case Role::activation: return "activations";
     case Role::gradient: return "activation gradients";
@@ -81,8 +82,9 @@ std::string to_text(const Graph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (value.producer.valid()) continue;
-    text += fmt::format("%{} {}{} {} : {}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name,
-                        name(value.role), value.persistent() ? "" : fmt::format(" of {}", name(*value.section)));
+    text += fmt::format("%{} {}{} {} : {}{}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name,
+                        name(value.role), value.persistent() ? "" : fmt::format(" of {}", name(*value.section)),
+                        value.tier == 0 ? "" : fmt::format(" on tier {}", value.tier));
   }
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];

@@ -34,6 +34,7 @@ enum class Role : std::uint8_t {
   accumulator,
   optimizer_state,
   staging,
+  pages,  // room that the instructions of a section fill piece by piece with what rests on another tier
   input,
   activation,
   gradient,
@@ -68,6 +69,7 @@ struct Value {
   Role role = Role::activation;
   std::optional<Section> section;  // empty: persistent, lives across steps
   Placement placement;
+  std::uint8_t tier = 0;         // where a persistent value rests; 0: where kernels run
   std::string format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
   NodeId producer;               // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;

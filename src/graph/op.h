@@ -52,6 +52,9 @@ struct OpDef {
   std::string_view not_differentiable = {};
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
+  // For an update of flat ranges: the attributes of the same update of a range of so many elements that starts at 0.
+  Attributes (*of_range)(const Attributes&, std::int64_t elements) = nullptr;
+
   bool elementwise = false;
   bool costly = false;     // matrix products and attention: what the `cheap` mode of recomputation keeps
   bool random = false;     // draws counter-based noise; a replay yields the same bits

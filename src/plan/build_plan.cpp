@@ -134,6 +134,9 @@ std::string hash_plan(const Plan& plan) {
   hasher.add(fmt::format("{} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.loss_chunks,
                          plan.threads));
   for (const BlockDecision& block : plan.decisions.blocks) hasher.add(name(block.mode));
+  if (plan.decisions.paging.active()) {
+    hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
+  }
   for (const Bytes offset : plan.offsets) hasher.add(std::to_string(offset.n));
   for (const StepKernel& kernel : plan.kernels) hasher.add(kernel.add.implementation).add(kernel.write.implementation);
   return hasher.hex();
@@ -146,10 +149,10 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const std::vector<Bytes>* offsets) {
   std::vector<BlockMode> modes;
   for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
-  Simulation simulation = simulate(apply_recompute(graph, blocks, modes), decisions.accumulation, decisions.loss_chunks,
+  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging), decisions.accumulation, decisions.loss_chunks,
                                    request.saves, machine.threads, catalogue);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
-  const Costs costs = costs_of(simulation);
+  const Costs costs = costs_of(simulation, machine);
   Plan plan;
   plan.decisions = decisions;
   plan.effective_batch = request.effective_batch;
@@ -163,7 +166,12 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   plan.load = placed.load;
   plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads),
                                simulation.timeline.steps.size(), plan.arena);
+  if (decisions.paging.active()) {
+    plan.reserve.push_back({"transfers", paging_reserve(simulation.graph, decisions.paging), "counted"});
+  }
   plan.process = plan.arena + total(plan.reserve);
+  plan.stored = stored_layout(simulation.graph).end;
+  plan.stall_seconds = costs.stall;
   plan.micro_seconds = costs.micro;
   plan.update_seconds = static_cast<double>(decisions.accumulation) * costs.micro + costs.update;
   plan.costs_measured = costs.measured;

@@ -48,7 +48,9 @@ double seconds_of(const StepKernel& kernel, bool window_start) {
 }  // namespace
 
 NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
-  NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
+  std::vector<ValueId> inputs = node.inputs;
+  std::erase_if(inputs, [&](ValueId value) { return graph.values[value].role == Role::pages; });  // the kernel sees none
+  NodeRequest result{types_of(graph, inputs), types_of(graph, node.outputs), {}};
   result.request = {node.op,
                     &node.attributes,
                     result.inputs,
@@ -81,8 +83,36 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
   return simulation;
 }
 
-Costs costs_of(const Simulation& simulation) {
+Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
+                      const Paging& paging) {
+  return apply_recompute(apply_paging(graph, paging), blocks, modes);
+}
+
+namespace {
+
+// How much longer than the kernels beside them the transfers of streamed state take: each way is a lane of its own.
+double stall_of(const Simulation& simulation, const Machine& machine) {
+  double bytes = 0, kernels = 0, pages = 0;
+  for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
+    const Step& step = simulation.timeline.steps[i];
+    if (step.kind != Step::Kind::node) continue;
+    const Node& node = simulation.graph.nodes[step.node];
+    const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
+    if (streamed.empty()) continue;
+    kernels += simulation.kernels[i].add.seconds;
+    pages = static_cast<double>(simulation.graph.values[node.inputs.back()].bytes().n);
+    for (const std::size_t input : streamed) bytes += static_cast<double>(simulation.graph.values[node.inputs[input]].bytes().n);
+  }
+  const double in = bytes_per_second(machine, 1, 0), out = bytes_per_second(machine, 0, 1);
+  if (bytes == 0 || in <= 0 || out <= 0) return 0;
+  return std::max(0.0, bytes / std::min(in, out) - kernels) + pages / in;  // the first pages come before any kernel runs
+}
+
+}  // namespace
+
+Costs costs_of(const Simulation& simulation, const Machine& machine) {
   Costs costs;
+  costs.stall = costs.update = stall_of(simulation, machine);
   const bool always_first = simulation.timeline.accumulation == 1;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
@@ -121,9 +151,14 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
   return count;
 }
 
-BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request,
-                                 int threads, bool joins, KernelCatalogue& catalogue)
-    : graph_(std::move(graph)), micro_batch_(micro_batch), accumulation_(accumulation), blocks_(find_blocks(graph_)) {
+BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
+                                 const PlanRequest& request, const Machine& machine, bool joins, KernelCatalogue& catalogue)
+    : graph_(std::move(graph)),
+      micro_batch_(micro_batch),
+      accumulation_(accumulation),
+      paging_(paging),
+      blocks_(find_blocks(graph_)) {
+  const int threads = machine.threads;
   switch (request.recompute) {
     case RecomputePolicy::none: allowed_ = {BlockMode::keep}; break;
     case RecomputePolicy::all: allowed_ = {BlockMode::recompute, BlockMode::pieces}; break;
@@ -133,13 +168,13 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   }
   const int chunks = request.loss_chunks.value_or(1);
   const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
-    return simulate(apply_recompute(graph_, blocks_, modes), accumulation, chunks, request.saves, threads, catalogue);
+    return simulate(apply_decisions(graph_, blocks_, modes, paging_), accumulation, chunks, request.saves, threads, catalogue);
   };
   for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
     const Simulation simulation = simulate_modes(std::vector<BlockMode>(blocks_.size(), mode));
     profile(mode, simulation);
     if (mode != BlockMode::keep) continue;
-    find_chunks(request, simulation, threads, catalogue);
+    find_chunks(request, simulation, machine, catalogue);
     arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
@@ -203,11 +238,12 @@ void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
   between_peak_ = std::max(between_peak_, between);
 }
 
-void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, int threads,
+void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine,
                                   KernelCatalogue& catalogue) {
+  const int threads = machine.threads;
   const int loss = find_loss_step(simulation);
   const Node& node = simulation.graph.nodes[simulation.timeline.steps[static_cast<std::size_t>(loss)].node];
-  const Costs costs = costs_of(simulation);
+  const Costs costs = costs_of(simulation, machine);
   const bool write = accumulation_ == 1;
   base_seconds_ =
       static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +

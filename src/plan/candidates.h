@@ -10,6 +10,10 @@
 
 namespace plimsoll {
 
+// The graph that a plan runs.
+Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
+                      const Paging& paging);
+
 // A graph with decisions applied, simulated.
 struct Simulation {
   Graph graph;
@@ -20,11 +24,12 @@ struct Simulation {
 
 struct Costs {
   double micro = 0, update = 0;  // seconds of one micro-step, of the update section
+  double stall = 0;              // of the update section, in which kernels wait for transfers
   int measured = 0, recorded = 0, bound = 0;
 };
 
 Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue);
-Costs costs_of(const Simulation& simulation);
+Costs costs_of(const Simulation& simulation, const Machine& machine);
 
 // The request for the kernel of a node; spans point into `inputs` and `outputs`.
 struct NodeRequest {
@@ -40,12 +45,13 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 class BatchCandidates {
  public:
   // `joins`: with plans in which several blocks share one kept input. They are for the floor, where the smallest batch is.
-  BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const PlanRequest& request, int threads,
-                  bool joins, KernelCatalogue& catalogue);
+  BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
+                  const PlanRequest& request, const Machine& machine, bool joins, KernelCatalogue& catalogue);
 
   std::int64_t micro_batch() const { return micro_batch_; }
   std::int64_t accumulation() const { return accumulation_; }
   const Graph& graph() const { return graph_; }
+  const Paging& paging() const { return paging_; }
   const std::vector<GraphBlock>& blocks() const { return blocks_; }
   std::vector<BlockMode> modes(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
@@ -69,7 +75,7 @@ class BatchCandidates {
   };
 
   void profile(BlockMode mode, const Simulation& simulation);
-  void find_chunks(const PlanRequest& request, const Simulation& simulation, int threads, KernelCatalogue& catalogue);
+  void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine, KernelCatalogue& catalogue);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
@@ -77,6 +83,7 @@ class BatchCandidates {
 
   Graph graph_;
   std::int64_t micro_batch_, accumulation_;
+  Paging paging_;
   std::vector<GraphBlock> blocks_;
   std::vector<BlockMode> allowed_;
   std::array<std::vector<BlockProfile>, kModes> profiles_;

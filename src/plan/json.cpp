@@ -41,6 +41,12 @@ json reserve_json(const std::vector<ReserveItem>& items) {
   return list;
 }
 
+json tiers_json(const Plan& plan) {
+  json tiers = json::array({{{"name", "ram"}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
+  if (plan.stored.n > 0) tiers.push_back({{"name", "disk"}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}});
+  return tiers;
+}
+
 json predicted_json(const Plan& plan) {
   json phases = json::array();
   for (const PhasePlan& phase : plan.phases) {
@@ -57,7 +63,8 @@ json predicted_json(const Plan& plan) {
           {"tokens_per_second", rate},
           {"cost_source", {{"measured", plan.costs_measured}, {"recorded", plan.costs_recorded}, {"bound", plan.costs_bound}}},
           {"reserve", reserve_json(plan.reserve)},
-          {"tiers", json::array({{{"name", "ram"}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}})},
+          {"stall_seconds", plan.stall_seconds},
+          {"tiers", tiers_json(plan)},
           {"phases", phases}};
 }
 
@@ -86,8 +93,25 @@ BlockDecision block_from(const json& block) {
   return decision;
 }
 
+json paging_json(const Paging& paging) {
+  if (!paging.active()) return nullptr;
+  return {{"tier", "disk"}, {"what", "optimizer state"}, {"page_elements", paging.page}, {"slots", paging.slots}};
+}
+
+Paging paging_from(const json& object) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 30, kMostSlots = 64, kAligned = kStoredAlignment.n / 4;
+  if (object.is_null()) return {};
+  const Paging paging{object.at("page_elements").get<std::int64_t>(), object.at("slots").get<std::int64_t>()};
+  const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
+  if (!page || paging.slots < 2 || paging.slots > kMostSlots) {
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} slots of {} elements", paging.slots, paging.page),
+                       fmt::format("2 to {} slots of a multiple of {} elements", kMostSlots, kAligned));
+  }
+  return paging;
+}
+
 json decisions_json(const PlanDecisions& decisions) {
-  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}};
+  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}, {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -107,14 +131,40 @@ json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
   return ranges;
 }
 
+// A value that rests on the disk through the whole run.
+json stored_json(const Plan& plan, ValueId id, Bytes offset) {
+  const Value& value = plan.graph.values[id];
+  json ranges = json::array();
+  for (const Phase phase : kPhases) {
+    const StepRange range = plan.timeline.of(phase);
+    if (range.empty()) continue;
+    ranges.push_back({{"phase", name(phase)}, {"begin", range.begin}, {"end", range.end}, {"offset", offset.n}});
+  }
+  return {{"id", id.index},
+          {"name", value.name},
+          {"op", nullptr},
+          {"site", nullptr},
+          {"model_line", value.name},
+          {"role", name(value.role)},
+          {"dtype", name(value.type.dtype)},
+          {"shape", value.type.shape.extents},
+          {"bytes", align_up(value.bytes(), kStoredAlignment).n},
+          {"tier", "disk"},
+          {"alias_of", nullptr},
+          {"action", "paged"},
+          {"ranges", ranges}};
+}
+
 // Values first, by id; kernel scratch after them, under ids of its own.
 json values_json(const Plan& plan) {
   json list = json::array();
+  const StoredLayout stored = stored_layout(plan.graph);
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const ValueId id{i};
     const BufferId buffer = plan.lifetimes.buffer_of[id];
-    if (!buffer.valid()) continue;
     const Value& value = plan.graph.values[id];
+    if (value.persistent() && value.tier != 0) list.push_back(stored_json(plan, id, stored.offsets[id]));
+    if (!buffer.valid()) continue;
     const Buffer& where = plan.lifetimes.buffers[buffer];
     const Node* node = value.producer.valid() ? &plan.graph.nodes[value.producer] : nullptr;
     list.push_back({{"id", i},
@@ -224,6 +274,7 @@ json to_json(const PlanRecord& record) {
           {"accumulation", record.decisions.accumulation},
           {"loss_chunks", record.decisions.loss_chunks},
           {"blocks", blocks_json(record.decisions)},
+          {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
           {"plan_hash", record.plan_hash}};
@@ -243,6 +294,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.accumulation = count("accumulation");
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
+    record.decisions.paging = paging_from(object.value("paging", json()));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>())
       record.offsets.push_back(Bytes{offset});
     record.graph_hash = object.at("graph_hash").get<std::string>();

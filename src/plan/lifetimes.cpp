@@ -1,6 +1,7 @@
 #include "plan/lifetimes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/error.h"
@@ -53,7 +54,7 @@ class Analysis {
     const int end = static_cast<int>(timeline_.steps.size());
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
-      if (!graph_.values[id].persistent()) continue;
+      if (!graph_.values[id].persistent() || graph_.values[id].tier != 0) continue;
       Buffer buffer = buffer_for(id);
       switch (span_of(id)) {
         case Span::run:
@@ -88,7 +89,10 @@ class Analysis {
       for (const ValueId value : access_of(graph_, what, false).writes) give_own_buffer(value, step);
     }
     const StepAccess access = access_of(graph_, what, /*window_start=*/false);
-    for (const ValueId value : access.reads) touch(value, step);
+    for (const ValueId value : access.reads) {
+      if (graph_.values[value].role == Role::pages) give_own_buffer(value, step);
+      touch(value, step);
+    }
     for (const ValueId value : access.writes) touch(value, step);
     add_scratch(step);
   }
@@ -98,6 +102,7 @@ class Analysis {
     const std::vector<NodeAlias> aliases = aliases_of(graph_, node);
     std::vector<BufferId> taken;
     for (const ValueId output : node.outputs) {
+      if (graph_.values[output].tier != 0) continue;
       BufferId shared;
       for (const NodeAlias& alias : aliases) {
         if (alias.output != output) continue;
@@ -197,7 +202,7 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
     }
   };
   const auto state = [&](ValueId id, const Value& value) {
-    if (!value.persistent() || value.role == Role::accumulator) return false;
+    if (!value.persistent() || value.tier != 0 || value.role == Role::accumulator) return false;
     return value.role != Role::output || !updated_in(graph, id, Section::micro);
   };
   switch (step.kind) {
@@ -223,8 +228,9 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
       break;
     case Step::Kind::node: {
       const Node& node = graph.nodes[step.node];
-      access.reads = node.inputs;
-      access.writes = node.outputs;
+      const auto here = [&](ValueId value) { return graph.values[value].tier == 0; };
+      std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
+      std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (!window_start || !starts_window(graph, node)) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::updates) std::erase(access.reads, alias.input);

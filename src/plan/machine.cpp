@@ -1,5 +1,7 @@
 #include "plan/machine.h"
 
+#include <algorithm>
+
 namespace plimsoll {
 
 std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena) {
@@ -10,6 +12,14 @@ std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, s
           {"threads", model.threads, "measured"},
           {"page rounding of the arena", align_up(arena, kPage) - arena, "counted"},
           {"counter slack", model.slack, "bound"}};
+}
+
+double bytes_per_second(const Machine& machine, std::size_t from, std::size_t to) {
+  if (std::max(from, to) >= machine.tiers.size()) return 0;
+  for (const Link& link : machine.links) {
+    if (link.from == machine.tiers[from].name && link.to == machine.tiers[to].name) return link.bytes_per_second;
+  }
+  return 0;
 }
 
 Bytes total(const std::vector<ReserveItem>& items) {

@@ -15,6 +15,7 @@
 #include "plan/blocks.h"
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
+#include "plan/passes/paging.h"
 #include "plan/passes/recompute.h"
 #include "plan/timeline.h"
 
@@ -34,6 +35,7 @@ struct PlanRequest {
   std::optional<std::int64_t> micro_batch;  // divides the effective batch
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;
+  std::optional<Bytes> disk;  // what may rest on tier 1; empty: there is none
   bool saves = true;
   std::int64_t units_per_sample = 1;
 };
@@ -69,6 +71,7 @@ struct PlanDecisions {
   std::int64_t accumulation = 1;
   int loss_chunks = 1;
   std::vector<BlockDecision> blocks;
+  Paging paging;  // of optimizer state
 };
 
 struct Plan {
@@ -86,6 +89,8 @@ struct Plan {
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
+  Bytes stored;                                  // the arena of tier 1
+  double stall_seconds = 0;                      // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the layout's lower bound
   double bound_seconds = 0;                      // of the fastest plan without any budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps

@@ -11,6 +11,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kKneeSlowdown = 1.03;
+
 std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t b = 1; b <= request.effective_batch; ++b) {
@@ -19,6 +20,19 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   }
   ensure(!sizes.empty(), "planner", "the micro-batch does not divide the effective batch");
   return sizes;
+}
+
+// Everything in memory, and where a disk has room for it the optimizer state in pages: large ones for speed, small ones for little
+// memory.
+std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request) {
+  constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
+  std::vector<Paging> result{{}};
+  if (!request.disk) return result;
+  for (const Paging& paging : {Paging{kLargePage, kSlots}, Paging{kSmallPage, kSlots}}) {
+    const Bytes stored = stored_layout(apply_paging(graph, paging)).end;
+    if (stored.n > 0 && stored <= *request.disk) result.push_back(paging);
+  }
+  return result;
 }
 
 }  // namespace
@@ -48,8 +62,11 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     : state_(std::make_unique<State>(std::move(request), std::move(machine), catalogue)) {
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   for (const std::int64_t micro : sizes) {
-    state_->batches.emplace_back(source(micro), micro, state_->request.effective_batch / micro, state_->request,
-                                 state_->machine.threads, /*joins=*/micro == sizes.front(), catalogue);
+    const Graph graph = source(micro);
+    for (const Paging& paging : pagings(graph, state_->request)) {
+      state_->batches.emplace_back(graph, micro, state_->request.effective_batch / micro, paging, state_->request,
+                                   state_->machine, /*joins=*/micro == sizes.front(), catalogue);
+    }
   }
   state_->climb();
 }
@@ -77,7 +94,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   if (found != plans.end()) return found->second;
   const Candidate& candidate = ladder[index];
   const BatchCandidates& batch = batches[candidate.batch];
-  PlanDecisions decisions{batch.micro_batch(), batch.accumulation(), candidate.loss_chunks, {}};
+  PlanDecisions decisions{batch.micro_batch(), batch.accumulation(), candidate.loss_chunks, {}, batch.paging()};
   const std::vector<BlockMode> modes = batch.modes(candidate);
   for (std::size_t i = 0; i < modes.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, modes[i]});
   Plan plan = build(decisions, batch);

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "program/program.h"
+#include "program/stream.h"
 
 namespace plimsoll {
 namespace {
@@ -41,11 +43,14 @@ class Lowering {
 
   void place_operands() {
     program_.operands.resize(graph_.values.size());
+    const StoredLayout stored = stored_layout(graph_);
+    program_.stored = stored.end;
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
       const BufferId buffer = plan_.lifetimes.buffer_of[id];
-      if (!buffer.valid()) continue;
       const Value& value = graph_.values[id];
+      if (value.tier != 0) program_.operands[id] = {value.tier, 0, stored.offsets[origin(id)], value.bytes(), origin(id)};
+      if (!buffer.valid()) continue;
       program_.operands[id] = {0, 0, plan_.offsets[buffer.index], value.bytes(), origin(id)};
       if (!value.persistent()) continue;
       const bool always = plan_.lifetimes.buffers[buffer].persistent;
@@ -64,7 +69,22 @@ class Lowering {
 
   std::vector<Instruction> section(StepRange range) const {
     std::vector<Instruction> instructions;
-    for (int step = range.begin; step < range.end; ++step) instructions.push_back(instruction(step));
+    std::vector<NodeId> streamed;
+    const auto stream = [&] {
+      std::vector<Instruction> pieces = stream_updates(graph_, program_.operands, plan_.decisions.paging, streamed);
+      std::move(pieces.begin(), pieces.end(), std::back_inserter(instructions));
+      streamed.clear();
+    };
+    for (int step = range.begin; step < range.end; ++step) {
+      const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
+      if (what.kind == Step::Kind::node && !streamed_inputs(graph_, graph_.nodes[what.node]).empty()) {
+        streamed.push_back(what.node);
+        continue;
+      }
+      stream();
+      instructions.push_back(instruction(step));
+    }
+    stream();
     return instructions;
   }
 

@@ -27,6 +27,7 @@ struct RunKernel {
   bool starts_window = false;             // on the first micro-step of a window it writes what it else adds to
   std::vector<std::size_t> accumulators;  // then these inputs are not read
   bool library_scratch = false;           // scratch belongs to a library, which need not write all of it
+  std::int64_t range = 0;                 // of an update in pieces: elements of this one, to which operands point; 0: all
 };
 // Writes the fed inputs of a section, from staging and from the host.
 struct Feed {
@@ -36,12 +37,14 @@ struct Feed {
 struct Fetch {
   std::vector<Operand> reads;
 };
-// Copies between tiers: `wait` names the event of its start. Offloading fills these; a plan in one tier has none.
+// Copies between tiers run beside the kernels until `wait` names the event of their start. `room` is what is held for one on the
+// tier of the kernels, of which the last piece of a value fills only a part. A plan in one tier has none.
 struct StartCopy {
-  Operand from, to;
+  Operand from, to, room;
   std::uint32_t event = 0;
 };
 struct WaitCopy {
+  Operand room;
   std::uint32_t event = 0;
 };
 struct LoadState {
@@ -60,6 +63,7 @@ struct Instruction {
 
 struct Program {
   Bytes arena;
+  Bytes stored;  // the arena of tier 1
   std::vector<Instruction> load, micro, update, evaluate, save, generate;
   std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update

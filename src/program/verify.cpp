@@ -31,6 +31,8 @@ class Verifier {
         check_places("fetch", fetch->reads);
       } else if (const auto* save = std::get_if<SaveState>(&instruction.what)) {
         check_places("save", save->reads);
+      } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what)) {
+        check_copy(instruction.line, *copy);
       }
     }
   }
@@ -54,6 +56,16 @@ class Verifier {
 
   void check_places(const std::string& who, const std::vector<Operand>& operands) const {
     for (const Operand& operand : operands) check_place(who, operand);
+  }
+
+  void check_copy(const std::string& who, const StartCopy& copy) const {
+    const bool in = copy.from.tier != 0;
+    const Operand &here = in ? copy.to : copy.from, &there = in ? copy.from : copy.to;
+    if (here.tier != 0 || there.tier != 1) fail(who, "a copy that is not between the tiers 0 and 1");
+    check_place(who, copy.room);
+    if (here.offset != copy.room.offset || here.bytes > copy.room.bytes) fail(who, range_text(here) + " leaves its room");
+    if (here.bytes != there.bytes) fail(who, "a copy of unequal sizes");
+    if (there.offset.n < 0 || there.offset + there.bytes > program_.stored) fail(who, range_text(there) + " leaves tier 1");
   }
 
   // An output may share its bytes with an input only whole, and only where the op says so.

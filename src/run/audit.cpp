@@ -210,6 +210,10 @@ void Audit::before(const Instruction& instruction, bool window_start) {
       if (!unread) read(kernel->inputs[i]);
     }
     if (kernel->scratch.bytes.n > 0) plant_sentinel(*kernel);
+  } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what); copy != nullptr && copy->from.tier == 0) {
+    read(copy->from);
+  } else if (const auto* wait = std::get_if<WaitCopy>(&instruction.what)) {
+    record(wait->room, false);
   } else if (const auto* fetch = std::get_if<Fetch>(&instruction.what)) {
     for (const Operand& operand : fetch->reads) read(operand);
   } else if (const auto* save = std::get_if<SaveState>(&instruction.what)) {
@@ -232,6 +236,11 @@ void Audit::after(const Instruction& instruction, bool) {
       }
     }
     for (const Operand& operand : kernel->outputs) write(operand);
+  } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what); copy != nullptr && copy->to.tier == 0) {
+    // The room is held whole, however much of it a last piece fills.
+    record(copy->room, true);
+    library_end_ = std::max(library_end_, align_up(copy->room.offset + copy->room.bytes, kAlignment).n);
+    checker_.write(copy->to.offset, copy->to.bytes, copy->to.value.index, instruction.line);
   } else if (const auto* feed = std::get_if<Feed>(&instruction.what)) {
     for (const Operand& operand : feed->writes) write(operand);
   } else if (const auto* load = std::get_if<LoadState>(&instruction.what)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -25,13 +26,15 @@ struct Executor::Cache {
   std::map<std::string, Entry> by_key;
 };
 
-Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device)
+Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device,
+                   PageFile* pages)
     : graph_(graph),
       program_(program),
       base_(base),
       threads_(threads),
       loss_chunks_(loss_chunks),
       device_(device),
+      pages_(pages),
       cache_(std::make_unique<Cache>()) {
   for (const Section section : kSections) sections_.push_back(bind(program_.of(section)));
   cache_.reset();
@@ -43,8 +46,16 @@ Executor::~Executor() = default;
 // behind it may stay intact where too little was planned: the kernel itself is asked.
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
-  const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
-  const KernelRequest request{node.op,  &node.attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
+  std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
+  Attributes attributes = node.attributes;
+  if (run.range > 0) {
+    const ValueType whole = inputs[0], range{whole.dtype, Shape{run.range}};
+    inputs.resize(run.inputs.size());
+    std::replace(inputs.begin(), inputs.end(), whole, range);
+    std::replace(outputs.begin(), outputs.end(), whole, range);
+    attributes = node.op->of_range(attributes, run.range);
+  }
+  const KernelRequest request{node.op,  &attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
                               overwrite};
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
@@ -86,8 +97,13 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::vect
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& instruction = instructions[i];
     if (observer_ != nullptr) observer_->before(instruction, window_start);
+    for (const std::uint32_t event : instruction.waits) wait(instruction, event);
     if (const Kernel* kernel = window_start ? bound[i].write : bound[i].add; kernel != nullptr) {
       kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
+    } else if (const auto* start = std::get_if<StartCopy>(&instruction.what)) {
+      copy(*start);
+    } else if (const auto* end = std::get_if<WaitCopy>(&instruction.what)) {
+      wait(instruction, end->event);
     } else if (!std::holds_alternative<RunKernel>(instruction.what) && !std::holds_alternative<Fetch>(instruction.what)) {
       work();
     }
@@ -104,6 +120,42 @@ void Executor::load(const std::function<void()>& work) {
 }
 void Executor::save(const std::function<void()>& work) {
   run(program_.save, std::vector<Bound>(program_.save.size()), false, work);
+}
+
+void Executor::copy(const StartCopy& copy) {
+  if (device_ == DeviceKind::null) return;
+  ensure(pages_ != nullptr, "executor", "a program that copies between tiers has no second one");
+  const auto memory = [&](const Operand& operand) {
+    return std::span(base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n));
+  };
+  if (copy.from.tier != 0) {
+    pages_->start_read(copy.event, copy.from.offset, memory(copy.to));
+  } else {
+    pages_->start_write(copy.event, copy.to.offset, memory(copy.from));
+  }
+}
+
+// A transfer's failure names the instruction that needed it.
+void Executor::wait(const Instruction& instruction, std::uint32_t event) {
+  if (device_ == DeviceKind::null) return;
+  try {
+    pages_->wait(event);
+  } catch (const Error& error) {
+    throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", instruction.line, error.where), error.message,
+                error.expected, error.remedies);
+  }
+}
+
+void Executor::read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const {
+  const Operand& operand = program_.operands[value];
+  if (operand.tier != 0) return pages_->read(operand.offset, operand.bytes, sink);
+  sink({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
+}
+
+void Executor::write(ValueId value, const std::function<void(std::span<std::byte>)>& source) {
+  const Operand& operand = program_.operands[value];
+  if (operand.tier != 0) return pages_->write(operand.offset, operand.bytes, source);
+  source({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
 }
 
 TensorView Executor::view(ValueId value) const {

@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "device/arena.h"
+#include "device/disk/page_file.h"
 #include "ops/kernel.h"
 #include "program/program.h"
 #include "tensor/tensor_view.h"
@@ -26,8 +28,9 @@ class RunObserver {
 class Executor {
  public:
   // `graph` and `program` must outlive this. `base` is the arena's first byte; null for the null device.
+  // `pages` is tier 1 of a program that copies between tiers, null for others.
   Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks,
-           DeviceKind device = DeviceKind::cpu);
+           DeviceKind device = DeviceKind::cpu, PageFile* pages = nullptr);
   ~Executor();
 
   // Runs the instructions of a section. `feed` is called at the feed instruction, to write the section's inputs.
@@ -37,6 +40,9 @@ class Executor {
   void save(const std::function<void()>& work);
 
   TensorView view(ValueId value) const;
+  // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
+  void read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const;
+  void write(ValueId value, const std::function<void(std::span<std::byte>)>& source);
   void set_observer(RunObserver* observer) { observer_ = observer; }
 
  private:
@@ -45,12 +51,15 @@ class Executor {
   void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
            const std::function<void()>& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
+  void copy(const StartCopy& copy);
+  void wait(const Instruction& instruction, std::uint32_t event);
 
   const Graph& graph_;
   const Program& program_;
   std::byte* base_;
   int threads_, loss_chunks_;
   DeviceKind device_;
+  PageFile* pages_;
   RunObserver* observer_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   struct Cache;

@@ -77,7 +77,7 @@ SafetensorsFile open(const std::filesystem::path& path) {
 
 }  // namespace
 
-void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const ViewOf& view) {
+void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const Executor& executor) {
   const std::string text = progress_text(progress);
   std::vector<TensorSpec> specs{{kState, DType::u8, Shape{static_cast<std::int64_t>(text.size())}}};
   const std::vector<ValueId> values = saved_values(graph);
@@ -85,15 +85,14 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
   SafetensorsWriter writer(file, std::move(specs));
   writer.append(kState, std::as_bytes(std::span(text)));
   for (const ValueId id : values) {
-    const TensorView tensor = view(id);
-    writer.append(graph.values[id].name, {tensor.data, static_cast<std::size_t>(tensor.bytes())});
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name, part); });
   }
   writer.commit();
 }
 
 Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
 
-Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, const ViewOf& view) {
+Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {
   const SafetensorsFile file = open(path);
   const Progress progress = parse(file);
   for (const ValueId id : saved_values(graph)) {
@@ -103,8 +102,11 @@ Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, 
       throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or has another shape", value.name),
                        "a checkpoint of this model and optimizer");
     }
-    const TensorView destination = view(id);
-    file.read_into(*tensor, {destination.data, static_cast<std::size_t>(destination.bytes())});
+    std::int64_t done = 0;
+    executor.write(id, [&](std::span<std::byte> part) {
+      file.read_part(*tensor, done, part);
+      done += std::ssize(part);
+    });
   }
   return progress;
 }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "graph/graph.h"
-#include "train/weights.h"
+#include "run/executor.h"
 
 namespace plimsoll {
 
@@ -24,9 +24,10 @@ struct Progress {
   std::string data_hash;
 };
 
-void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const ViewOf& view);
+// Parameters and optimizer state come from the executor's tiers, whichever they rest on.
+void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const Executor& executor);
 // Reads the counters alone. data_error E-CKPT-MISSING or E-CKPT-FORMAT.
 Progress read_progress(const std::filesystem::path& file);
-Progress load_checkpoint(const Graph& graph, const std::filesystem::path& file, const ViewOf& view);
+Progress load_checkpoint(const Graph& graph, const std::filesystem::path& file, Executor& executor);
 
 }  // namespace plimsoll

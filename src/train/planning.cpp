@@ -10,6 +10,7 @@
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
 #include "train/machine_facts.h"
+#include "train/measure_disk.h"
 #include "train/requests.h"
 
 namespace plimsoll {
@@ -209,6 +210,9 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.data = open_data(config, cache);
   input.facts = input.data.facts();
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
+  if (config.memory.disk) {
+    add_disk_tier(input.machine.machine, config.memory.disk->folder, config.memory.disk->size, cache, say);
+  }
   settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
   return input;
 }

@@ -34,7 +34,14 @@ TokenFilePlace place_from(const json& object) {
 }
 
 json machine_json(const Machine& machine) {
+  json tiers = json::array(), links = json::array();
+  for (const Tier& tier : machine.tiers) tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
+  for (const Link& link : machine.links) {
+    links.push_back({{"from", link.from}, {"to", link.to}, {"bytes_per_second", link.bytes_per_second}});
+  }
   return {{"name", machine.name},
+          {"tiers", tiers},
+          {"links", links},
           {"instruction_set", machine.instruction_set},
           {"libraries", machine.libraries},
           {"threads", machine.threads},
@@ -55,6 +62,10 @@ Machine machine_from(const json& object) {
   machine.instruction_set = object.at("instruction_set");
   machine.libraries = object.at("libraries").get<std::vector<std::string>>();
   machine.threads = object.at("threads");
+  for (const json& tier : object.at("tiers")) machine.tiers.push_back({tier.at("name"), Bytes{tier.at("capacity")}});
+  for (const json& link : object.at("links")) {
+    machine.links.push_back({link.at("from"), link.at("to"), link.at("bytes_per_second")});
+  }
   machine.flops_per_second = object.at("flops");
   machine.bytes_per_second = object.at("bytes");
   machine.step_seconds = object.at("step");

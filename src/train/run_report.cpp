@@ -59,8 +59,9 @@ void RunReport::interrupt() {
                  "--resume continues it");
 }
 
-void RunReport::finish(const Progress& progress, const Arena& arena, const Audit* audit) {
+void RunReport::finish(const Progress& progress, const Arena& arena, const PageFile* pages, const Audit* audit) {
   progress_ = progress;
+  if (pages != nullptr) measured_disk_ = {pages->height(), pages->written()};
   process_hwm = peak_resident();
   measured_arena = std::min(arena.resident(), align_up(arena.size(), kPage));
   if (audit == nullptr) return;
@@ -82,11 +83,15 @@ json RunReport::to_json() const {
   const Bytes reserve = process_hwm - align_up(measured_arena, kPage);
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
+  json tiers = json::array({{{"name", "ram"}, {"arena_bytes", measured_arena.n}, {"live_bytes", live}}});
+  if (measured_disk_) {
+    tiers.push_back({{"name", "disk"}, {"arena_bytes", measured_disk_->first.n}, {"live_bytes", measured_disk_->second.n}});
+  }
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
                    {"reserve_bytes", ended ? json(reserve.n) : json(nullptr)},
                    {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
                    {"live_bytes", live},
-                   {"tiers", json::array({{{"name", "ram"}, {"arena_bytes", measured_arena.n}, {"live_bytes", live}}})},
+                   {"tiers", tiers},
                    {"phases", phases},
                    {"method", method_},
                    {"grown_after_warmup_bytes", ended ? json(grown_.n) : json(nullptr)}};

@@ -33,7 +33,7 @@ struct RunReport {
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   void interrupt();
-  void finish(const Progress& progress, const Arena& arena, const Audit* audit);
+  void finish(const Progress& progress, const Arena& arena, const PageFile* pages, const Audit* audit);
   nlohmann::json to_json() const;
 
  private:
@@ -50,6 +50,7 @@ struct RunReport {
   Bytes predicted_process_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_;
+  std::optional<std::pair<Bytes, Bytes>> measured_disk_;  // the highest byte written, and all that were
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
   std::int64_t noted_ = 0;

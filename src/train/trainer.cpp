@@ -73,13 +73,13 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
   executor_.load([&] {
     for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
       const Value& value = plan_.graph.values[ValueId{i}];
-      if (!value.persistent()) continue;
+      if (!value.persistent() || value.tier != 0) continue;  // what rests on the disk begins as zeros
       if (!plan_.lifetimes.buffers[plan_.lifetimes.buffer_of[ValueId{i}]].persistent || value.role == Role::parameter) continue;
       const std::span<std::byte> bytes = bytes_of(executor_, ValueId{i});
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
     }
     if (checkpoint != nullptr) {
-      const Progress saved = load_checkpoint(plan_.graph, *checkpoint, views());
+      const Progress saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
       progress_ = saved;
     } else if (config_.model.init.empty()) {
       initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), views());
@@ -171,7 +171,7 @@ EvaluationResult Trainer::evaluate_now() {
 
 void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
   enter(Phase::save);
-  executor_.save([&] { save_checkpoint(plan_.graph, progress_, file, views()); });
+  executor_.save([&] { save_checkpoint(plan_.graph, progress_, file, executor_); });
 }
 
 void Trainer::save_weights_to(const std::filesystem::path& folder) {

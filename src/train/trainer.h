@@ -15,6 +15,7 @@
 #include "train/config.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
+#include "train/weights.h"
 
 namespace plimsoll {
 

@@ -15,6 +15,7 @@
 #include "plan/small_models.h"
 #include "program/program.h"
 #include "run/audit.h"
+#include "run/pages.h"
 #include "run/executor.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -57,7 +58,8 @@ class Session {
         program_(lower(plan)),
         arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
-    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks);
+    pages_ = open_pages(program_, std::filesystem::temp_directory_path());
+    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages_.get());
     trainer_.emplace(config, model_, plan, *executor_, data);
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, arena_);
@@ -68,6 +70,7 @@ class Session {
   Trainer& trainer() { return *trainer_; }
   const Audit& audit() const { return *audit_; }
   const Program& program() const { return program_; }
+  PageFile* pages() { return pages_.get(); }
 
   Outcome train(int updates) {
     Outcome outcome;
@@ -96,6 +99,7 @@ class Session {
   TrainingGraph model_;
   Program program_;
   Arena arena_;
+  std::unique_ptr<PageFile> pages_;
   std::optional<Executor> executor_;
   std::optional<Trainer> trainer_;
   std::optional<Audit> audit_;

@@ -28,10 +28,12 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient.
+// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient, and
+// the pages through which states stream that rest on another tier.
 std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end,
                                     const char* where) {
-  require_inputs(inputs, states + 3, where);
+  require_inputs(inputs.first(std::min(inputs.size(), states + 3)), states + 3, where);
+  require(inputs.size() <= states + 4, where, fmt::format("it has {} inputs", inputs.size()), "pages at the most behind them");
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
   require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
@@ -59,6 +61,14 @@ std::vector<Alias> aliases_of_adamw(const Attributes&) {
   return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
 }
 
+template <class A>
+Attributes of_range(const Attributes& any, std::int64_t elements) {
+  A attributes = any.as<A>();
+  attributes.begin = 0;
+  attributes.end = elements;
+  return attributes;
+}
+
 template <int kFlops>
 Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
@@ -72,8 +82,13 @@ const OpDef kAdamW{.name = "adamw",
                    .infer = infer_adamw,
                    .cost = cost_of_update<15>,
                    .not_differentiable = kUpdateOnly,
-                   .aliases = aliases_of_adamw};
-const OpDef kSgd{
-    .name = "sgd", .infer = infer_sgd, .cost = cost_of_update<6>, .not_differentiable = kUpdateOnly, .aliases = aliases_of_sgd};
+                   .aliases = aliases_of_adamw,
+                   .of_range = of_range<AdamWAttributes>};
+const OpDef kSgd{.name = "sgd",
+                 .infer = infer_sgd,
+                 .cost = cost_of_update<6>,
+                 .not_differentiable = kUpdateOnly,
+                 .aliases = aliases_of_sgd,
+                 .of_range = of_range<SgdAttributes>};
 
 }  // namespace plimsoll::ops

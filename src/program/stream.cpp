@@ -1,0 +1,144 @@
+#include "program/stream.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Piece {
+  NodeId node;
+  std::int64_t begin = 0, elements = 0;
+};
+
+class Stream {
+ public:
+  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, const std::vector<NodeId>& updates)
+      : graph_(graph), operands_(operands), slots_(static_cast<std::size_t>(paging.slots)) {
+    for (const NodeId id : updates) states_ = std::max(states_, streamed_inputs(graph, graph.nodes[id]).size());
+    room_ = operands[graph.nodes[updates.front()].inputs.back()];
+    page_ = room_.bytes.n / static_cast<std::int64_t>(sizeof(float) * slots_ * states_);
+    for (const NodeId id : updates) {
+      const std::int64_t elements = graph.values[graph.nodes[id].inputs[0]].type.shape.elements();
+      for (std::int64_t begin = 0; begin < elements; begin += page_) {
+        pieces_.push_back({id, begin, std::min(page_, elements - begin)});
+      }
+    }
+  }
+
+  std::vector<Instruction> run() {
+    for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start_in(i);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      update(i);
+      start_out(i);
+      if (i == 0) continue;
+      wait_out(i - 1);
+      if (i - 1 + slots_ < pieces_.size()) start_in(i - 1 + slots_);
+    }
+    wait_out(pieces_.size() - 1);
+    return std::move(instructions_);
+  }
+
+ private:
+  const Node& node_of(std::size_t piece) const { return graph_.nodes[pieces_[piece].node]; }
+
+  // The room of one state in the piece's slot.
+  Operand room(std::size_t piece, std::size_t state, ValueId value) const {
+    const Bytes page{page_ * static_cast<std::int64_t>(sizeof(float))};
+    const std::size_t place = piece % slots_ * states_ + state;
+    return {0, 0, room_.offset + page * static_cast<std::int64_t>(place), page, operands_[value].value};
+  }
+
+  Operand range(const Operand& whole, std::size_t piece) const {
+    constexpr std::int64_t kSize = sizeof(float);
+    return {whole.tier, whole.arena, whole.offset + Bytes{pieces_[piece].begin * kSize}, Bytes{pieces_[piece].elements * kSize},
+            whole.value};
+  }
+
+  static Operand filled(Operand room, const Operand& with) {
+    room.bytes = with.bytes;
+    return room;
+  }
+
+  std::uint32_t event(std::size_t piece, std::size_t state, bool out) const {
+    return static_cast<std::uint32_t>(2 * (piece % slots_ * states_ + state) + (out ? 1 : 0));
+  }
+
+  template <class Body>
+  void for_states(std::size_t piece, Body&& body) {
+    const Node& node = node_of(piece);
+    const std::vector<std::size_t> inputs = streamed_inputs(graph_, node);
+    for (std::size_t state = 0; state < inputs.size(); ++state) body(state, node.inputs[inputs[state]]);
+  }
+
+  void add(std::size_t piece, Instruction instruction) {
+    instruction.line = node_of(piece).line;
+    instructions_.push_back(std::move(instruction));
+  }
+
+  void start_in(std::size_t piece) {
+    for_states(piece, [&](std::size_t state, ValueId value) {
+      const Operand from = range(operands_[value], piece), place = room(piece, state, value);
+      const std::uint32_t done = event(piece, state, false);
+      add(piece, {StartCopy{from, filled(place, from), place, done}, Lane::to_device, {}, {done}, {}});
+    });
+  }
+
+  void update(std::size_t piece) {
+    const Node& node = node_of(piece);
+    RunKernel run;
+    run.node = pieces_[piece].node;
+    run.range = pieces_[piece].elements;
+    Instruction instruction;
+    for (const ValueId value : node.inputs) {
+      if (graph_.values[value].role == Role::pages) continue;
+      const bool whole = graph_.values[value].type != graph_.values[node.inputs[0]].type;
+      run.inputs.push_back(whole ? operands_[value] : range(operands_[value], piece));
+    }
+    const std::vector<std::size_t> inputs = streamed_inputs(graph_, node);
+    for (std::size_t state = 0; state < inputs.size(); ++state) {
+      run.inputs[inputs[state]] = filled(room(piece, state, node.inputs[inputs[state]]), run.inputs[inputs[state]]);
+      instruction.waits.push_back(event(piece, state, false));
+    }
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      for (std::size_t i = 0; i < run.inputs.size(); ++i) {
+        if (node.inputs[i] == alias.input) run.outputs.push_back(run.inputs[i]);
+      }
+    }
+    instruction.what = std::move(run);
+    add(piece, std::move(instruction));
+  }
+
+  void start_out(std::size_t piece) {
+    for_states(piece, [&](std::size_t state, ValueId value) {
+      const Operand to = range(operands_[value], piece), place = room(piece, state, value);
+      const std::uint32_t done = event(piece, state, true);
+      add(piece, {StartCopy{filled(place, to), to, place, done}, Lane::from_device, {}, {done}, {}});
+    });
+  }
+
+  void wait_out(std::size_t piece) {
+    for_states(piece, [&](std::size_t state, ValueId value) {
+      add(piece, {WaitCopy{room(piece, state, value), event(piece, state, true)}, Lane::compute, {}, {}, {}});
+    });
+  }
+
+  const Graph& graph_;
+  const PerValue<Operand>& operands_;
+  std::size_t slots_, states_ = 0;
+  Operand room_;
+  std::int64_t page_ = 0;  // elements
+  std::vector<Piece> pieces_;
+  std::vector<Instruction> instructions_;
+};
+
+}  // namespace
+
+std::vector<Instruction> stream_updates(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
+                                        const std::vector<NodeId>& updates) {
+  if (updates.empty()) return {};
+  return Stream(graph, operands, paging, updates).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,14 @@
+// Updates of state that rests on another tier, as instructions: pieces of the state come into slots of the pages, are updated and
+// go back, so that one slot computes while others are on their way.
+#pragma once
+
+#include "program/program.h"
+
+namespace plimsoll {
+
+// `updates` follow each other in one section and share their pages. All slots fill before the first piece is updated; a slot
+// takes its next piece once the piece before it is back, which is waited for one piece later.
+std::vector<Instruction> stream_updates(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
+                                        const std::vector<NodeId>& updates);
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+// How fast a folder's disk takes and gives pages, both at once, measured once for each file system and kept in the cache.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "plan/machine.h"
+
+namespace plimsoll {
+
+// Adds the tier "disk" with the links to and from it, unless the machine has a second tier already.
+void add_disk_tier(Machine& machine, const std::filesystem::path& folder, Bytes capacity, const std::filesystem::path& cache,
+                   const std::function<void(const std::string&)>& say);
+
+}  // namespace plimsoll
