@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/error.h"
@@ -74,17 +75,55 @@ bool judged_sound(const Plan& sound, const std::vector<Bytes>& offsets) {
   return true;
 }
 
+// Who caught the mutants of one fault.
 struct Tally {
   int mutants = 0;
   std::map<std::string, int> by;
   std::vector<std::string> missed;
 
-  void print(const char* what) const {
-    printf("%s: %d mutants", what, mutants);
+  // `catcher`: "" where nobody saw it.
+  void count(const std::string& catcher, std::string mutant) {
+    ++mutants;
+    if (catcher.empty())
+      missed.push_back(std::move(mutant));
+    else
+      ++by[catcher];
+  }
+  // Asks verify, then the `check` device and the audit's ranges.
+  void count_replayed(const Plan& plan, std::string mutant) {
+    const Program program = lower(plan);
+    std::string catcher;
+    if (!verified(plan, program).empty())
+      catcher = "verify";
+    else if (!replay(plan, program).empty())
+      catcher = "check and audit";
+    count(catcher, std::move(mutant));
+  }
+  void expect_all_caught(const char* fault, int more_than) const {
+    printf("%s: %d mutants", fault, mutants);
     for (const auto& [name, count] : by) printf(", %d by %s", count, name.c_str());
     printf(", %zu missed\n", missed.size());
+    EXPECT_GT(mutants, more_than);
+    EXPECT_EQ(missed, std::vector<std::string>());
   }
 };
+
+// One life at a time ends `steps` later than it should, and nothing takes or loses the bytes: where that changes a printed load,
+// the replay must see it.
+void expect_seen_in_the_load(int steps, const std::function<bool(const Buffer&)>& may_change) {
+  const Original original(4);
+  Tally tally;
+  for (std::size_t i = 0; i < original.plan.offsets.size(); ++i) {
+    Plan mutant = original.plan;
+    Buffer& buffer = mutant.lifetimes.buffers[BufferId{i}];
+    if (buffer.persistent || !may_change(buffer)) continue;
+    buffer.end += steps;
+    recount(mutant);
+    if (std::ranges::equal(mutant.phases, original.plan.phases, {}, &PhasePlan::live, &PhasePlan::live)) continue;
+    tally.count(replay(mutant, lower(mutant)).empty() ? "" : "the replay", buffer.owner + " " + std::to_string(i));
+  }
+  tally.expect_all_caught("at a peak", 0);
+}
 
 TEST(Mutants, TheOriginalsAreSound) {
   for (const std::int64_t micro : {1, 4}) {
@@ -122,64 +161,21 @@ TEST(Mutants, ALifeOneStepShorter) {
         mutant.offsets[i] = mutant.offsets[j] = original.plan.arena;
         recount(mutant);
         mutant.arena = std::max(mutant.arena, original.plan.arena + std::max(victim.bytes, thief.bytes));
-        ++tally.mutants;
-        const Program program = lower(mutant);
-        if (!verified(mutant, program).empty())
-          ++tally.by["verify"];
-        else if (!replay(mutant, program).empty())
-          ++tally.by["check and audit"];
-        else
-          tally.missed.push_back(victim.owner + " " + std::to_string(i) + " under " + thief.owner + " " + std::to_string(j));
+        tally.count_replayed(mutant, victim.owner + " " + std::to_string(i) + " under " + thief.owner + " " + std::to_string(j));
         EXPECT_FALSE(judged_sound(original.plan, mutant.offsets));
       }
     }
-    tally.print("life one shorter");
-    EXPECT_GT(tally.mutants, 20);
-    EXPECT_EQ(tally.missed, std::vector<std::string>());
+    tally.expect_all_caught("life one shorter", 20);
   }
 }
 
 // The same fault where nothing happens to take the bytes: the printed load is too small.
 TEST(Mutants, ALifeShorterAtThePeakIsSeenInTheLoad) {
-  const Original original(4);
-  int mutants = 0;
-  for (const PhasePlan& phase : original.plan.phases) {
-    for (std::size_t i = 0; i < original.plan.offsets.size(); ++i) {
-      Plan mutant = original.plan;
-      Buffer& buffer = mutant.lifetimes.buffers[BufferId{i}];
-      if (buffer.persistent || buffer.end <= buffer.begin + 1) continue;
-      --buffer.end;
-      recount(mutant);
-      const auto changed =
-          std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
-      if (changed->live == phase.live) continue;
-      ++mutants;
-      EXPECT_NE(replay(mutant, lower(mutant)), "") << buffer.owner << " in " << name(phase.phase);
-    }
-  }
-  printf("%d mutants at a peak\n", mutants);
-  EXPECT_GT(mutants, 0);
+  expect_seen_in_the_load(-1, [](const Buffer& buffer) { return buffer.end > buffer.begin + 1; });
 }
 
 TEST(Mutants, AValueHeldTooLongAtThePeakIsSeenInTheLoad) {
-  const Original original(4);
-  int mutants = 0;
-  for (const PhasePlan& phase : original.plan.phases) {
-    for (std::size_t i = 0; i < original.plan.offsets.size(); ++i) {
-      Plan mutant = original.plan;
-      Buffer& buffer = mutant.lifetimes.buffers[BufferId{i}];
-      if (buffer.persistent || buffer.end <= buffer.begin || buffer.owner == "kernel scratch") continue;
-      ++buffer.end;
-      recount(mutant);
-      const auto changed =
-          std::find_if(mutant.phases.begin(), mutant.phases.end(), [&](const PhasePlan& p) { return p.phase == phase.phase; });
-      if (changed->live == phase.live) continue;
-      ++mutants;
-      EXPECT_NE(replay(mutant, lower(mutant)), "") << buffer.owner << " in " << name(phase.phase);
-    }
-  }
-  printf("%d mutants at a peak\n", mutants);
-  EXPECT_GT(mutants, 0);
+  expect_seen_in_the_load(1, [](const Buffer& buffer) { return buffer.end > buffer.begin && buffer.owner != "kernel scratch"; });
 }
 
 // Moved down by one line, a buffer lies over its lower neighbour wherever that lives at the same time.
@@ -193,18 +189,9 @@ TEST(Mutants, AnOffset64Lower) {
       Plan mutant = original.plan;
       mutant.offsets[i] -= kAlignment;
       if (judged_sound(original.plan, mutant.offsets)) continue;  // free bytes below: another plan, not a wrong one
-      ++tally.mutants;
-      const Program program = lower(mutant);
-      if (!verified(mutant, program).empty())
-        ++tally.by["verify"];
-      else if (!replay(mutant, program).empty())
-        ++tally.by["check"];
-      else
-        tally.missed.push_back(buffer.owner + " " + std::to_string(i));
+      tally.count_replayed(mutant, buffer.owner + " " + std::to_string(i));
     }
-    tally.print("offset 64 lower");
-    EXPECT_GT(tally.mutants, 100);
-    EXPECT_EQ(tally.missed, std::vector<std::string>());
+    tally.expect_all_caught("offset 64 lower", 100);
   }
 }
 
@@ -235,17 +222,13 @@ TEST(Mutants, AScratch64Smaller) {
     Buffer& buffer = mutant.lifetimes.buffers[scratch];
     buffer.bytes = align_up(std::max(mutant.kernels[step].add.scratch, mutant.kernels[step].write.scratch), kAlignment);
     recount(mutant);
-    ++tally.mutants;
     const std::string said = audited(original, mutant);
     const Node& node = mutant.graph.nodes[mutant.timeline.steps[step].node];
-    if (!said.empty())
-      ++tally.by[said.find("scratch") == std::string::npos ? "audit" : "executor or sentinel"];
-    else
-      tally.missed.push_back(std::string(node.op->name) + " " + node.line + " of " + std::to_string(buffer.bytes.n));
+    const char* catcher = said.find("scratch") == std::string::npos ? "audit" : "executor or sentinel";
+    tally.count(said.empty() ? "" : catcher,
+                std::string(node.op->name) + " " + node.line + " of " + std::to_string(buffer.bytes.n));
   }
-  tally.print("scratch 64 smaller");
-  EXPECT_GT(tally.mutants, 0);
-  EXPECT_EQ(tally.missed, std::vector<std::string>());
+  tally.expect_all_caught("scratch 64 smaller", 0);
 }
 
 // State that shares bytes with anything else is lost between steps.
