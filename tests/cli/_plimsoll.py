@@ -1,8 +1,11 @@
 """What the end-to-end tests share: running the binary, a tiny configuration with its data, and checks that go on after a failure.
 
-Each test is a program: `python3 NAME.py path/to/plimsoll`. It prints a line per difference and exits 1 if there is one.
+Each test is a program: `python3 NAME.py path/to/plimsoll [--keep FOLDER]`. It prints a line per difference and exits 1
+if there is one.
 """
 
+import argparse
+import functools
 import json
 import os
 import pathlib
@@ -11,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 TIMEOUT = 120
 
@@ -66,11 +70,13 @@ class Test:
     """A scratch folder with config.toml, train.txt and validation.txt; the binary; failures so far."""
 
     def __init__(self, name):
-        if len(sys.argv) != 2:
-            sys.exit(f"usage: {sys.argv[0]} path/to/plimsoll")
-        self.binary = str(pathlib.Path(sys.argv[1]).resolve())
+        parser = argparse.ArgumentParser()
+        parser.add_argument("binary", type=pathlib.Path)
+        parser.add_argument("--keep", type=pathlib.Path, help="work in this folder, empty or new, and leave it")
+        arguments = parser.parse_args()
+        self.binary, self.keep = str(arguments.binary.resolve()), arguments.keep is not None
         self.failures, self.checks = 0, 0
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"plimsoll_{name}_")).resolve()
+        self.folder = (arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix=f"plimsoll_{name}_"))).resolve()
         # Beside the binary, so that the machine is measured once for all tests of a build.
         os.environ.setdefault("XDG_CACHE_HOME", str(pathlib.Path(self.binary).parent / "test-cache"))
         self.write("config.toml", CONFIG)
@@ -114,6 +120,21 @@ class Test:
 
     def equal(self, what, got, want):
         return self.that(got == want, f"{what} is {got!r}, expected {want!r}")
+
+    def near(self, what, got, want, relative):
+        good = isinstance(got, (int, float)) and abs(got - want) <= relative * abs(want)
+        return self.that(good, f"{what} is {got!r}, expected {want!r} within {relative:g}")
+
+    def run_parts(self, *parts):
+        """Calls each part with this test and prints its seconds. One that ends early is a failure; the others still run."""
+        for part in parts:
+            name = part.func.__name__ if isinstance(part, functools.partial) else part.__name__
+            start = time.monotonic()
+            try:
+                part(self)
+            except Exception as error:
+                self.that(False, f"{name} ended early: {type(error).__name__}: {error}")
+            print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
 
     def succeeds(self, *arguments):
         """Runs; demands exit 0. Returns the JSON object where --json is given, else stdout as text."""
@@ -172,7 +193,8 @@ class Test:
         return json.loads((self.path(run) / "run.json").read_text())
 
     def finish(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
         print(f"{self.checks} checks, {self.failures} failures")
         sys.exit(1 if self.failures else 0)
 

@@ -444,13 +444,7 @@ def vocabulary(test):
 
 def main():
     test = Test("contract")
-    for part in (plans, options, machines, values_and_replay, training, running, layouts, vocabulary):
-        start = time.monotonic()
-        try:
-            part(test)
-        except (KeyError, TypeError, AttributeError, OSError, ValueError) as error:
-            test.that(False, f"{part.__name__} ended early: {type(error).__name__}: {error}")
-        print(f"{part.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+    test.run_parts(plans, options, machines, values_and_replay, training, running, layouts, vocabulary)
     test.finish()
 
 

@@ -1,22 +1,18 @@
 #!/usr/bin/env python3
 """Trains the small GPT-2 of tests/golden through the command line and compares with PyTorch.
 
-  python3 golden_training.py path/to/plimsoll [--keep FOLDER]
-
 Ten updates of AdamW from the same weights and the same samples, for every split of the window, from a folder with old names and
-with a shorter context: losses and gradient norms (relative 1e-5), final weights, evaluation. Standard library only. Exit 0: all
-agree; 1: something differs, each difference on one line.
+with a shorter context: losses and gradient norms (relative 1e-5), final weights, evaluation.
 """
-import argparse
 import array
 import json
 import os
 import pathlib
-import shutil
 import struct
-import subprocess
 import sys
-import tempfile
+from functools import partial
+
+from _plimsoll import Test
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 RELATIVE = 1e-5
@@ -76,61 +72,31 @@ def read_safetensors(path):
     return tensors
 
 
-class Check:
-    """Collects differences; each is one line."""
-
-    def __init__(self):
-        self.failures = []
-        self.case = ""
-
-    def that(self, condition, text):
-        if not condition:
-            self.failures.append(f"{self.case}: {text}")
-            print(f"FAIL {self.failures[-1]}")
-        return condition
-
-    def equal(self, name, got, want):
-        return self.that(got == want, f"{name} is {got!r}, expected {want!r}")
-
-    def near(self, name, got, want, relative=RELATIVE):
-        good = isinstance(got, (int, float)) and abs(got - want) <= relative * abs(want)
-        return self.that(good, f"{name} is {got!r}, expected {want!r} within {relative:g}")
-
-
-def run(command, check):
-    """Runs one command; returns the JSON object on its stdout, or None."""
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
-    if not check.equal("exit code of " + command[1], result.returncode, 0):
-        print(result.stdout[-2000:], result.stderr[-2000:])
-        return None
-    try:
-        return json.loads(result.stdout)
-    except json.JSONDecodeError as error:
-        check.that(False, f"stdout of {command[1]} --json is not one JSON object: {error}")
-        return None
-
-
-def write_config(path, golden, init, micro, model=""):
+def write_config(test, name, golden, init, micro, model=""):
     settings = dict(golden["optimizer"], effective_batch=golden["effective_batch"], updates=golden["updates"])
-    path.write_text(CONFIG.format(init=GOLDEN / init, tokens=GOLDEN / "gpt2_small" / "tokens.bin", model=model, micro=micro,
-                                  accumulation=golden["effective_batch"] // micro, threads=min(2, os.cpu_count()), **settings))
+    test.write(name, CONFIG.format(init=GOLDEN / init, tokens=GOLDEN / "gpt2_small" / "tokens.bin", model=model, micro=micro,
+                                   accumulation=golden["effective_batch"] // micro, threads=min(2, os.cpu_count()), **settings))
 
 
-def check_metrics(path, golden, curve, context, check):
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    if not check.equal("lines of metrics.jsonl", len(lines), golden["updates"]):
+def check_metrics(test, run, golden, curve, context):
+    lines = test.lines(run)
+    if not test.equal("lines of metrics.jsonl", len(lines), golden["updates"]):
         return
     batch = golden["effective_batch"]
     for i, line in enumerate(lines):
         at = f"line {i + 1}: "
-        check.near(at + "loss", line["loss"], curve["losses"][i])
-        check.near(at + "grad_norm", line["grad_norm"], curve["grad_norms"][i])
-        check.near(at + "learning_rate", line["learning_rate"], golden["optimizer"]["learning_rate"], 1e-6)
-        check.equal(at + "samples", line["samples"], (i + 1) * batch)
-        check.equal(at + "units", line["units"], batch * context)
+        test.near(at + "loss", line["loss"], curve["losses"][i], RELATIVE)
+        test.near(at + "grad_norm", line["grad_norm"], curve["grad_norms"][i], RELATIVE)
+        test.near(at + "learning_rate", line["learning_rate"], golden["optimizer"]["learning_rate"], relative=1e-6)
+        test.equal(at + "samples", line["samples"], (i + 1) * batch)
+        test.equal(at + "units", line["units"], batch * context)
         for key in ("loss", "grad_norm"):
-            check.equal(at + key + "_bits", line[key + "_bits"], struct.pack(">d", line[key]).hex())
-    check.equal("update numbers", [line["update"] - lines[0]["update"] for line in lines], list(range(len(lines))))
+            test.equal(at + key + "_bits", line[key + "_bits"], struct.pack(">d", line[key]).hex())
+    test.equal("update numbers", [line["update"] - lines[0]["update"] for line in lines], list(range(len(lines))))
+
+
+def weights_file(test, run):
+    return test.path(run) / "weights" / "model.safetensors"
 
 
 def weight_errors(name, got, want, width):
@@ -139,90 +105,81 @@ def weight_errors(name, got, want, width):
     return [abs(a - b) for i, (a, b) in enumerate(zip(got, want)) if i not in skip]
 
 
-def check_weights(path, golden, check):
-    got, want = read_safetensors(path), read_safetensors(GOLDEN / "gpt2_small" / "final.safetensors")
+def check_weights(test, run, golden):
+    got, want = read_safetensors(weights_file(test, run)), read_safetensors(GOLDEN / "gpt2_small" / "final.safetensors")
     total, count, strays = 0.0, 0, 0
     for name, (shape, values) in want.items():
-        if not check.that(name in got, f"final weights lack {name}") or not check.equal(f"shape of {name}", got[name][0], shape):
+        if not test.that(name in got, f"final weights lack {name}") or not test.equal(f"shape of {name}", got[name][0], shape):
             continue
         errors = weight_errors(name, got[name][1], values, golden["model"]["width"])
-        check.that(all(e <= WEIGHT_LIMIT for e in errors), f"{name} is off by {max(errors):g} (NaN included)")
+        test.that(all(e <= WEIGHT_LIMIT for e in errors), f"{name} is off by {max(errors):g} (NaN included)")
         total, count, strays = total + sum(errors), count + len(errors), strays + sum(e > WEIGHT_ORDINARY for e in errors)
     if count:
         print(f"  weights: mean error {total / count:.2g}, {strays} of {count} elements above {WEIGHT_ORDINARY:g}")
-        check.that(total / count <= WEIGHT_MEAN, f"mean error of the final weights is {total / count:g}, limit {WEIGHT_MEAN:g}")
-        check.that(strays <= WEIGHT_STRAYS, f"{strays} elements are off by more than {WEIGHT_ORDINARY:g}, limit {WEIGHT_STRAYS}")
+        test.that(total / count <= WEIGHT_MEAN, f"mean error of the final weights is {total / count:g}, limit {WEIGHT_MEAN:g}")
+        test.that(strays <= WEIGHT_STRAYS, f"{strays} elements are off by more than {WEIGHT_ORDINARY:g}, limit {WEIGHT_STRAYS}")
 
 
-def train(binary, config, folder, golden, check):
-    result = run([binary, "train", config, "--run", folder, "--json"], check)
+def train(test, config, run, golden):
+    result = test.succeeds("train", config, "--run", run, "--json")
     if result is None:
         return False
-    check.equal("status", result["status"], "done")
-    check.equal("updates", result["updates"], golden["updates"])
-    check.equal("run.json", json.loads((folder / "run.json").read_text())["final"], result["final"])
+    test.equal("status", result["status"], "done")
+    test.equal("updates", result["updates"], golden["updates"])
+    test.equal("run.json", test.report(run)["final"], result["final"])
     return True
 
 
-def evaluate(binary, config, weights, golden, key, check):
-    result = run([binary, "eval", config, "--weights", weights, "--json"], check)
+def evaluate(test, config, weights, golden, key):
+    result = test.succeeds("eval", config, "--weights", weights, "--json")
     if result is not None:
-        check.equal("units of eval", result["units"], golden["evaluation"]["units"])
-        check.near(f"loss of eval ({key})", result["loss"], golden["evaluation"][key])
+        test.equal("units of eval", result["units"], golden["evaluation"]["units"])
+        test.near(f"loss of eval ({key})", result["loss"], golden["evaluation"][key], RELATIVE)
 
 
-def whole_context(binary, work, golden, init, micro, check):
-    check.case = f"{init}, micro-batch {micro}"
-    print(check.case)
-    config, folder = work / f"{init}_{micro}.toml", work / f"{init}_{micro}"
-    write_config(config, golden, init, micro)
-    if not train(binary, config, folder, golden, check):
+def whole_context(test, golden, init, micro):
+    print(f"{init}, micro-batch {micro}")
+    config, run = f"{init}_{micro}.toml", f"{init}_{micro}"
+    write_config(test, config, golden, init, micro)
+    if not train(test, config, run, golden):
         return
-    check_metrics(folder / "metrics.jsonl", golden, golden, golden["model"]["context"], check)
-    check_weights(folder / "weights" / "model.safetensors", golden, check)
+    check_metrics(test, run, golden, golden, golden["model"]["context"])
+    check_weights(test, run, golden)
     if micro == golden["effective_batch"]:
-        evaluate(binary, config, GOLDEN / init, golden, "initial_loss", check)
-        evaluate(binary, config, folder / "weights", golden, "final_loss", check)
+        evaluate(test, config, GOLDEN / init, golden, "initial_loss")
+        evaluate(test, config, f"{run}/weights", golden, "final_loss")
 
 
-def short_context(binary, work, golden, check):
+def short_context(test, golden):
     """A shorter context than the folder's: all position rows are kept, those beyond it only decay."""
-    check.case, short = "short context", golden["short_context"]
-    print(check.case)
-    config, folder = work / "short.toml", work / "short"
-    write_config(config, golden, "gpt2_small", 2, f"context = {short['context']}")
-    if not train(binary, config, folder, golden, check):
+    short = golden["short_context"]
+    print("short context")
+    write_config(test, "short.toml", golden, "gpt2_small", 2, f"context = {short['context']}")
+    if not train(test, "short.toml", "short", golden):
         return
-    check_metrics(folder / "metrics.jsonl", golden, short, short["context"], check)
-    shape, got = read_safetensors(folder / "weights" / "model.safetensors")["wpe.weight"]
+    check_metrics(test, "short", golden, short, short["context"])
+    shape, got = read_safetensors(weights_file(test, "short"))["wpe.weight"]
     initial = read_safetensors(GOLDEN / "gpt2_small" / "model.safetensors")["wpe.weight"]
-    if not check.equal("shape of wpe.weight", shape, initial[0]):
+    if not test.equal("shape of wpe.weight", shape, initial[0]):
         return
     first = short["context"] * golden["model"]["width"]
     decay = (1 - golden["optimizer"]["learning_rate"] * golden["optimizer"]["weight_decay"]) ** golden["updates"]
     errors = [abs(a - b * decay) for a, b in zip(got[first:], initial[1][first:])]
-    check.that(max(errors) <= 1e-6, f"position rows beyond the context are off by {max(errors):g} from pure decay")
+    test.that(max(errors) <= 1e-6, f"position rows beyond the context are off by {max(errors):g} from pure decay")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binary", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--keep", type=pathlib.Path, help="leave configurations and run folders here (an empty or new folder)")
-    args = parser.parse_args()
+    test = Test("golden_training")
     golden = json.loads((GOLDEN / "gpt2_small" / "golden.json").read_text())
-    work = (args.keep or pathlib.Path(tempfile.mkdtemp(prefix="plimsoll_golden_"))).resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    check = Check()
-    try:
-        for init, micro in (("gpt2_small", 4), ("gpt2_small", 2), ("gpt2_small", 1), ("gpt2_old", 4)):
-            whole_context(args.binary, work, golden, init, micro, check)
-        short_context(args.binary, work, golden, check)
-    finally:
-        if not args.keep:
-            shutil.rmtree(work)
-    print(f"{len(check.failures)} differences" if check.failures else "all agree with PyTorch")
-    return 1 if check.failures else 0
+    test.run_parts(
+        *(
+            partial(whole_context, golden=golden, init=init, micro=micro)
+            for init, micro in (("gpt2_small", 4), ("gpt2_small", 2), ("gpt2_small", 1), ("gpt2_old", 4))
+        ),
+        partial(short_context, golden=golden),
+    )
+    test.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

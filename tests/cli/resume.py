@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 
 from _plimsoll import Test
 
@@ -227,24 +228,17 @@ def main():
     config.write_text(config.read_text().replace("updates = 6", f"updates = {UPDATES}"))
     whole = test.succeeds(*arguments("whole", "--json"))
     if whole is not None:
-        parts = [
-            lambda: interrupted(test, whole, signal.SIGINT, (1, 20, 45)),
-            lambda: interrupted(test, whole, signal.SIGTERM, (20,)),
-            lambda: interrupted_while_planning(test),
-            lambda: killed(test, whole),
-            lambda: another_budget(test, whole),
-            lambda: longer(test, whole),
-            lambda: refused(test),
-            lambda: terminal(test),
-            lambda: diverged(test),
-        ]
-        for part in parts:
-            start = time.monotonic()
-            try:
-                part()
-            except (KeyError, TypeError, AttributeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-                test.that(False, f"a part ended early: {type(error).__name__}: {error}")
-            print(f"{time.monotonic() - start:.1f} s", flush=True)
+        test.run_parts(
+            partial(interrupted, whole=whole, sign=signal.SIGINT, moments=(1, 20, 45)),
+            partial(interrupted, whole=whole, sign=signal.SIGTERM, moments=(20,)),
+            interrupted_while_planning,
+            partial(killed, whole=whole),
+            partial(another_budget, whole=whole),
+            partial(longer, whole=whole),
+            refused,
+            terminal,
+            diverged,
+        )
     test.finish()
 
 
