@@ -11,14 +11,10 @@
 #include <algorithm>
 
 #include "hwy/highway.h"
+#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using F32 = hn::ScalableTag<float>;
-using Floats = hn::Vec<F32>;
-inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 
 // Columns (in vectors) and rows of one block of accumulators: 24 of 32 registers with AVX-512, 12 of 16 elsewhere.
 inline constexpr int kMaxVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;

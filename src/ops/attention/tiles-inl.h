@@ -17,12 +17,12 @@
 #include "ops/attention/dropout_mask-inl.h"
 #include "ops/attention/tile_gemm-inl.h"
 #include "ops/attention/tiles.h"
+#include "ops/floats-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using attention::kColumnStep;
 using attention::kTileStep;
 using attention::round_up;

@@ -34,12 +34,12 @@ HWY_INLINE void masked_map(std::int64_t batch, std::int64_t elements, const Drop
 
 void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
   masked_map(
-      batch, elements, noise, [](VecF32 m, VecF32 v) HWY_ATTR { return hn::Mul(m, v); }, y, x);
+      batch, elements, noise, [](Floats m, Floats v) HWY_ATTR { return hn::Mul(m, v); }, y, x);
 }
 
 void dropout_add(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, const float* residual,
                  float* y) {
-  const auto f = [](VecF32 m, VecF32 v, VecF32 r) HWY_ATTR { return hn::Add(r, hn::Mul(m, v)); };
+  const auto f = [](Floats m, Floats v, Floats r) HWY_ATTR { return hn::Add(r, hn::Mul(m, v)); };
   masked_map(batch, elements, noise, f, y, x, residual);
 }
 

@@ -12,27 +12,27 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 void add(std::int64_t n, const float* a, const float* b, float* out) {
   map_all(
-      n, [](VecF32 x, VecF32 y) HWY_ATTR { return hn::Add(x, y); }, out, a, b);
+      n, [](Floats x, Floats y) HWY_ATTR { return hn::Add(x, y); }, out, a, b);
 }
 
 void multiply(std::int64_t n, const float* a, const float* b, float* out) {
   map_all(
-      n, [](VecF32 x, VecF32 y) HWY_ATTR { return hn::Mul(x, y); }, out, a, b);
+      n, [](Floats x, Floats y) HWY_ATTR { return hn::Mul(x, y); }, out, a, b);
 }
 
 void scale(std::int64_t n, const float* a, float factor, float* out) {
   map_all(
-      n, [=](VecF32 x) HWY_ATTR { return hn::Mul(x, set(factor)); }, out, a);
+      n, [=](Floats x) HWY_ATTR { return hn::Mul(x, set(factor)); }, out, a);
 }
 
 void add_scaled(std::int64_t n, const float* a, float factor, const float* b, float* out) {
   map_all(
-      n, [=](VecF32 x, VecF32 y) HWY_ATTR { return hn::MulAdd(set(factor), y, x); }, out, a, b);
+      n, [=](Floats x, Floats y) HWY_ATTR { return hn::MulAdd(set(factor), y, x); }, out, a, b);
 }
 
 void square(std::int64_t n, const float* x, float* out) {
   map_all(
-      n, [](VecF32 v) HWY_ATTR { return hn::Mul(v, v); }, out, x);
+      n, [](Floats v) HWY_ATTR { return hn::Mul(v, v); }, out, x);
 }
 
 void fill(std::int64_t n, float value, float* out) {
@@ -46,7 +46,7 @@ void fill(std::int64_t n, float value, float* out) {
 void add_broadcast(std::int64_t outer, std::int64_t n, const float* a, const float* table, float* out) {
   for_row_tiles(outer, n, [=](std::int64_t o, std::int64_t begin, std::int64_t end) HWY_ATTR {
     map_range(
-        begin, end, [](VecF32 x, VecF32 t) HWY_ATTR { return hn::Add(x, t); }, out + o * n, a + o * n, table);
+        begin, end, [](Floats x, Floats t) HWY_ATTR { return hn::Add(x, t); }, out + o * n, a + o * n, table);
   });
 }
 
@@ -60,12 +60,12 @@ void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float
 void relu_forward(std::int64_t n, const float* x, float* y) {
   // Not Max, which would turn NaN into zero.
   map_all(
-      n, [](VecF32 v) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(v, set(0)), v); }, y, x);
+      n, [](Floats v) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(v, set(0)), v); }, y, x);
 }
 
 void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
   map_all(
-      n, [](VecF32 g, VecF32 v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, set(0)), g); }, dx, dy, x);
+      n, [](Floats g, Floats v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, set(0)), g); }, dx, dy, x);
 }
 
 inline constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
@@ -73,27 +73,27 @@ inline constexpr float kTwiceRootCubic = 1.5957691216057308f * 0.044715f;
 
 // e = exp(-|z|) never overflows; sigmoid(z) is r = 1 / (1 + e) or e r, by the sign of z, and its derivative is e r r.
 struct Sigmoid {
-  VecF32 value, derivative;
+  Floats value, derivative;
 };
 
-HWY_INLINE Sigmoid sigmoid(VecF32 z) {
-  const VecF32 e = exp_fp32(F32(), hn::Neg(hn::Abs(z)));
-  const VecF32 r = hn::Div(set(1), hn::Add(set(1), e)), er = hn::Mul(e, r);
+HWY_INLINE Sigmoid sigmoid(Floats z) {
+  const Floats e = exp_fp32(F32(), hn::Neg(hn::Abs(z)));
+  const Floats r = hn::Div(set(1), hn::Add(set(1), e)), er = hn::Mul(e, r);
   return {hn::IfThenElse(hn::Lt(z, set(0)), er, r), hn::Mul(er, r)};
 }
 
-HWY_INLINE VecF32 twice_u(VecF32 x, VecF32 x2) { return hn::Mul(x, hn::MulAdd(x2, set(kTwiceRootCubic), set(kTwiceRoot))); }
+HWY_INLINE Floats twice_u(Floats x, Floats x2) { return hn::Mul(x, hn::MulAdd(x2, set(kTwiceRootCubic), set(kTwiceRoot))); }
 
 void gelu_tanh_forward(std::int64_t n, const float* x, float* y) {
   map_all(
-      n, [](VecF32 v) HWY_ATTR { return hn::Mul(v, sigmoid(twice_u(v, hn::Mul(v, v))).value); }, y, x);
+      n, [](Floats v) HWY_ATTR { return hn::Mul(v, sigmoid(twice_u(v, hn::Mul(v, v))).value); }, y, x);
 }
 
 void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
-  const auto gradient = [](VecF32 g, VecF32 v) HWY_ATTR {
-    const VecF32 v2 = hn::Mul(v, v);
+  const auto gradient = [](Floats g, Floats v) HWY_ATTR {
+    const Floats v2 = hn::Mul(v, v);
     const Sigmoid s = sigmoid(twice_u(v, v2));
-    const VecF32 du = hn::MulAdd(v2, set(3 * kTwiceRootCubic), set(kTwiceRoot));
+    const Floats du = hn::MulAdd(v2, set(3 * kTwiceRootCubic), set(kTwiceRoot));
     return hn::Mul(g, hn::MulAdd(hn::Mul(v, du), s.derivative, s.value));
   };
   map_all(n, gradient, dx, dy, x);

@@ -8,32 +8,15 @@
 #endif
 
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/highway.h"
 #include "ops/elementwise/tiles.h"
+#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using F32 = hn::ScalableTag<float>;
-using VecF32 = hn::Vec<F32>;
-inline constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(F32()));
-
-HWY_INLINE VecF32 set(float x) { return hn::Set(F32(), x); }
-
-HWY_INLINE VecF32 load_part(const float* p, std::int64_t count) {
-  alignas(64) float lanes[kLanes] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(float));
-  return hn::Load(F32(), lanes);
-}
-
-HWY_INLINE void store_part(VecF32 v, float* p, std::int64_t count) {
-  alignas(64) float lanes[kLanes];
-  hn::Store(v, F32(), lanes);
-  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(float));
-}
+HWY_INLINE Floats set(float x) { return hn::Set(F32(), x); }
 
 template <class F, class... In>
 HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, float* out, const In*... in) {

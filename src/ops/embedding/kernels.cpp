@@ -16,7 +16,7 @@ inline constexpr std::int64_t kStrip = 64;
 
 HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row, float* sum) {
   map_range(
-      begin, end, [](VecF32 s, VecF32 r) HWY_ATTR { return hn::Add(s, r); }, sum, sum, row);
+      begin, end, [](Floats s, Floats r) HWY_ATTR { return hn::Add(s, r); }, sum, sum, row);
 }
 
 void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const float* table, const float* positions,
@@ -27,7 +27,7 @@ void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, 
     if (positions == nullptr) {
       std::memcpy(out + row * width + begin, entry + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
     } else {
-      const auto sum = [](VecF32 e, VecF32 p) HWY_ATTR { return hn::Add(e, p); };
+      const auto sum = [](Floats e, Floats p) HWY_ATTR { return hn::Add(e, p); };
       map_range(begin, end, sum, out + row * width, entry, positions + row % shape.tokens * width);
     }
   });

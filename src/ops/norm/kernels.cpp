@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "ops/norm/kernels.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/floats-inl.h"
 
 #ifndef PLIMSOLL_OPS_NORM_KERNELS_ONCE_
 #define PLIMSOLL_OPS_NORM_KERNELS_ONCE_
@@ -42,11 +43,6 @@ inline std::int64_t tiles(std::int64_t rows) { return (rows + kRowTile - 1) / kR
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using F32 = hn::ScalableTag<float>;
-using Floats = hn::Vec<F32>;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(F32()));
 
 HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
 HWY_INLINE float total(Floats a, Floats b) { return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(a, b))); }

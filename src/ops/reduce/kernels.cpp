@@ -11,12 +11,12 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 HWY_INLINE void add_rows(std::int64_t begin, std::int64_t end, const float* first, std::int64_t stride, int count, float* sum) {
   if (count == 4) {
-    const auto add4 = [](VecF32 s, VecF32 a, VecF32 b, VecF32 c, VecF32 d)
+    const auto add4 = [](Floats s, Floats a, Floats b, Floats c, Floats d)
                           HWY_ATTR { return hn::Add(hn::Add(hn::Add(hn::Add(s, a), b), c), d); };
     map_range(begin, end, add4, sum, sum, first, first + stride, first + 2 * stride, first + 3 * stride);
     return;
   }
-  const auto add1 = [](VecF32 s, VecF32 a) HWY_ATTR { return hn::Add(s, a); };
+  const auto add1 = [](Floats s, Floats a) HWY_ATTR { return hn::Add(s, a); };
   for (int r = 0; r < count; ++r) map_range(begin, end, add1, sum, sum, first + r * stride);
 }
 

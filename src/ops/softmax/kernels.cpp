@@ -10,36 +10,18 @@
 #define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/floats-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using F32 = hn::ScalableTag<float>;
-using Floats = hn::Vec<F32>;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(F32()));
-
-// The last lanes of a row, which do not fill a vector; the others hold `fill`.
-HWY_INLINE Floats load_tail(const float* p, std::int64_t count, float fill) {
-  alignas(64) float lanes[kLanes];
-  std::fill(lanes, lanes + kLanes, fill);
-  std::copy(p, p + count, lanes);
-  return hn::Load(F32(), lanes);
-}
-
-HWY_INLINE void store_tail(Floats v, std::int64_t count, float* p) {
-  alignas(64) float lanes[kLanes];
-  hn::Store(v, F32(), lanes);
-  std::copy(lanes, lanes + count, p);
-}
 
 HWY_INLINE float row_maximum(std::int64_t width, const float* x) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   Floats best = hn::Set(F32(), kLowest);
   std::int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) best = hn::Max(best, hn::LoadU(F32(), x + i));
-  if (i < width) best = hn::Max(best, load_tail(x + i, width - i, kLowest));
+  if (i < width) best = hn::Max(best, load_part(x + i, width - i, kLowest));
   return hn::GetLane(hn::MaxOfLanes(F32(), best));
 }
 
@@ -53,9 +35,9 @@ void softmax_row(std::int64_t width, const float* x, float* y) {
     hn::StoreU(p, F32(), y + i);
   }
   if (i < width) {
-    const Floats p = exp_fp32(F32(), hn::Sub(load_tail(x + i, width - i, -std::numeric_limits<float>::infinity()), top));
+    const Floats p = exp_fp32(F32(), hn::Sub(load_part(x + i, width - i, -std::numeric_limits<float>::infinity()), top));
     sum = hn::Add(sum, p);
-    store_tail(p, width - i, y + i);
+    store_part(p, y + i, width - i);
   }
   const float inverse = 1.0f / hn::GetLane(hn::SumOfLanes(F32(), sum));
   const Floats factor = hn::Set(F32(), inverse);
@@ -67,7 +49,7 @@ void softmax_gradient_row(std::int64_t width, const float* y, const float* dy, f
   Floats sum = hn::Zero(F32());
   std::int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), y + i), hn::LoadU(F32(), dy + i), sum);
-  if (i < width) sum = hn::MulAdd(load_tail(y + i, width - i, 0), load_tail(dy + i, width - i, 0), sum);
+  if (i < width) sum = hn::MulAdd(load_part(y + i, width - i), load_part(dy + i, width - i), sum);
   const float dot = hn::GetLane(hn::SumOfLanes(F32(), sum));
   const Floats dots = hn::Set(F32(), dot);
   for (i = 0; i + kLanes <= width; i += kLanes) {

@@ -40,11 +40,11 @@ void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const A
   const float beta2 = static_cast<float>(step.beta2), blend2 = static_cast<float>(1 - step.beta2);
   const float inverse_root = static_cast<float>(1 / std::sqrt(step.bias_correction2)), epsilon = static_cast<float>(step.epsilon);
   const float size = static_cast<float>(step.lr / step.bias_correction1);
-  const auto update = [=](VecF32 gradient, VecF32& parameter, VecF32& first, VecF32& second) HWY_ATTR {
-    const VecF32 d = hn::Mul(gradient, set(scale));
+  const auto update = [=](Floats gradient, Floats& parameter, Floats& first, Floats& second) HWY_ATTR {
+    const Floats d = hn::Mul(gradient, set(scale));
     first = hn::MulAdd(set(blend1), hn::Sub(d, first), first);
     second = hn::MulAdd(set(beta2), second, hn::Mul(hn::Mul(set(blend2), d), d));
-    const VecF32 denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
+    const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
   update_all(n, update, g, p, m, v);
@@ -53,16 +53,16 @@ void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const A
 void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
   const float scale = static_cast<float>(step.gradient_scale), decay = static_cast<float>(step.weight_decay);
   const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
-  const auto gradient = [=](VecF32 x, VecF32 parameter)
+  const auto gradient = [=](Floats x, Floats parameter)
                             HWY_ATTR { return hn::MulAdd(set(decay), parameter, hn::Mul(x, set(scale))); };
-  const auto plain = [=](VecF32 x, VecF32& parameter)
+  const auto plain = [=](Floats x, Floats& parameter)
                          HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
   // A first update must not read what the buffer held before, which may be NaN.
   const bool first = step.first, nesterov = step.nesterov;
-  const auto with_momentum = [=](VecF32 x, VecF32& parameter, VecF32& average) HWY_ATTR {
-    const VecF32 d = gradient(x, parameter);
+  const auto with_momentum = [=](Floats x, Floats& parameter, Floats& average) HWY_ATTR {
+    const Floats d = gradient(x, parameter);
     average = first ? d : hn::MulAdd(set(momentum), average, d);
-    const VecF32 direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
+    const Floats direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
   if (step.momentum == 0) {
