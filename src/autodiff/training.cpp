@@ -228,7 +228,7 @@ TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSetting
   builder.set_line("loss");
   TrainingValues values;
   values.loss_total = builder.add_persistent("loss.total", {DType::f64, Shape{1}}, Role::output);
-  builder.add1(ops::kSumLosses, ops::SumLossesAttributes{}, {final_losses, values.loss_total}, "total");
+  builder.add1(ops::kSumLosses, ops::NoAttributes{}, {final_losses, values.loss_total}, "total");
   if (final_losses != losses) {
     const Removal removal(graph, backward.root());
     removal.move_down(values.loss_total);

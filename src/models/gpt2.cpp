@@ -138,7 +138,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::ui
     model.evaluate_total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
     model.evaluate = add_batch(builder, shape.evaluate, shape.tokens, "evaluate");
     const ValueId losses = gpt2.losses(builder, model.evaluate, /*training=*/false);
-    builder.add1(ops::kSumLosses, ops::SumLossesAttributes{}, {losses, model.evaluate_total}, "evaluate.total");
+    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {losses, model.evaluate_total}, "evaluate.total");
   }
   if (shape.generate) {
     builder.set_section(Section::generate);

@@ -69,6 +69,12 @@ CpuKernels dropout_cpu_kernels();
 CpuKernels loss_cpu_kernels();
 CpuKernels update_cpu_kernels();
 
+// Whether the kernel adds to its accumulator: not where the op has none, and not in the call that writes it.
+template <class A>
+bool accumulates(const KernelRequest& request) {
+  return request.attributes->as<A>().accumulate && !request.overwrite;
+}
+
 // Our own kernels go by this name in plans and machine files.
 inline KernelChoice own_kernel(Bytes scratch = {}) {
   KernelChoice choice;

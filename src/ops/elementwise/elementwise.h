@@ -2,14 +2,9 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::ops {
-
-struct NoAttributes {
-  friend bool operator==(const NoAttributes&, const NoAttributes&) = default;
-  template <class V>
-  void fields(V&&) const {}
-};
 
 struct ScaleAttributes {
   double factor = 1;

@@ -14,24 +14,20 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   });
 }
 
-bool accumulates(const KernelRequest& request) {
-  return request.attributes->as<ops::EmbeddingBackwardAttributes>().accumulate && !request.overwrite;
-}
-
 std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {
   const std::int64_t rows = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
-  return make_kernel(
-      [shape = shape_of(request.inputs[1].shape), rows, accumulate = accumulates(request)](const KernelCall& call) {
-        cpu::embedding_token_gradient(shape, rows, call.in<std::int32_t>(0), call.in(1), accumulate, call.out(0));
-      });
+  const bool accumulate = accumulates<ops::EmbeddingBackwardAttributes>(request);
+  return make_kernel([shape = shape_of(request.inputs[1].shape), rows, accumulate](const KernelCall& call) {
+    cpu::embedding_token_gradient(shape, rows, call.in<std::int32_t>(0), call.in(1), accumulate, call.out(0));
+  });
 }
 
 std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
   const std::int64_t rows = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
-  return make_kernel(
-      [shape = shape_of(request.inputs[0].shape), rows, accumulate = accumulates(request)](const KernelCall& call) {
-        cpu::embedding_position_gradient(shape, rows, call.in(0), accumulate, call.out(0));
-      });
+  const bool accumulate = accumulates<ops::EmbeddingBackwardAttributes>(request);
+  return make_kernel([shape = shape_of(request.inputs[0].shape), rows, accumulate](const KernelCall& call) {
+    cpu::embedding_position_gradient(shape, rows, call.in(0), accumulate, call.out(0));
+  });
 }
 
 std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {

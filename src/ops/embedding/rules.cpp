@@ -2,7 +2,6 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
 
 namespace plimsoll::ops {

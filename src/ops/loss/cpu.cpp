@@ -28,7 +28,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const bool overwrite = request.overwrite || !request.attributes->as<ops::LossBackwardAttributes>().accumulate;
+  const bool overwrite = !accumulates<ops::AccumulateAttributes>(request);
   return make_kernel(
       [loss = cpu::LinearCrossEntropy(shape_of(request), true, request.threads), overwrite](const KernelCall& call) {
         loss.backward(call.in(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2),

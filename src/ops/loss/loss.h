@@ -4,19 +4,11 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::ops {
 
-// (h, w, targets, inverse_units, [into w]) -> losses, d_h, d_w: the gradient of sum(losses) * inverse_units.
-struct LossBackwardAttributes {
-  bool accumulate = false;
-  friend bool operator==(const LossBackwardAttributes&, const LossBackwardAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("accumulate", accumulate);
-  }
-};
-
+// Backward: (h, w, targets, inverse_units, [into w]) -> losses, d_h, d_w: the gradient of sum(losses) * inverse_units.
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
 // h [b, t, c], w [v, c], targets i32 [b, t], inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]

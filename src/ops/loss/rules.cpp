@@ -2,7 +2,6 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 
 namespace plimsoll::ops {
@@ -23,7 +22,7 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<LossBackwardAttributes>().accumulate;
+  const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
   check(inputs);
   if (accumulate) require_type(inputs[4], inputs[1], "linear_cross_entropy_backward", "the accumulator");
@@ -40,7 +39,7 @@ void gradient(GradientContext& context) {
   const ValueId into = context.accumulator(1);
   std::vector<ValueId> inputs{context.input(0), context.input(1), context.input(2), context.input(3)};
   if (into.valid()) inputs.push_back(into);
-  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, LossBackwardAttributes{into.valid()}, std::move(inputs),
+  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, AccumulateAttributes{into.valid()}, std::move(inputs),
                                              {"losses", "grad", "weight.grad"});
   context.replace(0, outputs[0]);
   if (context.wants(0)) context.contribute(0, outputs[1]);
@@ -48,7 +47,7 @@ void gradient(GradientContext& context) {
 }
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
-  if (!any.as<LossBackwardAttributes>().accumulate) return {};
+  if (!any.as<AccumulateAttributes>().accumulate) return {};
   return {{4, 2, AliasKind::updates}};
 }
 

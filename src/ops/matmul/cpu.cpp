@@ -15,7 +15,7 @@ cpu::GemmShape gemm_shape(const KernelRequest& request) {
           attributes.transpose_a,
           attributes.transpose_b,
           attributes.bias,
-          attributes.accumulate && !request.overwrite};
+          accumulates<ops::MatmulAttributes>(request)};
 }
 
 KernelChoice choose(const KernelRequest& request) {

@@ -68,7 +68,7 @@ void gradient(GradientContext& context) {
   const auto& a = context.node().attributes.as<MatmulAttributes>();
   const ValueId dy = context.gradient(0), x = context.input(0), w = context.input(1);
   MatmulAttributes to{.batched = a.batched};
-  if (a.bias && context.wants(2)) context.contribute(2, kSumRows, SumRowsAttributes{}, {dy});
+  if (a.bias && context.wants(2)) context.contribute(2, kSumRows, AccumulateAttributes{}, {dy});
   if (context.wants(1)) {
     to.transpose_a = a.transpose_b || !a.transpose_a;
     to.transpose_b = a.transpose_a && a.transpose_b;

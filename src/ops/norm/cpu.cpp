@@ -24,7 +24,7 @@ KernelChoice choose_backward(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const bool accumulate = request.attributes->as<ops::LayerNormBackwardAttributes>().accumulate && !request.overwrite;
+  const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
   return make_kernel([x = rows_of(request.inputs[1]), accumulate](const KernelCall& call) {
     cpu::layer_norm_backward(x.rows, x.width, call.in(0), call.in(1), call.in(2), call.in(3), call.in(4), call.out(0),
                              call.out(1), call.out(2), accumulate, call.scratch);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::ops {
 
@@ -15,16 +16,7 @@ struct LayerNormAttributes {
   }
 };
 
-// (dy, x, mean, rstd, gamma, [into gamma, into beta]) -> dx, dgamma, dbeta. Without `accumulate` the two are plain gradients.
-struct LayerNormBackwardAttributes {
-  bool accumulate = false;
-  friend bool operator==(const LayerNormBackwardAttributes&, const LayerNormBackwardAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("accumulate", accumulate);
-  }
-};
-
+// Backward: (dy, x, mean, rstd, gamma, [into gamma, into beta]) -> dx, dgamma, dbeta.
 extern const OpDef kLayerNorm, kLayerNormBackward;
 
 ValueId layer_norm(GraphBuilder& builder, ValueId x, ValueId gamma, ValueId beta, double epsilon);

@@ -30,15 +30,15 @@ void gradient(GradientContext& context) {
   const bool accumulate = into_gamma.valid() && into_beta.valid();
   std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
   if (accumulate) inputs.insert(inputs.end(), {into_gamma, into_beta});
-  const auto outputs = builder.add(kLayerNormBackward, LayerNormBackwardAttributes{accumulate}, std::move(inputs),
-                                   {"grad", "weight.grad", "bias.grad"});
+  const auto outputs =
+      builder.add(kLayerNormBackward, AccumulateAttributes{accumulate}, std::move(inputs), {"grad", "weight.grad", "bias.grad"});
   for (const std::size_t i : {0, 1, 2}) {
     if (context.wants(i)) context.contribute(i, outputs[i]);
   }
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<LayerNormBackwardAttributes>().accumulate;
+  const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 7 : 5, "layer_norm_backward");
   require_same(inputs[0], inputs[1], "layer_norm_backward");
   return {inputs[1], inputs[4], inputs[4]};
@@ -46,7 +46,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
   std::vector<Alias> aliases{{0, 0, AliasKind::may_overwrite}};
-  if (any.as<LayerNormBackwardAttributes>().accumulate) {
+  if (any.as<AccumulateAttributes>().accumulate) {
     aliases.push_back({5, 1, AliasKind::updates});
     aliases.push_back({6, 2, AliasKind::updates});
   }

@@ -35,7 +35,7 @@ KernelChoice choose_sum_rows(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
-  const bool accumulate = request.attributes->as<ops::SumRowsAttributes>().accumulate && !request.overwrite;
+  const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
   return make_kernel([x = rows_of(request.inputs[0]), accumulate](const KernelCall& call) {
     cpu::sum_rows(x.rows, x.width, call.in(0), accumulate, call.out(0), call.scratch);
   });

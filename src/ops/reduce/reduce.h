@@ -3,6 +3,7 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::ops {
 
@@ -24,21 +25,6 @@ struct BroadcastLastAttributes {
   void fields(V&& v) const {
     v("extent", extent), v("factor", factor);
   }
-};
-
-struct SumRowsAttributes {
-  bool accumulate = false;
-  friend bool operator==(const SumRowsAttributes&, const SumRowsAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("accumulate", accumulate);
-  }
-};
-
-struct SumLossesAttributes {
-  friend bool operator==(const SumLossesAttributes&, const SumLossesAttributes&) = default;
-  template <class V>
-  void fields(V&&) const {}
 };
 
 extern const OpDef kReduce, kBroadcastLast, kSumRows, kSumLosses;

@@ -43,7 +43,7 @@ void gradient_of_broadcast(GradientContext& context) {
 }
 
 std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<SumRowsAttributes>().accumulate;
+  const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 2 : 1, "sum_rows");
   const ValueType output{DType::f32, Shape{inputs[0].shape.last()}};
   if (accumulate) require_type(inputs[1], output, "sum_rows", "the accumulator");
@@ -51,7 +51,7 @@ std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
 }
 
 std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
-  if (!any.as<SumRowsAttributes>().accumulate) return {};
+  if (!any.as<AccumulateAttributes>().accumulate) return {};
   return {{1, 0, AliasKind::updates}};
 }
 

@@ -2,7 +2,6 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/shape/shape_ops.h"
 
 namespace plimsoll::ops {

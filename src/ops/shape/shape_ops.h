@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::ops {
 

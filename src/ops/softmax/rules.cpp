@@ -1,6 +1,5 @@
 #include "graph/gradient.h"
 #include "ops/check.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/softmax/softmax.h"
 
 namespace plimsoll::ops {

@@ -1,7 +1,6 @@
 #include "ops/embedding/embedding.h"
 
 #include "ops/cases/cases.h"
-#include "ops/elementwise/elementwise.h"
 
 namespace plimsoll::test {
 namespace {

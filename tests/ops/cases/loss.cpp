@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ops/cases/cases.h"
-#include "ops/elementwise/elementwise.h"
 
 namespace plimsoll::test {
 namespace {
@@ -36,7 +35,7 @@ std::vector<Numbers> loss_backward(const ReferenceCall& call) {
   const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
   const std::size_t width = extent(call.shape(1).last());
   Numbers losses(targets.size()), dh(h.size()), p;
-  Numbers dw = call.attributes.as<ops::LossBackwardAttributes>().accumulate ? call.values[4] : Numbers(w.size());
+  Numbers dw = call.attributes.as<ops::AccumulateAttributes>().accumulate ? call.values[4] : Numbers(w.size());
   for (std::size_t row = 0; row < targets.size(); ++row) {
     if (targets[row] < 0) continue;
     const auto target = static_cast<std::size_t>(targets[row]);
@@ -63,7 +62,7 @@ struct Extents {
 OpCase forward(const Extents& e, int chunks) { return {ops::NoAttributes{}, e.inputs(), false, chunks}; }
 
 OpCase backward(const Extents& e, int chunks, bool accumulate) {
-  OpCase result{ops::LossBackwardAttributes{accumulate}, e.inputs(), false, chunks};
+  OpCase result{ops::AccumulateAttributes{accumulate}, e.inputs(), false, chunks};
   if (accumulate) result.inputs.push_back(f32({e.vocab, e.width}, {-0.01, 0.01}));
   return result;
 }

@@ -40,7 +40,7 @@ std::vector<Numbers> layer_norm_backward(const ReferenceCall& call) {
   const Numbers &dy = call.values[0], &x = call.values[1], &mean = call.values[2], &rstd = call.values[3],
                 &gamma = call.values[4];
   const std::size_t width = gamma.size();
-  const bool accumulate = call.attributes.as<ops::LayerNormBackwardAttributes>().accumulate;
+  const bool accumulate = call.attributes.as<ops::AccumulateAttributes>().accumulate;
   Numbers dx(x.size()), dgamma(width), dbeta(width);
   if (accumulate) dgamma = call.values[5], dbeta = call.values[6];
   for (std::size_t row = 0; row < mean.size(); ++row) {
@@ -76,7 +76,7 @@ OpCase forward(const Extents& e, double epsilon) {
 
 OpCase backward(const Extents& e, bool accumulate, bool overwrite) {
   const Shape width{e.x.last()}, rows{e.rows()};
-  OpCase result{ops::LayerNormBackwardAttributes{accumulate},
+  OpCase result{ops::AccumulateAttributes{accumulate},
                 {f32(e.x), f32(e.x, {-2, 3}), f32(rows), f32(rows), f32(width, {0.5, 1.5})}};
   if (accumulate) result.inputs.insert(result.inputs.end(), {f32(width), f32(width)});
   result.overwrite = overwrite;

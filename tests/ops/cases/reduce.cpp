@@ -23,7 +23,7 @@ std::vector<Numbers> broadcast_last(const ReferenceCall& call) {
 
 std::vector<Numbers> sum_rows(const ReferenceCall& call) {
   const std::size_t width = extent(call.shape(0).last());
-  Numbers out = call.attributes.as<ops::SumRowsAttributes>().accumulate ? call.values[1] : Numbers(width);
+  Numbers out = call.attributes.as<ops::AccumulateAttributes>().accumulate ? call.values[1] : Numbers(width);
   for (std::size_t i = 0; i < call.values[0].size(); ++i) out[i % width] += call.values[0][i];
   return {out};
 }
@@ -63,17 +63,17 @@ std::vector<OpCase> broadcasts() {
 std::vector<OpCase> sums_of_rows() {
   std::vector<OpCase> cases;
   for (const Shape& shape : shapes()) {
-    const OpCase adding{ops::SumRowsAttributes{true}, {f32(shape), f32({shape.last()})}};
-    cases.insert(cases.end(), {OpCase{ops::SumRowsAttributes{false}, {f32(shape)}}, adding, in_window(adding)});
+    const OpCase adding{ops::AccumulateAttributes{true}, {f32(shape), f32({shape.last()})}};
+    cases.insert(cases.end(), {OpCase{ops::AccumulateAttributes{false}, {f32(shape)}}, adding, in_window(adding)});
   }
-  cases.push_back(timed({ops::SumRowsAttributes{true}, {f32(kLarge), f32({kLarge.last()})}}));
+  cases.push_back(timed({ops::AccumulateAttributes{true}, {f32(kLarge), f32({kLarge.last()})}}));
   return cases;
 }
 
 std::vector<OpCase> totals() {
   std::vector<OpCase> cases;
   for (const Shape& shape : shapes()) {
-    const OpCase adding{ops::SumLossesAttributes{}, {f32(shape, {0, 11}), f64({1}, {0, 100})}};
+    const OpCase adding{ops::NoAttributes{}, {f32(shape, {0, 11}), f64({1}, {0, 100})}};
     cases.insert(cases.end(), {adding, in_window(adding)});
   }
   return cases;

@@ -1,5 +1,4 @@
 #include "ops/cases/cases.h"
-#include "ops/elementwise/elementwise.h"
 #include "ops/shape/shape_ops.h"
 
 namespace plimsoll::test {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ops/cases/cases.h"
-#include "ops/elementwise/elementwise.h"
 
 namespace plimsoll::test {
 namespace {
