@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
+#include "formats/temporary_folder.h"
 #include "train/child.h"
 #include "train/measure.h"
 #include "train/probe.h"
@@ -31,30 +32,6 @@ using nlohmann::json;
 // differ.
 constexpr Bytes kCodeMargin{8 << 20};
 constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
-
-// A folder that goes with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there", "a folder that can be written",
-                       {"TMPDIR=FOLDER plimsoll ..."});
-    }
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Held while this machine is measured: two processes at once would disturb each other, and the plans of the first would rest on
 // rates that the second replaces. A folder that cannot be written has no lock, and no file to fight over.

@@ -1,0 +1,25 @@
+#include "formats/temporary_folder.h"
+
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there", "a folder that can be written",
+                     {"TMPDIR=FOLDER plimsoll ..."});
+  }
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace plimsoll

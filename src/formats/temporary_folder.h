@@ -1,0 +1,24 @@
+// A folder that goes with everything in it.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace plimsoll {
+
+class TemporaryFolder {
+ public:
+  // Below TMPDIR. data_error E-IO-WRITE where none can be made there.
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace plimsoll
