@@ -1,35 +1,23 @@
 // Attention kernels in GFLOP/s, counting the unmasked half only: 4 * head_size flops for each visible (query, key) pair in
 // forward, 10 * head_size in backward. Compare with the fp32 peak of the machine.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "base/philox.h"
+#include "bench/buffer.h"
 #include "device/cpu/parallel.h"
 #include "ops/attention/kernels.h"
 
 namespace plimsoll::cpu {
 namespace {
 
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<float[], Free>;
-
-// On huge pages, as the arena is: a head's rows lie kilobytes apart, and page walks would show.
-Buffer buffer(std::int64_t floats) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t bytes = (static_cast<std::size_t>(floats) * 4 + kHugePage - 1) / kHugePage * kHugePage;
-  void* const p = std::aligned_alloc(kHugePage, bytes);
-  madvise(p, bytes, MADV_HUGEPAGE);
-  return Buffer(static_cast<float*>(p));
-}
+using bench::Buffer;
 
 Buffer random_buffer(std::int64_t floats, std::uint32_t stream) {
-  Buffer b = buffer(floats);
+  Buffer b(floats);
   for (std::int64_t i = 0; i < floats; ++i) {
     b[i] = 2 * unit_float(philox4x32({stream, 1}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1;
   }
@@ -48,16 +36,17 @@ struct Case {
     const std::int64_t floats = shape.batch * shape.tokens * shape.heads * shape.head_size;
     qkv = random_buffer(3 * floats, 1);
     d_out = random_buffer(floats, 2);
-    out = buffer(floats);
-    d_qkv = buffer(3 * floats);
-    lse = buffer(shape.batch * shape.tokens * shape.heads);
+    out = Buffer(floats);
+    d_qkv = Buffer(3 * floats);
+    lse = Buffer(shape.batch * shape.tokens * shape.heads);
     const int threads = thread_count();
-    scratch = buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, threads)).n / 4);
+    scratch = Buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, threads)));
     forward();
   }
-  std::byte* workspace() { return reinterpret_cast<std::byte*>(scratch.get()); }
-  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), workspace()); }
-  void backward() { attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), workspace()); }
+  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), scratch.bytes()); }
+  void backward() {
+    attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), scratch.bytes());
+  }
   double pairs() const {
     return static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.tokens * (shape.tokens + 1) / 2);
   }

@@ -1,12 +1,12 @@
 // Products of a GPT-2 124M step, of a small byte model and of a vocabulary head, as planned, against a bound of FLOPs alone. The
 // counter `GFLOP/s` of each stands beside the share of the peak that PEAK_GFLOPS (default 537: two Zen 5 cores) states.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "bench/buffer.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/parallel.h"
@@ -16,30 +16,13 @@ namespace {
 
 using namespace plimsoll;
 using namespace plimsoll::cpu;
+using bench::Buffer;
+using bench::numbers;
 
 double peak() {
   const char* text = std::getenv("PEAK_GFLOPS");
   return text != nullptr ? std::atof(text) : 537.0;
 }
-
-// Memory as an arena has it: in huge pages, touched once.
-class Memory {
- public:
-  explicit Memory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes) + 1) {
-    data_ = static_cast<float*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    madvise(data_, bytes_, MADV_HUGEPAGE);
-    for (std::int64_t i = 0; i < bytes / 4; ++i) data_[i] = static_cast<float>(i * 2654435761 % 1009) / 1009.0F - 0.5F;
-  }
-  ~Memory() { munmap(data_, bytes_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  float* get() const { return data_; }
-  std::byte* bytes() const { return reinterpret_cast<std::byte*>(data_); }
-
- private:
-  std::size_t bytes_;
-  float* data_;
-};
 
 void report(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
@@ -48,8 +31,8 @@ void report(benchmark::State& state, double flops) {
 
 void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
   const Gemm gemm(shape, thread_count());
-  const Memory a(shape.m * shape.k * 4), b(shape.k * shape.n * 4), c(shape.m * shape.n * 4);
-  const Memory scratch(tiled ? tiled_gemm_scratch(shape).n : gemm.plan().scratch.n);
+  const Buffer a = numbers(shape.m * shape.k), b = numbers(shape.k * shape.n), c(shape.m * shape.n);
+  const Buffer scratch(tiled ? tiled_gemm_scratch(shape) : gemm.plan().scratch);
   for (auto _ : state) {
     if (tiled) {
       run_tiled_gemm(shape, a.get(), b.get(), nullptr, c.get(), scratch.bytes());
@@ -64,8 +47,8 @@ void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
 void head(benchmark::State& state, LossShape shape) {
   shape.chunks = static_cast<int>(state.range(0));
   const LinearCrossEntropy loss(shape, true, thread_count());
-  const Memory h(shape.tokens * shape.width * 4), w(shape.vocab * shape.width * 4), dh(shape.tokens * shape.width * 4);
-  const Memory dw(shape.vocab * shape.width * 4), losses(shape.tokens * 4), scratch(loss.plan().scratch.n);
+  const Buffer h = numbers(shape.tokens * shape.width), w = numbers(shape.vocab * shape.width), dh(shape.tokens * shape.width);
+  const Buffer dw(shape.vocab * shape.width), losses(shape.tokens), scratch(loss.plan().scratch);
   std::vector<std::int32_t> targets;
   for (std::int64_t i = 0; i < shape.tokens; ++i) targets.push_back(static_cast<std::int32_t>(i * 7919 % shape.vocab));
   for (auto _ : state) {

@@ -1,14 +1,12 @@
 // The kernels that memory bounds, in bytes per second (what a kernel reads and writes, without write-allocation), beside a copy
 // of the same memory. Arguments: elements of each array.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <vector>
 
 #include "base/philox.h"
+#include "bench/buffer.h"
 #include "device/cpu/parallel.h"
 #include "ops/cast/kernels.h"
 #include "ops/dropout/kernels.h"
@@ -21,21 +19,8 @@
 namespace plimsoll::cpu {
 namespace {
 
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<float[], Free>;
-
-// On huge pages, as the arena is. Values are small and differ.
-Buffer buffer(std::int64_t floats) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t bytes = (static_cast<std::size_t>(floats) * 4 + kHugePage - 1) / kHugePage * kHugePage;
-  void* const p = std::aligned_alloc(kHugePage, bytes);
-  madvise(p, bytes, MADV_HUGEPAGE);
-  Buffer b(static_cast<float*>(p));
-  for (std::int64_t i = 0; i < floats; ++i) b[i] = static_cast<float>(i % 1023 - 511) * 1e-3f;
-  return b;
-}
+using bench::Buffer;
+using bench::numbers;
 
 constexpr std::int64_t kWidth = 768;
 constexpr std::int64_t kLarge = 32 << 20, kCached = 1 << 20;  // past every cache; within the last-level cache
@@ -53,77 +38,76 @@ void measure(benchmark::State& state, std::int64_t bytes, Body body) {
 
 void bench_copy(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), y = buffer(n);
+  const Buffer x = numbers(n), y = numbers(n);
   measure(state, 8 * n, [&] { copy(Bytes{4 * n}, x.get(), y.get()); });
 }
 
 void bench_fill(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer y = buffer(n);
+  const Buffer y = numbers(n);
   measure(state, 4 * n, [&] { fill(n, 0, y.get()); });
 }
 
 void bench_add(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), y = buffer(n), z = buffer(n);
+  const Buffer x = numbers(n), y = numbers(n), z = numbers(n);
   measure(state, 12 * n, [&] { add(n, x.get(), y.get(), z.get()); });
 }
 
 void bench_add_bias(benchmark::State& state) {
   const std::int64_t n = state.range(0) / kWidth * kWidth;
-  const Buffer x = buffer(n), bias = buffer(kWidth), y = buffer(n);
+  const Buffer x = numbers(n), bias = numbers(kWidth), y = numbers(n);
   measure(state, 8 * n, [&] { add_broadcast(n / kWidth, kWidth, x.get(), bias.get(), y.get()); });
 }
 
 void bench_gelu(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), y = buffer(n);
+  const Buffer x = numbers(n), y = numbers(n);
   measure(state, 8 * n, [&] { gelu_tanh_forward(n, x.get(), y.get()); });
 }
 
 void bench_gelu_backward(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), dy = buffer(n), dx = buffer(n);
+  const Buffer x = numbers(n), dy = numbers(n), dx = numbers(n);
   measure(state, 12 * n, [&] { gelu_tanh_backward(n, dy.get(), x.get(), dx.get()); });
 }
 
 void bench_dropout(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), y = buffer(n);
+  const Buffer x = numbers(n), y = numbers(n);
   const std::vector<std::uint32_t> ids(16, 1);
   measure(state, 8 * n, [&] { dropout(8, n / 8, {0.1f, {1, 2}, ids.data()}, x.get(), y.get()); });
 }
 
 void bench_sum_rows(benchmark::State& state) {
   const std::int64_t n = state.range(0) / kWidth * kWidth;
-  const Buffer x = buffer(n), out = buffer(kWidth), scratch = buffer(sum_rows_scratch(n / kWidth, kWidth).n / 4);
-  measure(state, 4 * n,
-          [&] { sum_rows(n / kWidth, kWidth, x.get(), false, out.get(), reinterpret_cast<std::byte*>(scratch.get())); });
+  const Buffer x = numbers(n), out = numbers(kWidth), scratch(sum_rows_scratch(n / kWidth, kWidth));
+  measure(state, 4 * n, [&] { sum_rows(n / kWidth, kWidth, x.get(), false, out.get(), scratch.bytes()); });
 }
 
 void bench_sum_of_squares(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), scratch = buffer(sum_scratch(n).n / 4);
+  const Buffer x = numbers(n), scratch(sum_scratch(n));
   double out;
-  measure(state, 4 * n, [&] { sum_of_squares(n, x.get(), &out, reinterpret_cast<std::byte*>(scratch.get())); });
+  measure(state, 4 * n, [&] { sum_of_squares(n, x.get(), &out, scratch.bytes()); });
 }
 
 void bench_to_bf16(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer x = buffer(n), y = buffer(n / 2);
+  const Buffer x = numbers(n), y = numbers(n / 2);
   measure(state, 6 * n, [&] { cast_f32_to_bf16(n, x.get(), reinterpret_cast<std::uint16_t*>(y.get())); });
 }
 
 void bench_transpose(benchmark::State& state) {
   const std::int64_t columns = 1024, rows = state.range(0) / columns;
-  const Buffer x = buffer(rows * columns), y = buffer(rows * columns);
+  const Buffer x = numbers(rows * columns), y = numbers(rows * columns);
   measure(state, 8 * rows * columns, [&] { transpose(1, rows, columns, x.get(), y.get()); });
 }
 
 // [B, T, H, D] -> [B, H, T, D]
 void bench_permute_heads(benchmark::State& state) {
   const std::int64_t batch = state.range(0) / (kWidth * 1024);
-  const Buffer x = buffer(batch * 1024 * kWidth), y = buffer(batch * 1024 * kWidth);
+  const Buffer x = numbers(batch * 1024 * kWidth), y = numbers(batch * 1024 * kWidth);
   measure(state, 8 * batch * 1024 * kWidth, [&] { permute({batch, 1024, 12, 64}, {0, 2, 1, 3}, x.get(), y.get()); });
 }
 
@@ -131,7 +115,7 @@ constexpr std::int64_t kVocabulary = 50257;
 
 struct Lookup {
   EmbeddingShape shape{8, 1024, kWidth};
-  Buffer table = buffer(kVocabulary * kWidth), positions = buffer(1024 * kWidth), rows = buffer(8 * 1024 * kWidth);
+  Buffer table = numbers(kVocabulary * kWidth), positions = numbers(1024 * kWidth), rows = numbers(8 * 1024 * kWidth);
   std::vector<std::int32_t> tokens;
 
   Lookup() {
@@ -156,14 +140,14 @@ void bench_token_gradient(benchmark::State& state) {
 
 void bench_adamw(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer p = buffer(n), m = buffer(n), v = buffer(n), g = buffer(n);
+  const Buffer p = numbers(n), m = numbers(n), v = numbers(n), g = numbers(n);
   fill(n, 1, v.get());
   measure(state, 28 * n, [&] { adamw(n, p.get(), m.get(), v.get(), g.get(), {.weight_decay = 0.1}); });
 }
 
 void bench_sgd(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const Buffer p = buffer(n), m = buffer(n), g = buffer(n);
+  const Buffer p = numbers(n), m = numbers(n), g = numbers(n);
   measure(state, 20 * n, [&] { sgd(n, p.get(), m.get(), g.get(), {.lr = 1e-6, .momentum = 0.9}); });
 }
 
