@@ -51,7 +51,7 @@ int thread_count(const json& object) {
 
 constexpr double kMostRate = 1e18, kMostSeconds = 1e6;
 
-json to_json(const Machine& machine, double copy) {
+json to_json(const Machine& machine) {
   json tiers = json::array(), links = json::array();
   for (const Tier& tier : machine.tiers) tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
   for (const Link& link : machine.links) {
@@ -71,7 +71,6 @@ json to_json(const Machine& machine, double copy) {
           {"rates",
            {{"flops_per_second", machine.flops_per_second},
             {"bytes_per_second", machine.bytes_per_second},
-            {"copy_bytes_per_second", copy},
             {"step_seconds", machine.step_seconds}}},
           {"reserve",
            {{"code", reserve.code.n},
@@ -82,7 +81,7 @@ json to_json(const Machine& machine, double copy) {
           {"hash", machine.hash}};
 }
 
-Machine machine_from(const json& object) {
+Machine machine_of(const json& object) {
   Machine machine;
   machine.name = object.at("name");
   machine.instruction_set = object.at("instruction_set");
@@ -108,7 +107,7 @@ Machine machine_from(const json& object) {
 MachineRecord record_from(const json& object) {
   if (object.at("schema") != kSchema) refuse(fmt::format("its schema is {}", object.at("schema").dump()));
   MachineRecord record;
-  record.machine = machine_from(object);
+  record.machine = machine_of(object);
   record.build = object.at("build");
   record.copy_bytes_per_second = positive(object.at("rates"), "copy_bytes_per_second", kMostRate);
   for (const auto& [key, seconds] : object.at("kernels").items()) {
@@ -134,6 +133,16 @@ std::string machine_hash(const Machine& machine) {
   return hasher.hex();
 }
 
+std::string machine_text(const Machine& machine) { return to_json(machine).dump(); }
+
+Machine machine_from(const std::string& text) {
+  try {
+    return machine_of(json::parse(text));
+  } catch (const std::exception& error) {
+    throw internal_error("machine", error.what());
+  }
+}
+
 std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts) {
   Hasher hasher;
   hasher.add(facts.processor).add(facts.instruction_set).add(facts.build).add(std::to_string(facts.threads));
@@ -154,7 +163,8 @@ MachineRecord read_machine_file(const std::filesystem::path& path) {
 void write_machine_file(const std::filesystem::path& path, const MachineRecord& record) {
   std::error_code ignored;  // the write below says what is wrong with the folder
   std::filesystem::create_directories(path.parent_path(), ignored);
-  json object = to_json(record.machine, record.copy_bytes_per_second);
+  json object = to_json(record.machine);
+  object["rates"]["copy_bytes_per_second"] = record.copy_bytes_per_second;
   object["schema"] = kSchema;
   object["build"] = record.build;
   object["kernels"] = json::object();

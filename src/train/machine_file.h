@@ -22,6 +22,10 @@ struct MachineRecord {
 // a plan, nor the seconds of kernels, which are added to as configurations come by.
 std::string machine_hash(const Machine& machine);
 
+// The machine alone as JSON, as it stands in the file, and back: for the same program, in another process.
+std::string machine_text(const Machine& machine);
+Machine machine_from(const std::string& text);
+
 // folder/machine-<hash of the facts>.json.
 std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts);
 

@@ -33,48 +33,6 @@ TokenFilePlace place_from(const json& object) {
   return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
 }
 
-json machine_json(const Machine& machine) {
-  json tiers = json::array(), links = json::array();
-  for (const Tier& tier : machine.tiers) tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
-  for (const Link& link : machine.links) {
-    links.push_back({{"from", link.from}, {"to", link.to}, {"bytes_per_second", link.bytes_per_second}});
-  }
-  return {{"name", machine.name},
-          {"tiers", tiers},
-          {"links", links},
-          {"instruction_set", machine.instruction_set},
-          {"libraries", machine.libraries},
-          {"threads", machine.threads},
-          {"flops", machine.flops_per_second},
-          {"bytes", machine.bytes_per_second},
-          {"step", machine.step_seconds},
-          {"code", machine.reserve.code.n},
-          {"primitive", machine.reserve.per_primitive.n},
-          {"per_step", machine.reserve.per_step.n},
-          {"stacks", machine.reserve.threads.n},
-          {"slack", machine.reserve.slack.n},
-          {"hash", machine.hash}};
-}
-
-Machine machine_from(const json& object) {
-  Machine machine;
-  machine.name = object.at("name");
-  machine.instruction_set = object.at("instruction_set");
-  machine.libraries = object.at("libraries").get<std::vector<std::string>>();
-  machine.threads = object.at("threads");
-  for (const json& tier : object.at("tiers")) machine.tiers.push_back({tier.at("name"), Bytes{tier.at("capacity")}});
-  for (const json& link : object.at("links")) {
-    machine.links.push_back({link.at("from"), link.at("to"), link.at("bytes_per_second")});
-  }
-  machine.flops_per_second = object.at("flops");
-  machine.bytes_per_second = object.at("bytes");
-  machine.step_seconds = object.at("step");
-  machine.reserve = {Bytes{object.at("code")}, Bytes{object.at("primitive")}, Bytes{object.at("per_step")},
-                     Bytes{object.at("stacks")}, Bytes{object.at("slack")}};
-  machine.hash = object.at("hash");
-  return machine;
-}
-
 json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
 json read_plan(const std::filesystem::path& path) {
@@ -116,7 +74,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   json result = {{"data_hash", options.hash_data ? content_hash(input.data.train) : ""},
                  {"train", place_json(place_of(input.data.train))},
                  {"validation", nullptr},
-                 {"machine", machine_json(input.machine.machine)},
+                 {"machine", machine_text(input.machine.machine)},
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
   const PlanningResult planned =
@@ -155,7 +113,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   if (!result.contains("record")) return Refused{result.at("plan").get<std::string>()};
   Prepared prepared;
   prepared.record = record_from_json(result.at("record"));
-  prepared.machine = machine_from(result.at("machine"));
+  prepared.machine = machine_from(result.at("machine").get<std::string>());
   prepared.train = place_from(result.at("train"));
   if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
