@@ -26,8 +26,7 @@ int main(int argc, char** argv) {
   const auto prepared_or = prepare_training(config, {.cache = "/tmp/plimsoll-bench-cache"}, [](const std::string&) {});
   const Prepared& prepared = std::get<Prepared>(prepared_or);
   cpu::set_thread_count(config.threads);
-  DataFiles data{open_place(prepared.train), {}};
-  if (prepared.validation) data.validation = open_place(*prepared.validation);
+  const DataFiles data = open_data(prepared);
   const TrainingGraph model = build_training_graph(config, data.facts(), prepared.record.decisions.micro_batch);
   const Plan plan = rebuild_plan(config, model, prepared);
   const Program program = lower(plan);

@@ -153,8 +153,7 @@ class TrainCommand {
 
   void train() {
     cpu::set_thread_count(config_.threads);
-    DataFiles data{open_place(prepared_.train), {}};
-    if (prepared_.validation) data.validation = open_place(*prepared_.validation);
+    const DataFiles data = open_data(prepared_);
     TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
     const Plan plan = rebuild_plan(config_, model, prepared_);
     model.graph = {};  // the plan has its own

@@ -20,6 +20,21 @@ namespace {
 
 using nlohmann::json;
 
+TokenFilePlace place_of(const TokenFile& file) {
+  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
+}
+
+TokenFile open_place(const TokenFilePlace& place) {
+  TokenFile file;
+  file.file = File::open(place.path, "E-DATA-MISSING");
+  file.name = place.name;
+  file.offset = place.offset;
+  file.tokens = place.tokens;
+  file.bytes_per_token = place.bytes_per_token;
+  file.vocab = place.vocab;
+  return file;
+}
+
 json place_json(const TokenFilePlace& place) {
   return {{"path", place.path},
           {"name", place.name},
@@ -92,19 +107,10 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
 
 }  // namespace
 
-TokenFilePlace place_of(const TokenFile& file) {
-  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
-}
-
-TokenFile open_place(const TokenFilePlace& place) {
-  TokenFile file;
-  file.file = File::open(place.path, "E-DATA-MISSING");
-  file.name = place.name;
-  file.offset = place.offset;
-  file.tokens = place.tokens;
-  file.bytes_per_token = place.bytes_per_token;
-  file.vocab = place.vocab;
-  return file;
+DataFiles open_data(const Prepared& prepared) {
+  DataFiles files{open_place(prepared.train), {}};
+  if (prepared.validation) files.validation = open_place(*prepared.validation);
+  return files;
 }
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {

@@ -22,8 +22,6 @@ struct TokenFilePlace {
   std::string path, name;
   std::int64_t offset = 0, tokens = 0, bytes_per_token = 1, vocab = 256;
 };
-TokenFilePlace place_of(const TokenFile& file);
-TokenFile open_place(const TokenFilePlace& place);
 
 struct Prepared {
   PlanRecord record;
@@ -50,6 +48,8 @@ struct PrepareOptions {
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);
+
+DataFiles open_data(const Prepared& prepared);
 
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
