@@ -13,19 +13,22 @@ struct BudgetArguments {
   std::optional<std::string> memory, host_memory, disk;
 };
 
-struct PlanArguments {
-  std::string config;
+// CONFIG, --set and the budgets.
+struct ConfigArguments {
+  std::string file;
   std::vector<std::string> sets;
   BudgetArguments budgets;
+};
+
+struct PlanArguments {
+  ConfigArguments config;
   std::string machine, out;
   bool values = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);
 
 struct TrainArguments {
-  std::string config;
-  std::vector<std::string> sets;
-  BudgetArguments budgets;
+  ConfigArguments config;
   std::string run, plan;
   std::optional<std::int64_t> updates;
   bool resume = false, audit = false, json = false;
@@ -33,9 +36,8 @@ struct TrainArguments {
 int run_train(const TrainArguments& arguments);
 
 struct EvalArguments {
-  std::string config, weights;
-  std::vector<std::string> sets;
-  BudgetArguments budgets;
+  ConfigArguments config;
+  std::string weights;
   bool json = false;
 };
 int run_eval(const EvalArguments& arguments);
@@ -59,8 +61,7 @@ struct LayoutArguments {
 int run_layout(const LayoutArguments& arguments);
 
 struct MachineArguments {
-  std::string config;
-  std::vector<std::string> sets;
+  ConfigArguments config;  // perhaps none; never with budgets
   bool json = false;
 };
 int run_machine(const MachineArguments& arguments);

@@ -24,7 +24,7 @@ constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
 }  // namespace
 
 int run_eval(const EvalArguments& arguments) {
-  Config config = load_settings(arguments.config, arguments.sets, arguments.budgets);
+  Config config = load_settings(arguments.config);
   const Gpt2Config model = read_gpt2_config(arguments.weights);
   config.model.shape.vocab = model.vocab;
   const MachineRecord machine =

@@ -47,7 +47,7 @@ void measure_config(const Config& config, const MachineRecord& known, const Mach
 int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::optional<Config> config;
-  if (!arguments.config.empty()) config = load_settings(arguments.config, arguments.sets, {});
+  if (!arguments.config.file.empty()) config = load_settings(arguments.config);
   const int threads = config ? config->threads : static_cast<int>(std::thread::hardware_concurrency());
   const MachineFacts facts = machine_facts(threads);
   MachineRecord record = calibrated_machine(threads, cache_folder(), say);

@@ -30,9 +30,14 @@ void add_budgets(CLI::App& command, BudgetArguments& budgets) {
   command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
 }
 
-void add_config(CLI::App& command, std::string& config, std::vector<std::string>& sets, bool required = true) {
-  command.add_option("CONFIG", config, "a TOML file; `plimsoll init` writes one")->required(required);
-  command.add_option("--set", sets, "a key of the configuration: --set train.updates=50")->allow_extra_args(false);
+CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
+  command.add_option("--set", config.sets, "a key of the configuration: --set train.updates=50")->allow_extra_args(false);
+  return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
+}
+
+void add_config(CLI::App& command, ConfigArguments& config) {
+  add_config_file(command, config)->required();
+  add_budgets(command, config.budgets);
 }
 
 struct Arguments {
@@ -48,8 +53,7 @@ struct Arguments {
 
 void add_plan(CLI::App& app, PlanArguments& a) {
   CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
-  add_config(*command, a.config, a.sets);
-  add_budgets(*command, a.budgets);
+  add_config(*command, a.config);
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan");
@@ -58,8 +62,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
-  add_config(*command, a.config, a.sets);
-  add_budgets(*command, a.budgets);
+  add_config(*command, a.config);
   command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
   command->add_option("--plan", a.plan, "replay this plan");
   command->add_option("--updates", a.updates, "stop after so many updates");
@@ -70,8 +73,7 @@ void add_train(CLI::App& app, TrainArguments& a) {
 
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation (or data.train)");
-  add_config(*eval, a.eval.config, a.eval.sets);
-  add_budgets(*eval, a.eval.budgets);
+  add_config(*eval, a.eval.config);
   eval->add_option("--weights", a.eval.weights, "a folder of weights")->required();
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
@@ -93,7 +95,7 @@ void add_others(CLI::App& app, Arguments& a) {
   layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
 
   CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");
-  add_config(*machine, a.machine.config, a.machine.sets, /*required=*/false);
+  add_config_file(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
 
   CLI::App* init = app.add_subcommand("init", "a commented configuration on stdout");

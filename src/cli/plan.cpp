@@ -27,7 +27,7 @@ PlanningPlace place_of(const PlanArguments& arguments, const Config& config) {
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
-  const Config config = load_settings(arguments.config, arguments.sets, arguments.budgets);
+  const Config config = load_settings(arguments.config);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const PlanningInput input = planning_input(config, cache_folder(), say, place_of(arguments, config));
   const bool values = arguments.values || !arguments.out.empty();

@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-Config load_settings(const std::string& config, const std::vector<std::string>& sets, const BudgetArguments& budgets) {
-  Config loaded = load_config(config, sets, {budgets.memory, budgets.host_memory, budgets.disk});
+Config load_settings(const ConfigArguments& arguments) {
+  const BudgetArguments& budgets = arguments.budgets;
+  Config loaded = load_config(arguments.file, arguments.sets, {budgets.memory, budgets.host_memory, budgets.disk});
   for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;

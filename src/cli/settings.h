@@ -1,16 +1,13 @@
 // The configuration as a command line means it: the file, --set and the budgets, its notes on stderr, the folder of --disk made.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli/commands.h"
 #include "train/config.h"
 
 namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
-Config load_settings(const std::string& config, const std::vector<std::string>& sets, const BudgetArguments& budgets);
+Config load_settings(const ConfigArguments& arguments);
 
 // The budgets alone, for commands without a configuration.
 MemorySettings load_budgets(const BudgetArguments& budgets);

@@ -252,7 +252,7 @@ class TrainCommand {
       const std::string weights = folder_.weights().string();
       fmt::print(stderr, "weights: {}\ntry: plimsoll generate --weights {} --prompt \"...\"\n", weights, weights);
     } else {
-      fmt::print(stderr, "continue: plimsoll train {} --run {} --resume\n", arguments_.config, folder_.path().string());
+      fmt::print(stderr, "continue: plimsoll train {} --run {} --resume\n", arguments_.config.file, folder_.path().string());
     }
   }
 
@@ -278,7 +278,7 @@ int run_train(const TrainArguments& arguments) {
                        fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
   catch_signals();
-  return TrainCommand(arguments, load_settings(arguments.config, arguments.sets, arguments.budgets)).run();
+  return TrainCommand(arguments, load_settings(arguments.config)).run();
 }
 
 }  // namespace plimsoll
