@@ -149,8 +149,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const std::vector<Bytes>* offsets) {
   std::vector<BlockMode> modes;
   for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
-  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging), decisions.accumulation, decisions.loss_chunks,
-                                   request.saves, machine.threads, catalogue);
+  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging), decisions.accumulation,
+                                   decisions.loss_chunks, request.saves, machine.threads, catalogue);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, machine);
   Plan plan;

@@ -111,7 +111,8 @@ Paging paging_from(const json& object) {
 }
 
 json decisions_json(const PlanDecisions& decisions) {
-  return {{"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}, {"paging", paging_json(decisions.paging)}};
+  return {
+      {"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}, {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -294,7 +295,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.accumulation = count("accumulation");
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
-    record.decisions.paging = paging_from(object.value("paging", json()));
+    record.decisions.paging = paging_from(object.at("paging"));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>())
       record.offsets.push_back(Bytes{offset});
     record.graph_hash = object.at("graph_hash").get<std::string>();

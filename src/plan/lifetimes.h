@@ -43,7 +43,8 @@ struct LiveProfile {
 };
 LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase);
 
-// What a step reads and writes where kernels run, besides scratch. The first micro-step of a window does not read what it overwrites.
+// What a step reads and writes where kernels run, besides scratch. The first micro-step of a window does not read what it
+// overwrites.
 struct StepAccess {
   std::vector<ValueId> reads, writes;
 };

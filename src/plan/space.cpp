@@ -22,8 +22,8 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   return sizes;
 }
 
-// Everything in memory, and where a disk has room for it the optimizer state in pages: large ones for speed, small ones for little
-// memory.
+// Everything in memory, and where a disk has room for it the optimizer state in pages: large ones for speed, small ones for
+// little memory.
 std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request) {
   constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
   std::vector<Paging> result{{}};

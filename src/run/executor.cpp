@@ -55,8 +55,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
     std::replace(outputs.begin(), outputs.end(), whole, range);
     attributes = node.op->of_range(attributes, run.range);
   }
-  const KernelRequest request{node.op,  &attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
-                              overwrite};
+  const KernelRequest request{node.op, &attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
   if (fresh) {

@@ -23,8 +23,8 @@ using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.disk/1";
 constexpr Bytes kPage{1 << 20};
-constexpr int kPages = 96;     // of the file
-constexpr int kInFlight = 4;   // of each way
+constexpr int kPages = 96;    // of the file
+constexpr int kInFlight = 4;  // of each way
 constexpr double kMostRate = 1e12;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -37,9 +37,8 @@ double measure(const std::filesystem::path& folder) {
   std::vector<std::byte> memory(static_cast<std::size_t>(kPage.n) * 2 * kInFlight);
   const auto page = [&](int slot) { return std::span(memory).subspan(static_cast<std::size_t>(kPage.n * slot), kPage.n); };
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
-  for (int i = 0; i < kPages; ++i) file.write(kPage * i, kPage, [&](std::span<std::byte> part) {
-    std::copy_n(memory.begin(), part.size(), part.begin());
-  });
+  for (int i = 0; i < kPages; ++i)
+    file.write(kPage * i, kPage, [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
   const double start = now();
   for (int i = 0; i < kPages / 2; ++i) {
     const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;

@@ -156,7 +156,10 @@ TEST(Gemm, PackingFollowsTheShape) {
   EXPECT_TRUE(packs({.m = 768, .n = 3072, .k = 1024, .transpose_a = true, .accumulate = true}));
   EXPECT_FALSE(packs({.m = 1024, .n = 768, .k = 768}));
   EXPECT_FALSE(packs({.m = 1024, .n = 3072, .k = 768, .transpose_b = true}));
-  EXPECT_FALSE(packs({.m = 256, .n = 3072, .k = 768}));
+  EXPECT_TRUE(packs({.m = 1024, .n = 3072, .k = 768}));
+  EXPECT_EQ(packs({.m = 256, .n = 3072, .k = 768}), __builtin_cpu_is("intel") != 0);
+  EXPECT_FALSE(packs({.m = 256, .n = 4096, .k = 768}));
+  EXPECT_FALSE(packs({.m = 32, .n = 3072, .k = 768}));
 }
 
 TEST(Gemm, PlanIsAPureFunctionAndLeavesTheThreadsAlone) {

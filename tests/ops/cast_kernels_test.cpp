@@ -25,19 +25,25 @@ Floats telling_floats() {
   return x;
 }
 
+// Of subnormal numbers as well, which the threads that run kernels flush to zero in arithmetic, conversions included.
+double magnitude_of(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
+  return bits < 0x00800000u ? static_cast<double>(bits) * 0x1p-149 : double{std::bit_cast<float>(bits)};
+}
+
 // Rounds by comparing distances in fp64: independent of the bit arithmetic that it judges.
 std::uint16_t nearest_by_search(float x, float (*widen)(std::uint16_t), std::uint16_t infinity) {
-  const double magnitude = std::abs(double{x});
+  const double magnitude = magnitude_of(x);
   std::uint16_t low = 0, high = infinity;  // widen(low) <= magnitude < widen(high)
   if (std::isinf(x)) return infinity;
   while (high - low > 1) {
     const auto middle = static_cast<std::uint16_t>((low + high) / 2);
-    (double{widen(middle)} <= magnitude ? low : high) = middle;
+    (magnitude_of(widen(middle)) <= magnitude ? low : high) = middle;
   }
-  const double below = widen(low);
+  const double below = magnitude_of(widen(low));
   // The step past the largest finite value is as wide as the one before it.
   const double above =
-      high == infinity ? below + (below - double{widen(static_cast<std::uint16_t>(low - 1))}) : double{widen(high)};
+      high == infinity ? below + (below - magnitude_of(widen(static_cast<std::uint16_t>(low - 1)))) : magnitude_of(widen(high));
   const double to_low = magnitude - below, to_high = above - magnitude;
   if (to_low != to_high) return to_low < to_high ? low : high;
   return low % 2 == 0 ? low : high;

@@ -75,20 +75,22 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
     for (const std::int64_t micro : {1, 3}) {
       const Config config = config_for(shape, 6);
       CpuCatalogue catalogue = round_catalogue();
-      const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro,
-                                  plan_request(config), 2, /*joins=*/true, catalogue);
+      const Machine machine = round_machine();
+      const Paging paging{micro == 1 ? 0 : 1024, 4};
+      const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, paging,
+                                  plan_request(config), machine, /*joins=*/true, catalogue);
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound());
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
-        const Simulation full = simulate(apply_recompute(batch.graph(), batch.blocks(), batch.modes(candidate)), 6 / micro,
-                                         candidate.loss_chunks, true, 2, catalogue);
+        const Simulation full = simulate(apply_decisions(batch.graph(), batch.blocks(), batch.modes(candidate), paging),
+                                         6 / micro, candidate.loss_chunks, true, 2, catalogue);
         Bytes live;
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
-        const Costs costs = costs_of(full);
+        const Costs costs = costs_of(full, machine);
         EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed
                                         << " recompute, " << candidate.pieces << " in pieces, " << candidate.cheap << " cheap, "
                                         << candidate.joined << " joined, " << candidate.loss_chunks << " chunks";

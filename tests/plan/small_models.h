@@ -47,6 +47,8 @@ inline Machine round_machine() {
   machine.flops_per_second = 1e11;
   machine.bytes_per_second = 2e10;
   machine.step_seconds = 1e-6;
+  machine.tiers = {{"ram", kGiB * 64}, {"disk", kGiB * 64}};
+  machine.links = {{"ram", "disk", 2e9}, {"disk", "ram", 2e9}};
   machine.reserve = {kMiB * 16, kKiB * 160, Bytes{3328}, kKiB * 64, kMiB};
   machine.hash = "round";
   return machine;
@@ -74,10 +76,10 @@ struct Planner {
 
 // A plan with these decisions, whatever the planner would have chosen.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockMode>& modes, int loss_chunks,
-                      DataFacts facts = kTrainAndValidate) {
+                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}};
+  PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}, paging};
   for (std::size_t i = 0; i < blocks.size(); ++i) decisions.blocks.push_back({blocks[i].name, modes.at(i % modes.size())});
   CpuCatalogue catalogue = round_catalogue();
   return build_plan(graph, blocks, decisions, plan_request(config), round_machine(), catalogue, nullptr);

@@ -15,8 +15,8 @@
 #include "plan/small_models.h"
 #include "program/program.h"
 #include "run/audit.h"
-#include "run/pages.h"
 #include "run/executor.h"
+#include "run/pages.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -59,7 +59,8 @@ class Session {
         arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     pages_ = open_pages(program_, std::filesystem::temp_directory_path());
-    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages_.get());
+    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu,
+                      pages_.get());
     trainer_.emplace(config, model_, plan, *executor_, data);
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, arena_);

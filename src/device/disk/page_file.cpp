@@ -45,10 +45,10 @@ void allocate(int fd, Bytes size, const std::filesystem::path& folder) {
   if (error == 0) return;
   struct statvfs room {};
   const Bytes left{::fstatvfs(fd, &room) == 0 ? static_cast<std::int64_t>(room.f_bavail * room.f_frsize) : 0};
-  throw data_error("E-DISK-FULL", folder.string(),
-                   fmt::format("{} cannot be set aside there ({}); {} are free", to_text(size), std::strerror(error),
-                               to_text(left)),
-                   "a disk with room for what the plan keeps there", {"--disk ANOTHER_FOLDER:SIZE"});
+  throw data_error(
+      "E-DISK-FULL", folder.string(),
+      fmt::format("{} cannot be set aside there ({}); {} are free", to_text(size), std::strerror(error), to_text(left)),
+      "a disk with room for what the plan keeps there", {"--disk ANOTHER_FOLDER:SIZE"});
 }
 
 std::size_t padded(std::size_t bytes) {
@@ -57,7 +57,8 @@ std::size_t padded(std::size_t bytes) {
 
 }  // namespace
 
-// Parts of a piece, each a whole number of blocks on the disk; `body(offset, bytes)` has the bytes without the last one's padding.
+// Parts of a piece, each a whole number of blocks on the disk; `body(offset, bytes)` has the bytes without the last one's
+// padding.
 void PageFile::for_parts(const Piece& piece, const std::function<void(std::int64_t, std::size_t)>& body) const {
   for (std::int64_t done = 0; done < piece.bytes.n; done += sizes_.staging.n) {
     body(piece.offset.n + done, static_cast<std::size_t>(std::min(sizes_.staging.n, piece.bytes.n - done)));
@@ -163,10 +164,10 @@ void PageFile::run(const Request& request, std::byte* staging) {
 }
 
 Error PageFile::failed(const char* what, const Stored& stored, const std::string& why) const {
-  return data_error("E-DISK-IO", folder_,
-                    fmt::format("{} {} at byte {} of the page file failed: {}", what, to_text(stored.piece.bytes),
-                                stored.piece.offset.n, why),
-                    "a disk that works; the last checkpoint is intact", {"plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"});
+  return data_error(
+      "E-DISK-IO", folder_,
+      fmt::format("{} {} at byte {} of the page file failed: {}", what, to_text(stored.piece.bytes), stored.piece.offset.n, why),
+      "a disk that works; the last checkpoint is intact", {"plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"});
 }
 
 void PageFile::read_piece(Stored& stored, std::byte* staging, const std::function<void(std::span<const std::byte>)>& sink) {

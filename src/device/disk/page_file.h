@@ -32,8 +32,8 @@ class PageFile {
 
   struct Sizes {
     Bytes file;
-    int transfers = 1;        // at a time
-    Bytes staging;            // of each, and of reads and writes without threads
+    int transfers = 1;       // at a time
+    Bytes staging;           // of each, and of reads and writes without threads
     std::size_t events = 0;  // their numbers are smaller than this
   };
 
@@ -92,7 +92,7 @@ class PageFile {
   Sizes sizes_;
   int fd_ = -1;
   bool direct_ = false;
-  std::vector<Stored> pieces_;  // by offset
+  std::vector<Stored> pieces_;    // by offset
   std::byte* staging_ = nullptr;  // of each transfer, then that without threads
   std::mutex mutex_;
   std::condition_variable wake_, done_;

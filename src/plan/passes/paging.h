@@ -1,6 +1,6 @@
-// Optimizer state that rests on another tier, as a rewrite of the graph. Updates act on flat ranges, so the state of a range comes
-// into a slot of pages, is updated there and goes back, while the slots beside it are on their way. Which bytes move when is
-// the program's business (program/stream.h); the graph says where the state rests and through which room it passes.
+// Optimizer state that rests on another tier, as a rewrite of the graph. Updates act on flat ranges, so the state of a range
+// comes into a slot of pages, is updated there and goes back, while the slots beside it are on their way. Which bytes move when
+// is the program's business (program/stream.h); the graph says where the state rests and through which room it passes.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,164 @@
+// Optimizer state on the disk: the same bits as in memory, exactly the planned bytes on both tiers, and a named error for
+// whatever a disk can do.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <set>
+
+#include "formats/file.h"
+#include "run/session.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kUpdates = 4;
+const ModelShape kShape{2, 48, 3, 11, 301};
+
+Config paged_config(std::int64_t effective, double dropout = 0.1) {
+  Config config = config_for(kShape, effective, dropout);
+  config.memory.disk = DiskBudget{std::filesystem::temp_directory_path(), kGiB};
+  return config;
+}
+
+Plan paged(const Config& config, std::int64_t micro, const Paging& paging, const TokenData& data) {
+  return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), paging);
+}
+
+void audit(const Config& config, const Plan& plan, const TokenData& data) {
+  Session session(config, plan, data.files, Watch::audit);
+  session.run_all_phases(data.files);
+  EXPECT_EQ(difference(plan, session.audit().phases()), "");
+  if (session.pages() == nullptr) return;
+  EXPECT_EQ(session.pages()->height(), plan.stored);
+  EXPECT_EQ(session.pages()->written(), plan.stored);
+}
+
+TEST(Paging, SameBitsAndExactBytesForEveryPage) {
+  const TokenData data(kShape.vocab, 400, 90);
+  for (const std::int64_t micro : {1, 4}) {
+    const Config config = paged_config(4);
+    const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kUpdates);
+    for (const Paging& paging : {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}}) {
+      SCOPED_TRACE(paging.page);
+      const Plan plan = paged(config, micro, paging, data);
+      EXPECT_GT(plan.stored.n, 0);
+      EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
+      audit(config, plan, data);
+    }
+  }
+}
+
+TEST(Paging, MomentumStreamsAsWell) {
+  const TokenData data(kShape.vocab, 400, 90);
+  Config config = paged_config(4);
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.momentum = 0.9;
+  const Outcome resident = Session(config, paged(config, 2, {}, data), data.files).train(kUpdates);
+  const Plan plan = paged(config, 2, {2048, 4}, data);
+  EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
+  audit(config, plan, data);
+}
+
+TEST(Paging, EveryBudgetFromALowerFloor) {
+  const TokenData data(kShape.vocab, 400, 90);
+  Config config = paged_config(4);
+  config.train.micro_batch = 2;
+  config.train.accumulation = 2;
+  Planner with(config, data.files.facts());
+  Config without_disk = config;
+  without_disk.memory.disk.reset();
+  Planner without(without_disk, data.files.facts());
+  EXPECT_LT(with.space.ladder().back().live, without.space.ladder().back().live);
+  EXPECT_EQ(with.space.ceiling(), without.space.ceiling()) << "a disk is for little memory";
+  std::set<std::string> parameters;
+  std::set<std::int64_t> stored;
+  double before = 1e300;
+  for (int i = 0; i < 12; ++i) {
+    const Plan plan = with.plan(Bytes{with.space.floor().n + (with.space.ceiling().n - with.space.floor().n) * i / 11});
+    EXPECT_LE(plan.update_seconds, before);
+    before = plan.update_seconds;
+    stored.insert(plan.stored.n);
+    audit(config, plan, data);
+    parameters.insert(Session(config, plan, data.files).train(2).parameters);
+  }
+  EXPECT_EQ(parameters.size(), 1u);
+  EXPECT_TRUE(stored.contains(0));
+}
+
+TEST(Paging, NothingLeavesMemoryWhereTheDiskHasNoRoom) {
+  Config config = paged_config(4);
+  config.memory.disk->size = kKiB;
+  Planner planner(config);
+  for (const Candidate& candidate : planner.space.ladder()) EXPECT_EQ(candidate.batch % 1, 0u);
+  EXPECT_EQ(planner.plan(planner.space.floor()).stored.n, 0);
+}
+
+TEST(Paging, CheckpointsAreTheSameBytes) {
+  const TokenData data(kShape.vocab, 400, 90);
+  const Config config = paged_config(4);
+  const ScratchFolder folder;
+  std::vector<std::string> texts;
+  for (const Paging& paging : {Paging{}, Paging{2048, 3}}) {
+    const Plan plan = paged(config, 2, paging, data);
+    Session session(config, plan, data.files);
+    session.train(kUpdates);
+    const std::filesystem::path file = folder / ("checkpoint" + std::to_string(texts.size()));
+    session.trainer().progress().seconds = 0;
+    session.trainer().save_checkpoint_to(file);
+    texts.push_back(read_text(file, 1 << 28, "E-TEST"));
+    // And back, into the other kind of plan as well.
+    for (const Paging& other : {Paging{}, Paging{1024, 4}}) {
+      const Plan again = paged(config, 2, other, data);
+      Session resumed(config, again, data.files);
+      resumed.trainer().load(&file);
+      resumed.trainer().update();
+      Session straight(config, again, data.files);
+      straight.train(kUpdates + 1);
+      EXPECT_EQ(resumed.trainer().hash_parameters(), straight.trainer().hash_parameters());
+    }
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+std::string code_of_update(Session& session) {
+  try {
+    session.trainer().update();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit, ExitCode::data);
+    EXPECT_NE(error.where.find("update."), std::string::npos) << error.where;
+    return error.code;
+  }
+  return "";
+}
+
+TEST(Paging, BrokenDisksAreNamed) {
+  const TokenData data(kShape.vocab, 400, 90);
+  const Config config = paged_config(4);
+  const Plan plan = paged(config, 2, {1024, 4}, data);
+  {
+    Session session(config, plan, data.files);
+    session.trainer().load(nullptr);
+    session.trainer().update();
+    char byte = 0;
+    ASSERT_EQ(::ftruncate(session.pages()->fd(), plan.stored.n / 2), 0);
+    EXPECT_EQ(code_of_update(session), "E-DISK-IO") << byte;
+  }
+  {
+    Session session(config, plan, data.files);
+    session.trainer().load(nullptr);
+    session.trainer().update();
+    std::string path = "/proc/self/fd/" + std::to_string(session.pages()->fd());
+    const int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    const char wrong = 0x7f;
+    ASSERT_EQ(::pwrite(fd, &wrong, 1, plan.stored.n / 2 + 17), 1);
+    ::fsync(fd);
+    ::close(fd);
+    EXPECT_EQ(code_of_update(session), "E-DISK-CORRUPT");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
