@@ -175,6 +175,7 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     profile(mode, simulation);
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, machine, catalogue);
+    outside_ = paging_reserve(simulation.graph, paging_);
     arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
@@ -326,6 +327,7 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
   const MixtureProfile mixture = profile_of(candidate);
   for (const ChunkChoice& chunk : chunks_) {
     candidate.loss_chunks = chunk.chunks;
+    candidate.outside = outside_;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
     candidate.update_seconds = base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds);
     to.push_back(candidate);

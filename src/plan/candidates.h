@@ -52,6 +52,7 @@ class BatchCandidates {
   std::int64_t accumulation() const { return accumulation_; }
   const Graph& graph() const { return graph_; }
   const Paging& paging() const { return paging_; }
+  Bytes outside() const { return outside_; }
   const std::vector<GraphBlock>& blocks() const { return blocks_; }
   std::vector<BlockMode> modes(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
@@ -100,6 +101,7 @@ class BatchCandidates {
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   Bytes arena_bound_;
+  Bytes outside_;  // for transfers
   std::size_t least_steps_ = 0;
   int least_primitives_ = 0;
 };

@@ -115,6 +115,7 @@ struct Candidate {
       cheap = 0;   // first so many blocks recompute, the next so many in pieces, then cheap; the rest keep
   int joined = 1;  // more than one: all blocks recompute in pieces, so many share one kept input
   Bytes live;
+  Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;
 };
 
@@ -132,7 +133,7 @@ class PlanSpace {
   Bytes floor_bound();
   Bytes knee();
   Bytes ceiling();
-  // All candidates that nothing else beats in both live bytes and seconds, fastest first.
+  // All candidates that nothing else beats in both bytes (live and for transfers) and seconds, fastest first.
   const std::vector<Candidate>& ladder() const;
 
  private:

@@ -74,7 +74,7 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
-// The ladder: candidates by time, each holding fewer live bytes than all faster ones. It does not depend on any budget.
+// The ladder: candidates by time, each holding fewer bytes than all faster ones. It does not depend on any budget.
 void PlanSpace::State::climb() {
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -82,10 +82,11 @@ void PlanSpace::State::climb() {
     all.insert(all.end(), some.begin(), some.end());
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.update_seconds, a.live) < std::pair(b.update_seconds, b.live);
+    return std::pair(a.update_seconds, a.live + a.outside) < std::pair(b.update_seconds, b.live + b.outside);
   });
   for (const Candidate& candidate : all) {
-    if (ladder.empty() || candidate.live < ladder.back().live) ladder.push_back(candidate);
+    const bool fewer = ladder.empty() || candidate.live + candidate.outside < ladder.back().live + ladder.back().outside;
+    if (fewer) ladder.push_back(candidate);
   }
 }
 
@@ -105,7 +106,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
 Bytes PlanSpace::State::find_floor() {
   Bytes best{std::numeric_limits<std::int64_t>::max()};
   for (std::size_t i = ladder.size(); i-- > 0;) {
-    if (ladder[i].live + least_reserve() >= best) break;
+    if (ladder[i].live + ladder[i].outside + least_reserve() >= best) break;
     best = std::min(best, rung(i).process);
   }
   return best;
@@ -120,7 +121,7 @@ Bytes PlanSpace::floor_bound() {
   Bytes bound{std::numeric_limits<std::int64_t>::max()};
   for (const BatchCandidates& batch : state_->batches) {
     const auto reserve = reserve_items(state_->machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
-    bound = std::min(bound, batch.arena_bound() + total(reserve));
+    bound = std::min(bound, batch.arena_bound() + total(reserve) + batch.outside());
   }
   return bound;
 }
@@ -147,7 +148,7 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();
   for (std::size_t i = 0; memory >= lowest && i < state_->ladder.size(); ++i) {
-    if (state_->ladder[i].live + state_->least_reserve() > memory) continue;
+    if (state_->ladder[i].live + state_->ladder[i].outside + state_->least_reserve() > memory) continue;
     if (state_->rung(i).process > memory) continue;
     Plan plan = state_->rung(i);
     plan.floor = lowest;

@@ -46,7 +46,7 @@ Graph apply_paging(const Graph& graph, const Paging& paging) {
 }
 
 Bytes paging_reserve(const Graph& graph, const Paging& paging) {
-  constexpr Bytes kThreadState{64 << 10}, kPieceState{3 << 10};
+  constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10};
   if (!paging.active()) return {};
   std::int64_t pieces = 0;
   for (const Value& value : graph.values) {
