@@ -35,6 +35,8 @@ plimsoll_dependency(pcre2 TARGETS PkgConfig::pcre2 HEADERS pcre2.h)
 # xxHash: identity of graphs, plans and data, checksums of saved weights.
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 plimsoll_dependency(xxhash TARGETS PkgConfig::xxhash HEADERS xxhash.h)
+# It marks functions always_inline that are called through pointers; GCC does not follow those where it optimises lightly (-Og).
+target_compile_definitions(plimsoll_external_xxhash INTERFACE $<$<CONFIG:Debug>:XXH_NO_INLINE_HINTS=1>)
 
 # OpenMP: the team of threads behind device/cpu/parallel, shared with oneDNN. ThreadSanitizer does not understand it.
 if(PLIMSOLL_STD_THREADS)
