@@ -16,6 +16,19 @@ TEST(Parallel, RunsEveryTaskOnce) {
   EXPECT_EQ(runs, std::vector<int>(1000, 1));
 }
 
+TEST(Parallel, ATeamGrowsBetweenRounds) {
+  const int threads = thread_count();
+  for (const int team : {1, 2, 3, 4, 6, 8}) {
+    set_thread_count(team);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<int> runs(100);
+      parallel_for(100, [&](std::int64_t task) { ++runs[static_cast<std::size_t>(task)]; });
+      ASSERT_EQ(runs, std::vector<int>(100, 1)) << "round " << round << " of a team of " << team;
+    }
+  }
+  set_thread_count(threads);
+}
+
 TEST(Parallel, EveryThreadFlushesDenormals) {
   volatile float tiny = std::numeric_limits<float>::min();
   std::vector<float> halves(1000, 1.0F);

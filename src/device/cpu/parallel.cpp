@@ -49,7 +49,8 @@ class Pool {
   }
 
   void resize(int threads) {
-    while (static_cast<int>(workers_.size()) + 1 < threads) workers_.emplace_back([this] { work(); });
+    // A worker that joins late takes no part in the rounds before it.
+    while (static_cast<int>(workers_.size()) + 1 < threads) workers_.emplace_back([this, seen = round_] { work(seen); });
     threads_ = threads;
   }
 
@@ -76,9 +77,8 @@ class Pool {
     for (std::int64_t task = next_++; task < tasks_; task = next_++) function_(context_, task);
   }
 
-  void work() {
+  void work(std::uint64_t seen) {
     flush_denormals();
-    std::uint64_t seen = 0;
     std::unique_lock lock(mutex_);
     while (true) {
       start_.wait(lock, [&] { return stop_ || round_ != seen; });
