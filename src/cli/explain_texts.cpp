@@ -99,6 +99,9 @@ const CodeExplanation kExplanations[] = {
      "The disk failed or was taken away, or there is no memory for the staging of its transfers.",
      "Look at the system's log; continue from the last checkpoint with a folder on another disk.",
      "plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"},
+    {"E-DISK-SIZE", "The optimizer state is larger than the disk budget.",
+     "plan.optimizer_state is \"disk\", and the size behind the colon of --disk is too small for it.",
+     "Give it more of the disk, or leave plan.optimizer_state on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
     {"E-DIVERGED", "Training has diverged: the loss or the gradient is no longer a finite number.",
      "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The weights of the "
      "failing update were not saved.",

@@ -110,6 +110,11 @@ std::string process_table(const json& predicted) {
     text += fmt::format("  {:<34}{:>12}  {}\n", item.at("name").get<std::string>(), size(item.at("bytes")),
                         item.at("source").get<std::string>());
   }
+  for (const json& tier : predicted.at("tiers")) {
+    if (tier.at("name") == "ram") continue;
+    text += fmt::format("{:<36}{:>12}  optimizer state; an update waits {} for it\n", tier.at("name").get<std::string>(),
+                        size(tier.at("arena_bytes")), duration_text(predicted.at("stall_seconds").get<double>()));
+  }
   return text;
 }
 

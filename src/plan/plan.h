@@ -29,6 +29,8 @@ struct Budget {
 
 enum class RecomputePolicy : std::uint8_t { automatic, none, all };
 
+enum class StatePolicy : std::uint8_t { automatic, memory, disk };  // where optimizer state rests
+
 // What the user leaves to the planner, and what not.
 struct PlanRequest {
   std::int64_t effective_batch = 1;
@@ -36,6 +38,7 @@ struct PlanRequest {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;
   std::optional<Bytes> disk;  // what may rest on tier 1; empty: there is none
+  StatePolicy state = StatePolicy::automatic;
   bool saves = true;
   std::int64_t units_per_sample = 1;
 };

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -27,11 +29,19 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
 std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request) {
   constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
   std::vector<Paging> result{{}};
-  if (!request.disk) return result;
+  if (!request.disk || request.state == StatePolicy::memory) return result;
   for (const Paging& paging : {Paging{kLargePage, kSlots}, Paging{kSmallPage, kSlots}}) {
     const Bytes stored = stored_layout(apply_paging(graph, paging)).end;
     if (stored.n > 0 && stored <= *request.disk) result.push_back(paging);
   }
+  if (request.state != StatePolicy::disk) return result;
+  const Bytes state = stored_layout(apply_paging(graph, {kLargePage, kSlots})).end;
+  if (state > *request.disk) {
+    throw config_error("E-DISK-SIZE", "memory.disk",
+                       fmt::format("the optimizer state takes {}, the disk budget is {}", to_text(state), to_text(*request.disk)),
+                       "a disk budget that holds it", {"--disk PATH:" + std::to_string(state.n)});
+  }
+  if (result.size() > 1) result.erase(result.begin());
   return result;
 }
 

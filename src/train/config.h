@@ -65,6 +65,7 @@ struct OptimizerChoice {
 struct PlanSettings {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
+  StatePolicy optimizer_state = StatePolicy::automatic;
 
   friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
 };

@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 1> kModels{"gpt2"}, kComputeTypes{"fp32"}
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"}, kOptimizers{"adamw", "sgd"};
 constexpr std::array<std::string_view, 2> kDecays{"matrices", "all"};
-constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"};
+constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"},
+    kStatePlaces{"auto", "memory", "disk"};
 
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
@@ -247,6 +248,9 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return name_of(c.plan.recompute, kRecompute); }},
     {"plan.loss_chunks", "parts in which the logits are computed; changes memory, not results", "\"auto\"",
      [](C& c, const S& s) { c.plan.loss_chunks = whole_or_auto(s, 1, 1 << 20); }, loss_chunks_text},
+    {"plan.optimizer_state", "where it rests: auto, memory or disk (memory.disk)", "\"auto\"",
+     [](C& c, const S& s) { c.plan.optimizer_state = one_of<StatePolicy>(s, kStatePlaces); },
+     [](const C& c) { return name_of(c.plan.optimizer_state, kStatePlaces); }},
 
     {"memory.budget", "bytes of the whole process; --memory overrides it", "\"2GiB\"",
      [](C& c, const S& s) { set_size(c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},

@@ -216,6 +216,10 @@ void complete(Config& config, const GivenSettings& given) {
   complete_vocabulary(config, given);
   mark_byte_vocabulary(config);
   complete_optimizer(config, given);
+  if (config.plan.optimizer_state == StatePolicy::disk && !config.memory.disk) {
+    throw missing(given, "memory.disk", "a folder and a size, since plan.optimizer_state is \"disk\"",
+                  "--disk /tmp/plimsoll:16GiB");
+  }
   if (config.threads == 0) config.threads = usable_cores();
 }
 

@@ -45,7 +45,7 @@ std::vector<std::string> both(std::vector<std::string> a, const std::vector<std:
 }
 
 // What a user may change, cheapest for the result first.
-std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor) {
+std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor, Bytes state) {
   std::vector<Change> changes;
   if (request.recompute != RecomputePolicy::automatic) {
     changes.push_back({"let the planner choose what is recomputed", set("plan.recompute", "auto"), false,
@@ -70,6 +70,16 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                            r.loss_chunks.reset();
                          }});
     }
+  }
+  if (!config.memory.disk && request.state != StatePolicy::memory && state.n > 0) {
+    const DiskBudget disk{std::filesystem::temp_directory_path() / "plimsoll", align_up(state, kGiB)};
+    changes.push_back({"optimizer state on the disk",
+                       {"--disk", fmt::format("{}:{}", disk.folder.string(), disk.size.n)},
+                       false,
+                       [disk](Config& c, PlanRequest& r, Budget& b) {
+                         c.memory.disk = disk;
+                         r.disk = b.disk = disk.size;
+                       }});
   }
   changes.push_back({"a larger budget: this configuration's floor",
                      {"--memory", std::to_string(floor.n)},
@@ -108,17 +118,28 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
   if (changed.model.context != config.model.context && changed.model.init.empty()) {
     changed.model.shape.context = changed.model.context;
   }
+  Machine machine = input.machine.machine;
+  if (changed.memory.disk && !config.memory.disk) {
+    create_disk_folder(*changed.memory.disk);
+    add_disk_tier(machine, changed.memory.disk->folder, changed.memory.disk->size, input.cache, nullptr);
+  }
   CpuCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(changed, input.facts), request, input.machine.machine, catalogue);
+  PlanSpace space(source_of(changed, input.facts), request, machine, catalogue);
   const auto best = space.best(budget);
   if (const Plan* plan = std::get_if<Plan>(&best)) return Outcome{plan->process, plan->update_seconds};
   return {};
 }
 
+// What optimizer state would take on a disk.
+Bytes state_of(const Config& config, const PlanningInput& input) {
+  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  return stored_layout(apply_paging(graph, {kStoredAlignment.n, 2})).end;
+}
+
 json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
   constexpr std::size_t kMost = 4;
   json list = json::array();
-  for (const Change& change : possible_changes(config, input.request, floor)) {
+  for (const Change& change : possible_changes(config, input.request, floor, state_of(config, input))) {
     const std::optional<Outcome> outcome = try_change(change, config, input);
     if (!outcome) continue;
     list.push_back({{"text", change.text},
@@ -140,23 +161,28 @@ json levers(const Config& config, const PlanningInput& input) {
   };
   const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
   const auto keep = [&](PlanRequest& request) {
+    request.state = StatePolicy::memory;
     request.recompute = RecomputePolicy::none;
     request.loss_chunks = 1;
     request.micro_batch = most;
   };
   const auto micro_one =
       both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
-  const std::vector<Lever> all{
-      {"keep everything", {}, keep},
-      {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
-      {"recompute every block", set("plan.recompute", "all"),
-       [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
-      {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
-      {"all of these", {}, [&](PlanRequest& r) {
-         r.micro_batch = 1;
-         r.recompute = RecomputePolicy::all;
-         r.loss_chunks = 16;
-       }}};
+  std::vector<Lever> all{{"keep everything", {}, keep},
+                         {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
+                         {"recompute every block", set("plan.recompute", "all"),
+                          [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
+                         {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
+                         {"all of these", {}, [&](PlanRequest& r) {
+                            r.micro_batch = 1;
+                            r.recompute = RecomputePolicy::all;
+                            r.loss_chunks = 16;
+                            if (config.memory.disk) r.state = StatePolicy::disk;
+                          }}};
+  if (config.memory.disk) {
+    all.insert(all.end() - 1, {"optimizer state on the disk", set("plan.optimizer_state", "disk"),
+                               [&](PlanRequest& r) { keep(r), r.state = StatePolicy::disk; }});
+  }
   json list = json::array();
   for (const Lever& lever : all) {
     PlanRequest request = input.request;
@@ -209,6 +235,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.budget = plan_budget(config);
   input.data = open_data(config, cache);
   input.facts = input.data.facts();
+  input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
   if (config.memory.disk) {
     add_disk_tier(input.machine.machine, config.memory.disk->folder, config.memory.disk->size, cache, say);

@@ -20,6 +20,7 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
+  std::filesystem::path cache;
 };
 
 // Which machine a plan is for, and whether it is to run now.

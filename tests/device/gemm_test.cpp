@@ -157,7 +157,9 @@ TEST(Gemm, PackingFollowsTheShape) {
   EXPECT_FALSE(packs({.m = 1024, .n = 768, .k = 768}));
   EXPECT_FALSE(packs({.m = 1024, .n = 3072, .k = 768, .transpose_b = true}));
   EXPECT_TRUE(packs({.m = 1024, .n = 3072, .k = 768}));
+#ifdef __x86_64__
   EXPECT_EQ(packs({.m = 256, .n = 3072, .k = 768}), __builtin_cpu_is("intel") != 0);
+#endif
   EXPECT_FALSE(packs({.m = 256, .n = 4096, .k = 768}));
   EXPECT_FALSE(packs({.m = 32, .n = 3072, .k = 768}));
 }
