@@ -52,7 +52,13 @@ std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attrib
                                               std::vector<std::string> names, std::uint64_t site) {
   const std::vector<ValueType> types = op.infer(attributes, types_of(graph_, inputs));
   ensure(types.size() == names.size(), "builder", "an op's outputs and their names differ in number");
-  Node node{&op, std::move(attributes), std::move(inputs), {}, section_, backward_, line_, site, {}};
+  Node node{.op = &op,
+            .attributes = std::move(attributes),
+            .inputs = std::move(inputs),
+            .section = section_,
+            .backward = backward_,
+            .line = line_,
+            .site = site};
   const NodeId id{graph_.nodes.size()};
   for (std::size_t i = 0; i < types.size(); ++i) {
     Value value;

@@ -84,6 +84,7 @@ struct Node {
   const OpDef* op = nullptr;
   Attributes attributes;
   std::vector<ValueId> inputs, outputs;
+  ValueId pages;  // the room through which inputs stream that rest on another tier; the op knows nothing of it
   Section section = Section::micro;
   bool backward = false;
   // The model line that made it: "h.3.mlp.c_fc". Gradients and clones carry the line of their forward node.

@@ -48,9 +48,7 @@ double seconds_of(const StepKernel& kernel, bool window_start) {
 }  // namespace
 
 NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
-  std::vector<ValueId> inputs = node.inputs;
-  std::erase_if(inputs, [&](ValueId value) { return graph.values[value].role == Role::pages; });  // the kernel sees none
-  NodeRequest result{types_of(graph, inputs), types_of(graph, node.outputs), {}};
+  NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
   result.request = {node.op,
                     &node.attributes,
                     result.inputs,
@@ -100,7 +98,7 @@ double stall_of(const Simulation& simulation, const Machine& machine) {
     const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
     if (streamed.empty()) continue;
     kernels += simulation.kernels[i].add.seconds;
-    pages = static_cast<double>(simulation.graph.values[node.inputs.back()].bytes().n);
+    pages = static_cast<double>(simulation.graph.values[node.pages].bytes().n);
     for (const std::size_t input : streamed) bytes += static_cast<double>(simulation.graph.values[node.inputs[input]].bytes().n);
   }
   const double in = bytes_per_second(machine, 1, 0), out = bytes_per_second(machine, 0, 1);

@@ -231,6 +231,7 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
       const auto here = [&](ValueId value) { return graph.values[value].tier == 0; };
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
+      if (node.pages.valid()) access.reads.push_back(node.pages);
       if (!window_start || !starts_window(graph, node)) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::updates) std::erase(access.reads, alias.input);

@@ -17,7 +17,7 @@ class Stream {
   Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, const std::vector<NodeId>& updates)
       : graph_(graph), operands_(operands), slots_(static_cast<std::size_t>(paging.slots)) {
     for (const NodeId id : updates) states_ = std::max(states_, streamed_inputs(graph, graph.nodes[id]).size());
-    room_ = operands[graph.nodes[updates.front()].inputs.back()];
+    room_ = operands[graph.nodes[updates.front()].pages];
     page_ = room_.bytes.n / static_cast<std::int64_t>(sizeof(float) * slots_ * states_);
     for (const NodeId id : updates) {
       const std::int64_t elements = graph.values[graph.nodes[id].inputs[0]].type.shape.elements();
@@ -92,7 +92,6 @@ class Stream {
     run.range = pieces_[piece].elements;
     Instruction instruction;
     for (const ValueId value : node.inputs) {
-      if (graph_.values[value].role == Role::pages) continue;
       const bool whole = graph_.values[value].type != graph_.values[node.inputs[0]].type;
       run.inputs.push_back(whole ? operands_[value] : range(operands_[value], piece));
     }

@@ -50,7 +50,6 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   Attributes attributes = node.attributes;
   if (run.range > 0) {
     const ValueType whole = inputs[0], range{whole.dtype, Shape{run.range}};
-    inputs.resize(run.inputs.size());
     std::replace(inputs.begin(), inputs.end(), whole, range);
     std::replace(outputs.begin(), outputs.end(), whole, range);
     attributes = node.op->of_range(attributes, run.range);

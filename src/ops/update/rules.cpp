@@ -28,12 +28,10 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient, and
-// the pages through which states stream that rest on another tier.
+// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient.
 std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end,
                                     const char* where) {
-  require_inputs(inputs.first(std::min(inputs.size(), states + 3)), states + 3, where);
-  require(inputs.size() <= states + 4, where, fmt::format("it has {} inputs", inputs.size()), "pages at the most behind them");
+  require_inputs(inputs, states + 3, where);
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
   require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");

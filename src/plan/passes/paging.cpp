@@ -41,7 +41,7 @@ Graph apply_paging(const Graph& graph, const Paging& paging) {
   pages.role = Role::pages;
   pages.section = Section::update;
   const ValueId room = result.values.push_back(std::move(pages));
-  for (const NodeId id : updates) result.nodes[id].inputs.push_back(room);
+  for (const NodeId id : updates) result.nodes[id].pages = room;
   return result;
 }
 
