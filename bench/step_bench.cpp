@@ -1,5 +1,5 @@
 // One training step, op by op: seconds, rates and the share of the step, beside the roofline of the same step.
-//   step_bench CONFIG [UPDATES] [MEMORY]      the plan and the machine file are those of `plimsoll train`
+//   step_bench CONFIG [UPDATES] [MEMORY] [DISK]      the plan and the machine file are those of `plimsoll train`
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/cpu_catalogue.h"
 #include "run/measured_timeline.h"
+#include "run/pages.h"
 #include "train/calibrate.h"
 #include "train/prepare.h"
 #include "train/trainer.h"
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   const int updates = argc > 2 ? std::atoi(argv[2]) : 4;
   BudgetOptions budgets;
   if (argc > 3) budgets.memory = argv[3];
+  if (argc > 4) budgets.disk = argv[4];
   setenv("OMP_WAIT_POLICY", "passive", 0);
   const Config config = load_config(argv[1], {}, budgets);
   const auto prepared_or = prepare_training(config, {.cache = "/tmp/plimsoll-bench-cache"}, [](const std::string&) {});
@@ -31,7 +33,9 @@ int main(int argc, char** argv) {
   const Plan plan = rebuild_plan(config, model, prepared);
   const Program program = lower(plan);
   const Arena arena(plan.arena);
-  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks);
+  if (config.memory.disk) create_disk_folder(*config.memory.disk);
+  const auto pages = open_pages(program, config.memory.disk ? config.memory.disk->folder : ".");
+  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
   Trainer trainer(config, model, plan, executor, data);
   trainer.load(nullptr);
   trainer.update();

@@ -14,13 +14,20 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
   Cost cost;
   if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
     const Node& node = graph_.nodes[kernel->node];
+    if (kernel->range > 0) name = std::string(node.op->name) + " in pieces, with waiting for them";
     const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
     cost = node.op->cost(node.attributes, inputs, outputs);
-    name = node.op->name;
+    if (kernel->range == 0) name = node.op->name;
+    if (kernel->range > 0) {
+      const double share = static_cast<double>(kernel->range) / static_cast<double>(inputs[0].shape.elements());
+      cost = {cost.flops * share, cost.bytes * share};
+    }
     if (node.op->costly && inputs.size() >= 2) {
       name += " " + to_text(inputs[0].shape) + to_text(inputs[1].shape) + (node.backward ? " backward" : "");
     }
   }
+  if (std::holds_alternative<StartCopy>(instruction.what)) name = "starting copies";
+  if (std::holds_alternative<WaitCopy>(instruction.what)) name = "waiting for copies out";
   OpSeconds& entry = by_op_[name];
   entry.op = name;
   ++entry.runs;
