@@ -266,6 +266,29 @@ json to_json(const Infeasible& infeasible, const PlanContext& context, int threa
             {"remedies", json::array()}}}};
 }
 
+json to_json(const std::vector<FrontierPoint>& frontier) {
+  json list = json::array();
+  for (std::size_t i = 0; i < frontier.size(); ++i) {
+    const FrontierPoint& point = frontier[i];
+    json saved;
+    if (i + 1 < frontier.size()) {
+      const double more = static_cast<double>((frontier[i + 1].process - point.process).n) / static_cast<double>(kMiB.n);
+      saved = (point.update_seconds - frontier[i + 1].update_seconds) / more;
+    }
+    list.push_back({{"process_bytes", point.process.n},
+                    {"arena_bytes", point.arena.n},
+                    {"live_bytes", point.live.n},
+                    {"update_seconds", point.update_seconds},
+                    {"tokens_per_second", point.units_per_second},
+                    {"micro_batch", point.decisions.micro_batch},
+                    {"accumulation", point.decisions.accumulation},
+                    {"loss_chunks", point.decisions.loss_chunks},
+                    {"seconds_per_mib", saved},
+                    {"decisions", decisions_json(point.decisions)}});
+  }
+  return list;
+}
+
 PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, plan.graph_hash, plan.plan_hash}; }
 
 json to_json(const PlanRecord& record) {

@@ -19,6 +19,8 @@ struct PlanContext {
 
 nlohmann::json to_json(const Plan& plan, const PlanContext& context, bool values);
 nlohmann::json to_json(const Infeasible& infeasible, const PlanContext& context, int threads);
+// A list by growing bytes; each point says what a MiB more saves on the way to the next, the last null.
+nlohmann::json to_json(const std::vector<FrontierPoint>& frontier);
 
 // What another process or a file decided: enough to rebuild the plan, byte for byte, from the configuration.
 struct PlanRecord {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -122,6 +123,14 @@ struct Candidate {
   double update_seconds = 0;
 };
 
+// One point of update time against memory: what a budget of exactly these bytes gets, and no smaller one.
+struct FrontierPoint {
+  PlanDecisions decisions;
+  Bytes process, arena, live;
+  double update_seconds = 0;
+  double units_per_second = 0;
+};
+
 class PlanSpace {
  public:
   // Throws config_error where no micro-batch size is possible.
@@ -136,6 +145,10 @@ class PlanSpace {
   Bytes floor_bound();
   Bytes knee();
   Bytes ceiling();
+  // At most `most` points from the floor to the ceiling, by growing bytes; each one is faster than all before it. They lie evenly
+  // along the ladder, in bytes and seconds together. What the floor, the knee, the ceiling and each of `budgets` that is no
+  // smaller than the floor get is always among them, past `most` if need be.
+  std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
   // All candidates that nothing else beats in both bytes (live and for transfers) and seconds, fastest first.
   const std::vector<Candidate>& ladder() const;
 

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "plan/build_plan.h"
 #include "plan/candidates.h"
+#include "plan/frontier.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -64,6 +67,7 @@ struct PlanSpace::State {
     return build_plan(batch.graph(), batch.blocks(), decisions, request, machine, catalogue, nullptr);
   }
   const Plan& rung(std::size_t index);
+  std::optional<std::size_t> fastest_within(Bytes memory);
   Bytes least_reserve() const { return total(reserve_items(machine, 0, 0, Bytes{0})); }
   Bytes find_floor();
 };
@@ -113,6 +117,15 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   return plans.emplace(index, std::move(plan)).first->second;
 }
 
+// The bytes after layout need not fall with every rung, so each is judged by its plan.
+std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
+  for (std::size_t i = 0; i < ladder.size(); ++i) {
+    if (ladder[i].live + ladder[i].outside + least_reserve() > memory) continue;
+    if (rung(i).process <= memory) return i;
+  }
+  return {};
+}
+
 Bytes PlanSpace::State::find_floor() {
   Bytes best{std::numeric_limits<std::int64_t>::max()};
   for (std::size_t i = ladder.size(); i-- > 0;) {
@@ -154,13 +167,32 @@ Bytes PlanSpace::knee() {
 
 const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder; }
 
+std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> budgets) {
+  std::vector<Bytes> wanted{floor(), knee(), ceiling()};
+  for (const Bytes budget : budgets) {
+    if (budget >= floor()) wanted.push_back(budget);
+  }
+  std::set<std::size_t, std::greater<>> rungs;  // slowest, and thus smallest, first
+  const auto add = [&](Bytes budget) { rungs.insert(state_->fastest_within(budget).value()); };
+  for (const Bytes budget : wanted) add(budget);
+  // A rung that layout has made larger than a faster one gives way to that one.
+  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) add(state_->rung(i).process);
+  std::vector<FrontierPoint> points;
+  for (const std::size_t i : rungs) {
+    const Plan& plan = state_->rung(i);
+    // Rungs may be apart by rounding alone.
+    if (!points.empty() && plan.update_seconds >= points.back().update_seconds) continue;
+    const double rate = plan.update_seconds > 0 ? static_cast<double>(plan.units_per_update) / plan.update_seconds : 0;
+    points.push_back({plan.decisions, plan.process, plan.arena, plan.live, plan.update_seconds, rate});
+  }
+  return points;
+}
+
 std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();
-  for (std::size_t i = 0; memory >= lowest && i < state_->ladder.size(); ++i) {
-    if (state_->ladder[i].live + state_->ladder[i].outside + state_->least_reserve() > memory) continue;
-    if (state_->rung(i).process > memory) continue;
-    Plan plan = state_->rung(i);
+  if (memory >= lowest) {
+    Plan plan = state_->rung(state_->fastest_within(memory).value());
     plan.floor = lowest;
     plan.floor_bound = floor_bound();
     plan.knee = knee();

@@ -207,6 +207,15 @@ MemoryFact memory_of(const Machine& machine) {
   return available_memory();
 }
 
+// With the point that the budget gets. What does not fit has a knee and a ceiling, too.
+void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) {
+  std::vector<Bytes> budgets;
+  if (budget.memory) budgets.push_back(*budget.memory);
+  plan["frontier"] = to_json(space.frontier(most, budgets));
+  plan["bounds"]["knee_bytes"] = space.knee().n;
+  plan["bounds"]["ceiling_bytes"] = space.ceiling().n;
+}
+
 // Without a budget: what the machine has left, less a little for everybody else.
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {
@@ -251,17 +260,18 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   auto best = space.best(input.budget);
   const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
   PlanningResult result;
+  json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    json object = to_json(*plan, context, extras.values);
+    object = to_json(*plan, context, extras.values);
     if (extras.levers) object["levers"] = levers(config, input);
-    result.text = object.dump(1);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
-    json object = to_json(infeasible, context, input.machine.machine.threads);
+    object = to_json(infeasible, context, input.machine.machine.threads);
     object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor);
-    result.text = object.dump(1);
   }
+  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points);
+  result.text = object.dump(1);
   return result;
 }
 

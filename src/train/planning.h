@@ -37,6 +37,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
 struct PlanExtras {
   bool values = false;
   bool levers = false;
+  int frontier_points = 0;  // 0: no frontier
 };
 
 struct PlanningResult {

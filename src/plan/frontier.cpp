@@ -1,0 +1,33 @@
+#include "plan/frontier.h"
+
+#include <cmath>
+
+namespace plimsoll {
+namespace {
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+double place(const std::vector<Candidate>& ladder, std::size_t index) {
+  const auto bytes = [&](std::size_t i) { return std::log(static_cast<double>((ladder[i].live + ladder[i].outside).n)); };
+  const auto seconds = [&](std::size_t i) { return ladder[i].update_seconds; };
+  const std::size_t last = ladder.size() - 1;
+  return share(bytes(0) - bytes(index), bytes(0) - bytes(last)) + share(seconds(index) - seconds(0), seconds(last) - seconds(0));
+}
+
+}  // namespace
+
+std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int count) {
+  std::vector<std::size_t> chosen;
+  if (ladder.size() < 3) return chosen;
+  const double length = place(ladder, ladder.size() - 1);
+  int step = 1;
+  for (std::size_t i = 1; i + 1 < ladder.size() && step <= count; ++i) {
+    if (place(ladder, i) < length * step / (count + 1)) continue;
+    chosen.push_back(i);
+    // A gap of the ladder may hold several steps; one rung stands for all of them.
+    while (step <= count && place(ladder, i) >= length * step / (count + 1)) ++step;
+  }
+  return chosen;
+}
+
+}  // namespace plimsoll
