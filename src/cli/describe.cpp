@@ -9,22 +9,15 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/init.h"
-#include "formats/file.h"
+#include "cli/plan_file.h"
 
 namespace plimsoll {
 namespace {
 
 using nlohmann::json;
 
-Error not_a_plan(const std::string& path, const std::string& why) {
-  return config_error("E-PLAN-FILE", path, why, "a file that `plimsoll plan CONFIG --out` wrote, which holds its values",
-                      {"plimsoll plan CONFIG --out plan.json"});
-}
-
 json read_values(const std::string& path) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-  json plan = json::parse(read_text(path, kMostBytes, "E-PLAN-FILE"), nullptr, /*allow_exceptions=*/false);
-  if (!plan.is_object() || plan.value("schema", json()) != "plimsoll.plan/1") throw not_a_plan(path, "it is not a plan");
+  json plan = read_plan(path);
   if (!plan.contains("values")) throw not_a_plan(path, "it does not list its values");
   return std::move(plan.at("values"));
 }

@@ -171,7 +171,7 @@ const CodeExplanation kExplanations[] = {
      "Libraries, instruction set or number of threads differ between planning and running; predicted bytes would no longer hold.",
      "Plan again here. A thread count that differs from the plan's is an error, not a slow path.",
      "plimsoll plan CONFIG --out plan.json"},
-    {"E-PLAN-FILE", "The file of --plan is not a plan.", "It was cut short, edited, or written by something else.",
+    {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FIT", "No plan fits into the budget; nothing was started.",
      "The floor is the smallest budget for which a plan exists, over everything that the request leaves on auto. Weights, "
