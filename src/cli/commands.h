@@ -22,8 +22,8 @@ struct ConfigArguments {
 
 struct PlanArguments {
   ConfigArguments config;
-  std::string machine, out;
-  bool values = false, json = false;
+  std::string machine, out, svg;
+  bool values = false, frontier = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);
 

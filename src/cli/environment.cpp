@@ -45,5 +45,8 @@ int terminal_columns() {
 }
 
 bool colour_allowed() { return live_terminal() && variable("NO_COLOR").empty(); }
+bool colour_allowed_in_output() {
+  return isatty(STDOUT_FILENO) == 1 && variable("TERM") != "dumb" && variable("NO_COLOR").empty();
+}
 
 }  // namespace plimsoll

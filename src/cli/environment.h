@@ -16,6 +16,8 @@ std::filesystem::path cache_folder();
 // Whether stderr is a terminal and the user has not asked for plain text.
 bool live_terminal();
 bool colour_allowed();
+// The same for stdout.
+bool colour_allowed_in_output();
 // Of the terminal behind stderr; 80 where it does not say.
 int terminal_columns();
 

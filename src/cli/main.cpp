@@ -57,6 +57,8 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan");
+  CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
+  command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 

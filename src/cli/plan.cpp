@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/frontier_curve.h"
+#include "cli/frontier_svg.h"
+#include "cli/plan_frontier.h"
 #include "cli/plan_text.h"
 #include "cli/settings.h"
 #include "formats/atomic_file.h"
@@ -15,6 +18,8 @@ namespace plimsoll {
 
 namespace {
 
+constexpr int kFrontierPoints = 16;
+
 PlanningPlace place_of(const PlanArguments& arguments, const Config& config) {
   PlanningPlace place{{}, /*runs_now=*/false};
   if (arguments.machine == "sim")
@@ -24,6 +29,18 @@ PlanningPlace place_of(const PlanArguments& arguments, const Config& config) {
   return place;
 }
 
+// The plan, its frontier, or both: without a budget of the user's the frontier says more than one plan.
+std::string text_of(const nlohmann::json& plan, bool budget_given) {
+  if (!plan.contains("frontier")) return plan_text(plan);
+  const std::string frontier = frontier_text(plan, colour_allowed_in_output());
+  return budget_given || plan.at("status") != "fits" ? plan_text(plan) + "\n" + frontier : frontier;
+}
+
+void write_files(const PlanArguments& arguments, const nlohmann::json& plan, bool fits) {
+  if (!arguments.out.empty() && fits) write_file_atomically(arguments.out, plan.dump(1) + "\n");
+  if (!arguments.svg.empty()) write_file_atomically(arguments.svg, frontier_svg(curve_of(plan)));
+}
+
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
@@ -31,14 +48,15 @@ int run_plan(const PlanArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const PlanningInput input = planning_input(config, cache_folder(), say, place_of(arguments, config));
   const bool values = arguments.values || !arguments.out.empty();
-  const PlanningResult result = plan_with_extras(config, input, {values, /*levers=*/true});
+  const PlanningResult result =
+      plan_with_extras(config, input, {values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0});
   nlohmann::json object = nlohmann::json::parse(result.text);
-  if (!arguments.out.empty() && result.plan) write_file_atomically(arguments.out, object.dump(1) + "\n");
+  write_files(arguments, object, result.plan.has_value());
   if (arguments.json) {
     if (!arguments.values) object.erase("values");
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print("{}", plan_text(object));
+    fmt::print("{}", text_of(object, config.memory.budget.has_value()));
     if (arguments.values && result.plan) {
       for (const nlohmann::json& value : object.at("values")) fmt::print("{}\n", value.dump());
     }

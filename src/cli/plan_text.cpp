@@ -161,6 +161,17 @@ std::string refusing(const json& plan) {
 
 }  // namespace
 
+std::string block_mode(const json& block) {
+  if (block.value("joined", false)) return "joined";
+  return block.value("pieces", false) ? "pieces" : block.at("mode").get<std::string>();
+}
+
+std::map<std::string, int> blocks_by_mode(const json& decisions) {
+  std::map<std::string, int> count;
+  for (const json& block : decisions.at("recompute")) ++count[block_mode(block)];
+  return count;
+}
+
 std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? fitting(plan) : refusing(plan); }
 
 std::string plan_summary(const json& plan) {

@@ -1,6 +1,7 @@
 // A plan as people read it, from its JSON: the table by phase and owner, floors, knee and ceiling, levers or remedies.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -9,5 +10,10 @@ namespace plimsoll {
 std::string plan_text(const nlohmann::json& plan);
 // Three lines for the start of a training.
 std::string plan_summary(const nlohmann::json& plan);
+
+// What a block does, in one word: keep, cheap, recompute, pieces (recompute in pieces) or joined (with the block before).
+std::string block_mode(const nlohmann::json& block);
+// How many blocks of a plan's decisions do each of these.
+std::map<std::string, int> blocks_by_mode(const nlohmann::json& decisions);
 
 }  // namespace plimsoll

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""`plan --frontier`: update time against the budget in all its forms."""
+
+import os
+import pty
+import xml.etree.ElementTree
+
+from _plimsoll import Test
+
+POINT = {
+    "process_bytes": int,
+    "arena_bytes": int,
+    "live_bytes": int,
+    "update_seconds": float,
+    "tokens_per_second": float,
+    "micro_batch": int,
+    "accumulation": int,
+    "loss_chunks": int,
+    "seconds_per_mib": (float, None),
+}
+SIM = ["plan", "config.toml", "--machine", "sim"]
+
+
+def points(test):
+    plan = test.succeeds(*SIM, "--frontier", "--json")
+    frontier = plan["frontier"]
+    test.shape("frontier", frontier, [POINT])
+    bounds = plan["bounds"]
+    test.equal("first point", frontier[0]["process_bytes"], bounds["floor_bytes"])
+    test.equal("last point", frontier[-1]["process_bytes"], bounds["ceiling_bytes"])
+    for before, after in zip(frontier, frontier[1:]):
+        test.that(before["process_bytes"] < after["process_bytes"], "bytes grow")
+        test.that(before["update_seconds"] >= after["update_seconds"], "more bytes are never slower")
+        mib = (after["process_bytes"] - before["process_bytes"]) / (1 << 20)
+        saved = (before["update_seconds"] - after["update_seconds"]) / mib
+        test.near("seconds_per_mib", before["seconds_per_mib"], saved, 1e-6)
+    test.equal("what more than everything saves", frontier[-1]["seconds_per_mib"], None)
+    for budget in (bounds["knee_bytes"], *(point["process_bytes"] for point in frontier)):
+        single = test.succeeds(*SIM, "--memory", budget, "--json")
+        test.that("frontier" not in single, "the frontier only with --frontier")
+        predicted, batch = single["predicted"], single["batch"]
+        held = [point for point in frontier if point["process_bytes"] == predicted["process_bytes"]]
+        if not test.equal(f"points that planning at {budget} gives", len(held), 1):
+            continue
+        for key in ("arena_bytes", "live_bytes", "update_seconds", "tokens_per_second"):
+            test.equal(f"{key} at {budget}", held[0][key], predicted[key])
+        test.equal("batch", (held[0]["micro_batch"], held[0]["accumulation"]), (batch["micro"], batch["accumulation"]))
+
+
+def given_budget(test):
+    bounds = test.succeeds(*SIM, "--json")["bounds"]
+    middle = (bounds["floor_bytes"] + bounds["ceiling_bytes"]) // 2
+    plan = test.succeeds(*SIM, "--frontier", "--memory", middle, "--json")
+    test.that(
+        plan["predicted"]["process_bytes"] in [point["process_bytes"] for point in plan["frontier"]],
+        "the plan of the budget is a point",
+    )
+    text = test.succeeds(*SIM, "--frontier", "--memory", middle)
+    test.that(text.startswith("fits: ") and "@ this plan" in text, "the plan comes first and is marked")
+    test.that(max(map(len, text.splitlines())) <= 110, "the table is at most 110 columns wide")
+    refused = test.run(*SIM, "--frontier", "--memory", bounds["floor_bytes"] - 4096, "--json")
+    test.equal("exit code below the floor", refused.code, 3)
+    test.shape("frontier of a refusal", refused.json()["frontier"], [POINT])
+    text = test.run(*SIM, "--frontier", "--memory", bounds["floor_bytes"] - 4096)
+    test.that("E-PLAN-FIT" in text.text()[0] and "K knee" in text.text()[0], "a refusal with the frontier")
+
+
+def plot(test):
+    no_budget = test.path("config.toml").read_text().replace('budget = "64MiB"', "")
+    test.write("open.toml", no_budget)
+    text = test.succeeds("plan", "open.toml", "--machine", "sim", "--frontier")
+    test.that("at its peak" not in text, "without a budget the frontier alone")
+    drawn = text[text.index("update by budget") :].splitlines()
+    test.that(len(drawn) <= 16 and max(map(len, drawn)) <= 72, "the plot is at most 72 columns x 16 rows")
+    for mark in ("F floor", "K knee", "C ceiling"):
+        test.that(mark in drawn[0], f"the plot names {mark}")
+    test.that("iB" in drawn[-1] and any("s +" in line for line in drawn), "the axes say sizes and times")
+    test.that("\033" not in text, "no colours into a pipe")
+    for no_color, painted in ((None, True), ("1", False)):
+        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        environment.update({"TERM": "xterm"} if no_color is None else {"TERM": "xterm", "NO_COLOR": no_color})
+        ours, theirs = pty.openpty()
+        test.run("plan", "open.toml", "--machine", "sim", "--frontier", environment=environment, stdout=theirs)
+        os.close(theirs)
+        test.equal(f"colours on a terminal, NO_COLOR={no_color}", b"\033[1m" in read_all(ours), painted)
+
+
+def read_all(terminal):
+    output = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the other end is closed and nothing is left
+            part = b""
+        if not part:
+            os.close(terminal)
+            return output
+        output += part
+
+
+def svg(test):
+    for config in ("config.toml", "open.toml"):
+        test.succeeds("plan", config, "--machine", "sim", "--frontier", "--svg", "f.svg")
+        root = xml.etree.ElementTree.parse(test.path("f.svg")).getroot()
+        test.equal("root", root.tag, "{http://www.w3.org/2000/svg}svg")
+        words = " ".join(root.itertext())
+        for word in ("floor", "knee", "ceiling", "MiB", "ms", "memory of the process", "time of an update"):
+            test.that(word in words, f"the SVG says {word}")
+    test.fails(2, "E-USAGE", *SIM, "--svg", "g.svg")
+    test.fails(5, "E-IO-WRITE", *SIM, "--frontier", "--svg", "no/such/folder/f.svg")
+    test.that(not test.path("g.svg").exists(), "nothing is drawn without --frontier")
+
+
+def main():
+    test = Test("frontier")
+    test.run_parts(points, given_budget, plot, svg)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
