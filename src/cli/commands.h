@@ -23,6 +23,7 @@ struct ConfigArguments {
 struct PlanArguments {
   ConfigArguments config;
   std::string machine, out, svg;
+  std::vector<std::string> diff;  // two files; then nothing is planned
   bool values = false, frontier = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);

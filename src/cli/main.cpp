@@ -51,14 +51,32 @@ struct Arguments {
   ExplainArguments explain;
 };
 
+// Compares files, so whatever shapes a plan is no part of it: CONFIG is required exactly where --diff is absent.
+void add_diff(CLI::App& command, PlanArguments& a) {
+  const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
+  command.add_option("--diff", a.diff, "what differs between the plans of two files that --out wrote")
+      ->expected(2)
+      ->type_name("A.json B.json")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  command.final_callback([&a, others] {
+    if (a.config.file.empty() && a.diff.empty()) throw CLI::RequiredError("CONFIG");
+    if (a.diff.size() == 1) throw CLI::ArgumentMismatch("--diff: two files are compared");
+    for (const CLI::Option* other : others) {
+      if (!a.diff.empty() && other->count() > 0) throw CLI::ExcludesError("--diff", other->get_name());
+    }
+  });
+}
+
 void add_plan(CLI::App& app, PlanArguments& a) {
   CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
-  add_config(*command, a.config);
+  add_config_file(*command, a.config);
+  add_budgets(*command, a.config.budgets);
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan");
   CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
+  add_diff(*command, a);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 

@@ -7,6 +7,7 @@
 #include "cli/environment.h"
 #include "cli/frontier_curve.h"
 #include "cli/frontier_svg.h"
+#include "cli/plan_diff.h"
 #include "cli/plan_frontier.h"
 #include "cli/plan_text.h"
 #include "cli/settings.h"
@@ -44,6 +45,7 @@ void write_files(const PlanArguments& arguments, const nlohmann::json& plan, boo
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
+  if (!arguments.diff.empty()) return run_plan_diff(arguments);
   const Config config = load_settings(arguments.config);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const PlanningInput input = planning_input(config, cache_folder(), say, place_of(arguments, config));

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`plan --frontier`: update time against the budget in all its forms."""
+"""`plan --frontier` and `plan --diff`: update time against the budget in all its forms, and what differs between two plans."""
 
+import json
 import os
 import pty
 import xml.etree.ElementTree
@@ -18,6 +19,7 @@ POINT = {
     "loss_chunks": int,
     "seconds_per_mib": (float, None),
 }
+DIFF = {"schema": "plimsoll.plan-diff/1", "equal": bool, "changes": [{"path": str}]}
 SIM = ["plan", "config.toml", "--machine", "sim"]
 
 
@@ -111,9 +113,57 @@ def svg(test):
     test.that(not test.path("g.svg").exists(), "nothing is drawn without --frontier")
 
 
+def diff(test):
+    bounds = test.succeeds(*SIM, "--json")["bounds"]
+    test.succeeds(*SIM, "--out", "a.json")
+    test.succeeds(*SIM, "--memory", bounds["floor_bytes"], "--out", "b.json")
+    same = test.succeeds("plan", "--diff", "a.json", "a.json", "--json")
+    test.equal("a plan against itself", (same["equal"], same["values_compared"], same["changes"]), (True, True, []))
+    test.that("equal" in test.succeeds("plan", "--diff", "a.json", "a.json"), "the text of equal plans says so")
+
+    other = test.succeeds("plan", "--diff", "a.json", "b.json", "--json")
+    test.shape("diff", other, DIFF)
+    test.equal("equal", other["equal"], False)
+    changes = {change["path"]: (change["a"], change["b"]) for change in other["changes"]}
+    test.equal("budget", changes["/budget/memory"], (64 << 20, bounds["floor_bytes"]))
+    test.equal("process", changes["/predicted/process_bytes"], (bounds["ceiling_bytes"], bounds["floor_bytes"]))
+    for block in ("h.0", "h.1"):
+        a, b = changes[f"/decisions/recompute/{block}"]
+        test.that(a == "keep" and b.startswith("recompute"), f"{block} is {a} and {b}")
+    values = [change for path, change in changes.items() if path.startswith("/values/")]
+    test.that(any(a is None for a, b in values), "recomputed values appear")
+    text = test.succeeds("plan", "--diff", "a.json", "b.json")
+    for word in ("h.0 to h.1", "keep -> recompute", "budget", "phase steady", "update", "values by action", "appeared"):
+        test.that(word in text, f"the text of a diff says {word}")
+    back = test.succeeds("plan", "--diff", "b.json", "a.json", "--json")
+    test.equal("changes the other way round", len(back["changes"]), len(other["changes"]))
+
+
+def odd_diffs(test):
+    plan = test.succeeds(*SIM, "--json")
+    plan["predicted"].pop("phases")
+    for name, content in (("cut.json", b'{"schema"'), ("list.json", b"[]"), ("part.json", json.dumps(plan))):
+        test.write(name, content)
+        test.fails(2, "E-PLAN-FILE", "plan", "--diff", "a.json", name)
+        test.fails(2, "E-PLAN-FILE", "plan", "--diff", name, "a.json")
+    test.fails(2, "E-PLAN-FILE", "plan", "--diff", "a.json", "nowhere.json")
+    test.fails(2, "E-USAGE", "plan", "--diff", "a.json")
+    test.fails(2, "E-USAGE", "plan", "config.toml", "--diff", "a.json", "b.json")
+    test.fails(2, "E-USAGE", "plan", "--diff", "a.json", "b.json", "--memory", "1GiB")
+    # A plan as --json prints it, without values.
+    test.write("bare.json", test.run(*SIM, "--json").out)
+    text = test.succeeds("plan", "--diff", "a.json", "bare.json")
+    test.that("values are not compared" in text, "a diff without values says so")
+    # The disk: its paging is null on one side.
+    test.succeeds(*SIM, "--disk", "spill:1GiB", "--set", "plan.optimizer_state=disk", "--out", "disk.json")
+    paths = [change["path"] for change in test.succeeds("plan", "--diff", "a.json", "disk.json", "--json")["changes"]]
+    for path in ("/decisions/paging/slots", "/predicted/stall_seconds", "/predicted/reserve/transfers", "/predicted/tiers/disk"):
+        test.that(path in paths, f"{path} differs")
+
+
 def main():
     test = Test("frontier")
-    test.run_parts(points, given_budget, plot, svg)
+    test.run_parts(points, given_budget, plot, svg, diff, odd_diffs)
     test.finish()
 
 
