@@ -152,7 +152,7 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging), decisions.accumulation,
                                    decisions.loss_chunks, request.saves, machine.threads, catalogue);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
-  const Costs costs = costs_of(simulation, machine);
+  const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
   plan.decisions = decisions;
   plan.effective_batch = request.effective_batch;

@@ -89,8 +89,8 @@ Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks,
 namespace {
 
 // How much longer than the kernels beside them the transfers of streamed state take: each way is a lane of its own.
-double stall_of(const Simulation& simulation, const Machine& machine) {
-  double bytes = 0, kernels = 0, pages = 0;
+double stall_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
+  double kernels = 0, pieces = 0, bytes = 0, room = 0;
   for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
     const Step& step = simulation.timeline.steps[i];
     if (step.kind != Step::Kind::node) continue;
@@ -98,19 +98,27 @@ double stall_of(const Simulation& simulation, const Machine& machine) {
     const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
     if (streamed.empty()) continue;
     kernels += simulation.kernels[i].add.seconds;
-    pages = static_cast<double>(simulation.graph.values[node.pages].bytes().n);
-    for (const std::size_t input : streamed) bytes += static_cast<double>(simulation.graph.values[node.inputs[input]].bytes().n);
+    const Bytes pages = simulation.graph.values[node.pages].bytes();
+    const Bytes page{pages.n / (paging.slots * static_cast<std::int64_t>(streamed.size()))};
+    room = static_cast<double>(pages.n);
+    for (const std::size_t input : streamed) {
+      const Bytes state = simulation.graph.values[node.inputs[input]].bytes();
+      bytes += static_cast<double>(state.n);
+      pieces += static_cast<double>((state.n + page.n - 1) / page.n);
+    }
   }
-  const double in = bytes_per_second(machine, 1, 0), out = bytes_per_second(machine, 0, 1);
-  if (bytes == 0 || in <= 0 || out <= 0) return 0;
-  return std::max(0.0, bytes / std::min(in, out) - kernels) + pages / in;  // the first pages come before any kernel runs
+  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
+  if (pieces == 0 || in == nullptr || out == nullptr) return 0;
+  const auto lane = [&](const Link& link) { return pieces * link.latency_seconds + bytes / link.bytes_per_second; };
+  const double first = room / in->bytes_per_second;  // these come before any kernel runs
+  return std::max(0.0, std::max(lane(*in), lane(*out)) - kernels) + first;
 }
 
 }  // namespace
 
-Costs costs_of(const Simulation& simulation, const Machine& machine) {
+Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
   Costs costs;
-  costs.stall = costs.update = stall_of(simulation, machine);
+  costs.stall = costs.update = stall_of(simulation, paging, machine);
   const bool always_first = simulation.timeline.accumulation == 1;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
@@ -242,7 +250,7 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   const int threads = machine.threads;
   const int loss = find_loss_step(simulation);
   const Node& node = simulation.graph.nodes[simulation.timeline.steps[static_cast<std::size_t>(loss)].node];
-  const Costs costs = costs_of(simulation, machine);
+  const Costs costs = costs_of(simulation, paging_, machine);
   const bool write = accumulation_ == 1;
   base_seconds_ =
       static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +

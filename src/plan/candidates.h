@@ -29,7 +29,7 @@ struct Costs {
 };
 
 Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue);
-Costs costs_of(const Simulation& simulation, const Machine& machine);
+Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
 
 // The request for the kernel of a node; spans point into `inputs` and `outputs`.
 struct NodeRequest {

@@ -14,12 +14,12 @@ std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, s
           {"counter slack", model.slack, "bound"}};
 }
 
-double bytes_per_second(const Machine& machine, std::size_t from, std::size_t to) {
-  if (std::max(from, to) >= machine.tiers.size()) return 0;
+const Link* link_between(const Machine& machine, std::size_t from, std::size_t to) {
+  if (std::max(from, to) >= machine.tiers.size()) return nullptr;
   for (const Link& link : machine.links) {
-    if (link.from == machine.tiers[from].name && link.to == machine.tiers[to].name) return link.bytes_per_second;
+    if (link.from == machine.tiers[from].name && link.to == machine.tiers[to].name) return &link;
   }
-  return 0;
+  return nullptr;
 }
 
 Bytes total(const std::vector<ReserveItem>& items) {

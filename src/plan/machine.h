@@ -52,8 +52,8 @@ struct Machine {
 
 // What a program of so many primitives and instructions needs outside its arena on this machine.
 std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena);
-// Of the link between two tiers; 0 where there is none.
-double bytes_per_second(const Machine& machine, std::size_t from, std::size_t to);
+// The link between two tiers; null where there is none.
+const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
 Bytes total(const std::vector<ReserveItem>& items);
 
 }  // namespace plimsoll

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -22,39 +22,54 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.disk/1";
-constexpr Bytes kPage{1 << 20};
+constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
 constexpr int kPages = 96;    // of the file
 constexpr int kInFlight = 4;  // of each way
-constexpr double kMostRate = 1e12;
+constexpr double kMostRate = 1e12, kMostLatency = 10;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Bytes per second of each way while the other one is as busy.
-double measure(const std::filesystem::path& folder) {
+// Seconds of a page, in one way while the other one is as busy.
+double measure_page(const std::filesystem::path& folder, Bytes page_bytes) {
   std::vector<PageFile::Piece> pieces;
-  for (int i = 0; i < kPages; ++i) pieces.push_back({kPage * i, kPage});
-  PageFile file(folder, {kPage * kPages, kTransfers, kTransferStaging, 2 * kInFlight}, pieces);
-  std::vector<std::byte> memory(static_cast<std::size_t>(kPage.n) * 2 * kInFlight);
-  const auto page = [&](int slot) { return std::span(memory).subspan(static_cast<std::size_t>(kPage.n * slot), kPage.n); };
+  for (int i = 0; i < kPages; ++i) pieces.push_back({page_bytes * i, page_bytes});
+  PageFile file(folder, {page_bytes * kPages, kTransfers, kTransferStaging, 2 * kInFlight}, pieces);
+  std::vector<std::byte> memory(static_cast<std::size_t>(page_bytes.n) * 2 * kInFlight);
+  const auto page = [&](int slot) {
+    return std::span(memory).subspan(static_cast<std::size_t>(page_bytes.n * slot), page_bytes.n);
+  };
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
   for (int i = 0; i < kPages; ++i)
-    file.write(kPage * i, kPage, [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
+    file.write(page_bytes * i, page_bytes,
+               [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
   const double start = now();
   for (int i = 0; i < kPages / 2; ++i) {
     const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
     if (i >= kInFlight) file.wait(in), file.wait(out);
-    file.start_read(in, kPage * i, page(static_cast<int>(in)));
-    file.start_write(out, kPage * (kPages / 2 + i), page(static_cast<int>(out)));
+    file.start_read(in, page_bytes * i, page(static_cast<int>(in)));
+    file.start_write(out, page_bytes * (kPages / 2 + i), page(static_cast<int>(out)));
   }
   for (std::uint32_t event = 0; event < 2 * kInFlight; ++event) file.wait(event);
-  return static_cast<double>((kPage * (kPages / 2)).n) / (now() - start);
+  return (now() - start) / (kPages / 2);
 }
 
-std::optional<double> known(const std::filesystem::path& path) {
+struct DiskRate {
+  double bytes_per_second = 0, latency_seconds = 0;  // a page takes latency + bytes / rate
+};
+
+DiskRate measure(const std::filesystem::path& folder) {
+  const double large = measure_page(folder, kLarge), small = std::min(measure_page(folder, kSmall), large);
+  const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
+  return {rate, std::max(0.0, small - static_cast<double>(kSmall.n) / rate)};
+}
+
+std::optional<DiskRate> known(const std::filesystem::path& path) {
   try {
     const json object = json::parse(read_text(path, 4096, "E-MACHINE-FILE"));
-    const double rate = object.at("bytes_per_second").get<double>();
-    if (object.at("schema") == kSchema && std::isfinite(rate) && rate > 0 && rate < kMostRate) return rate;
+    const DiskRate rate{object.at("bytes_per_second").get<double>(), object.at("latency_seconds").get<double>()};
+    const bool sound = rate.bytes_per_second > 0 && rate.bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
+                       rate.latency_seconds < kMostLatency;
+    if (object.at("schema") == kSchema && sound) return rate;
   } catch (const std::exception&) {
     // Absent or damaged: measured again.
   }
@@ -71,20 +86,24 @@ void add_disk_tier(Machine& machine, const std::filesystem::path& folder, Bytes 
     throw data_error("E-DISK-FOLDER", folder.string(), "there is no such folder", "a folder that can be written");
   }
   const std::filesystem::path path = cache / fmt::format("disk-{:x}.json", static_cast<unsigned long long>(facts.st_dev));
-  std::optional<double> rate = known(path);
+  std::optional<DiskRate> rate = known(path);
   if (!rate) {
     if (say) say(fmt::format("measuring the disk of {}, once, for {}", folder.string(), path.string()));
     rate = measure(folder);
     try {
       std::filesystem::create_directories(cache);
-      write_file_atomically(path, json{{"schema", kSchema}, {"bytes_per_second", *rate}}.dump() + "\n");
+      write_file_atomically(
+          path,
+          json{{"schema", kSchema}, {"bytes_per_second", rate->bytes_per_second}, {"latency_seconds", rate->latency_seconds}}
+                  .dump() +
+              "\n");
     } catch (const std::exception& error) {
       if (say) say(fmt::format("the measurement is not kept: {}", error.what()));
     }
   }
   machine.tiers.push_back({"disk", capacity});
-  machine.links.push_back({machine.tiers[0].name, "disk", *rate});
-  machine.links.push_back({"disk", machine.tiers[0].name, *rate});
+  machine.links.push_back({machine.tiers[0].name, "disk", rate->bytes_per_second, rate->latency_seconds});
+  machine.links.push_back({"disk", machine.tiers[0].name, rate->bytes_per_second, rate->latency_seconds});
   machine.hash = machine_hash(machine);
 }
 

@@ -90,7 +90,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
-        const Costs costs = costs_of(full, machine);
+        const Costs costs = costs_of(full, paging, machine);
         EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed
                                         << " recompute, " << candidate.pieces << " in pieces, " << candidate.cheap << " cheap, "
                                         << candidate.joined << " joined, " << candidate.loss_chunks << " chunks";
