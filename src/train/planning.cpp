@@ -120,8 +120,11 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
   }
   Machine machine = input.machine.machine;
   if (changed.memory.disk && !config.memory.disk) {
-    create_disk_folder(*changed.memory.disk);
-    add_disk_tier(machine, changed.memory.disk->folder, changed.memory.disk->size, input.cache, nullptr);
+    try {  // its parent exists and is the same disk
+      add_disk_tier(machine, changed.memory.disk->folder.parent_path(), changed.memory.disk->size, input.cache, nullptr);
+    } catch (const Error&) {
+      return {};  // full or not to be written: no remedy
+    }
   }
   CpuCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(changed, input.facts), request, machine, catalogue);
