@@ -129,7 +129,7 @@ class Lowering {
     if (scratch.valid()) {
       run.scratch = {0, 0, plan_.offsets[scratch.index], std::max(chosen.add.scratch, chosen.write.scratch), {}};
     }
-    run.library_scratch = chosen.add.primitives > 0 || chosen.write.primitives > 0;
+    run.foreign_scratch = chosen.add.primitives > 0 || chosen.write.primitives > 0;
     return run;
   }
 

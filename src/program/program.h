@@ -26,7 +26,7 @@ struct RunKernel {
   Operand scratch;                        // bytes 0: none
   bool starts_window = false;             // on the first micro-step of a window it writes what it else adds to
   std::vector<std::size_t> accumulators;  // then these inputs are not read
-  bool library_scratch = false;           // scratch belongs to a library, which need not write all of it
+  bool foreign_scratch = false;           // scratch belongs to a library, which need not write all of it
   std::int64_t range = 0;                 // of an update in pieces: elements of this one, to which operands point; 0: all
 };
 // Writes the fed inputs of a section, from staging and from the host.

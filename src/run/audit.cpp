@@ -231,7 +231,7 @@ void Audit::after(const Instruction& instruction, bool) {
       check_sentinel(instruction, *kernel);
       record(kernel->scratch, true);
       checker_.write(kernel->scratch.offset, kernel->scratch.bytes, RangeChecker::kNothing, instruction.line);
-      if (kernel->library_scratch) {
+      if (kernel->foreign_scratch) {
         library_end_ = std::max(library_end_, align_up(kernel->scratch.offset + kernel->scratch.bytes, kAlignment).n);
       }
     }

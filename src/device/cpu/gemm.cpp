@@ -151,7 +151,7 @@ Bytes bytes_of(const memory::desc& desc) { return Bytes{static_cast<std::int64_t
 struct Choice {
   dnnl::matmul::primitive_desc descriptor;
   std::int64_t panel = 0;  // B is packed into panels of this width; 0: read as it lies
-  Bytes library_scratch, packed;
+  Bytes foreign_scratch, packed;
 };
 
 std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
@@ -165,7 +165,7 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
       if (choice.panel == 0) return std::nullopt;
       choice.packed = align_up(bytes_of(b), kAlignment);
     }
-    choice.library_scratch = align_up(bytes_of(choice.descriptor.scratchpad_desc()), kAlignment);
+    choice.foreign_scratch = align_up(bytes_of(choice.descriptor.scratchpad_desc()), kAlignment);
     return choice;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return std::nullopt;
@@ -188,7 +188,7 @@ GemmPlan plan_of(const GemmShape& shape, const std::optional<Choice>& choice) {
   const dnnl_version_t& version = *dnnl::version();
   return {.implementation = fmt::format("onednn-{}.{}.{} {} {}", version.major, version.minor, version.patch,
                                         choice->descriptor.impl_info_str(), choice->panel > 0 ? "packed_b" : "plain"),
-          .scratch = choice->library_scratch + choice->packed,
+          .scratch = choice->foreign_scratch + choice->packed,
           .primitives = 1};
 }
 
@@ -198,7 +198,7 @@ struct Gemm::Bound {
   Bound(const Choice& choice, int team)
       : threads(team),
         panel(choice.panel),
-        library_scratch(choice.library_scratch),
+        foreign_scratch(choice.foreign_scratch),
         primitive(choice.descriptor),
         a(choice.descriptor.src_desc(), library().engine, DNNL_MEMORY_NONE),
         b(choice.descriptor.weights_desc(), library().engine, DNNL_MEMORY_NONE),
@@ -208,7 +208,7 @@ struct Gemm::Bound {
 
   int threads;
   std::int64_t panel;
-  Bytes library_scratch;
+  Bytes foreign_scratch;
   dnnl::matmul primitive;
   memory a, b, bias, c, scratch;
 };
@@ -253,7 +253,7 @@ void Gemm::run(const float* a, const float* b, const float* bias, float* c, std:
   const Bound& bound = *bound_;
   ensure(thread_count() == bound.threads, "gemm", "the number of threads is not the one that was planned");
   if (bound.panel > 0) {
-    float* packed = reinterpret_cast<float*>(scratch + bound.library_scratch.n);
+    float* packed = reinterpret_cast<float*>(scratch + bound.foreign_scratch.n);
     pack_panels(shape_, bound.panel, b, packed);
     b = packed;
   }

@@ -42,14 +42,14 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
 }
 
 struct ScratchLayout {
-  std::int64_t logits, library, end;  // offsets; the states of the softmax start at 0
+  std::int64_t logits, gemm, end;  // offsets; the states of the softmax start at 0
 };
 
 ScratchLayout layout_of(const Tiling& tiling, Bytes library) {
   const std::int64_t rows = tiling.group_rows();
   const Bytes states = align_up(Bytes{rows * static_cast<std::int64_t>(sizeof(SoftmaxState))}, kAlignment);
   const Bytes logits = align_up(Bytes{rows * tiling.held_columns() * 4}, kAlignment);
-  return {.logits = states.n, .library = (states + logits).n, .end = (states + logits + library).n};
+  return {.logits = states.n, .gemm = (states + logits).n, .end = (states + logits + library).n};
 }
 
 // The products of a pair of tile sizes: logits, and with `backward` dh and dw.
@@ -136,7 +136,7 @@ struct LinearCrossEntropy::Run {
     const ScratchLayout layout = layout_of(tiling, Bytes{0});
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
-    library = scratch + layout.library;
+    library = scratch + layout.gemm;
   }
 
   std::int64_t width() const { return loss.shape_.width; }
