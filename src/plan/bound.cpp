@@ -24,15 +24,19 @@ class BackwardOrder {
     }
   }
 
-  // Bytes beside what the node touches. `writes_window`: each micro-step is a window, so accumulators begin with their writers.
-  std::int64_t held_beside(NodeId node, const std::set<ValueId>& touched, bool writes_window) const {
-    const int at = index_[node];
-    if (at < 0) return 0;
+  // Bytes beside `touched` at a moment after all that `from` depends on and before all that depends on `to`: both the node that
+  // runs, or `from` a gradient's producer and `to` its reader. 0 where `from` is no backward node. `writes_window`: each
+  // micro-step is a window, so accumulators begin with their writers.
+  std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, bool writes_window) const {
+    const int made = index_[from], read = index_[to];
+    if (made < 0 || read < 0) return 0;
     std::int64_t bytes = 0;
     const auto crosses = [&](ValueId value) {
-      if (!before(graph_.values[value].producer, at)) return false;
-      return std::any_of(readers_[value].begin(), readers_[value].end(),
-                         [&](int reader) { return before_[static_cast<std::size_t>(reader)][static_cast<std::size_t>(at)]; });
+      const NodeId producer = graph_.values[value].producer;
+      if (!before(producer, made) && (from == to || producer != from)) return false;
+      return std::any_of(readers_[value].begin(), readers_[value].end(), [&](int reader) {
+        return before_[static_cast<std::size_t>(reader)][static_cast<std::size_t>(read)] || (from != to && reader == read);
+      });
     };
     std::set<ValueId> held = touched;
     for (const ValueId value : gradients_) {
@@ -40,8 +44,10 @@ class BackwardOrder {
       held.insert(value);
       bytes += aligned_bytes(value);
     }
-    return writes_window ? bytes + accumulators_beside(at, touched, held) : bytes;
+    return writes_window ? bytes + accumulators_beside(made, touched, held) : bytes;
   }
+
+  bool backward(NodeId node) const { return node.valid() && index_[node] >= 0; }
 
   ValueId root(ValueId value) const {
     while (graph_.values[value].producer.valid() && graph_.nodes[graph_.values[value].producer].op->view) {
@@ -113,48 +119,116 @@ class BackwardOrder {
   std::map<ValueId, std::vector<NodeId>> writers_;  // of each accumulator
 };
 
-}  // namespace
-
-Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch) {
-  const Graph& graph = simulation.graph;
-  const Timeline& timeline = simulation.timeline;
-  const auto is_accumulator = [&](const Buffer& buffer) {
-    return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
-  };
-  std::int64_t always = 0, window = 0;
-  for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    if (buffer.persistent) always += buffer.bytes.n;
-    if (is_accumulator(buffer)) window += buffer.bytes.n;
+// The least that is live at one step.
+class WorkingSets {
+ public:
+  WorkingSets(const Simulation& simulation, Bytes least_loss_scratch)
+      : simulation_(simulation),
+        graph_(simulation.graph),
+        order_(simulation.graph),
+        least_loss_scratch_(least_loss_scratch),
+        step_of_(simulation.graph.nodes.size(), -1) {
+    for (const Buffer& buffer : simulation.lifetimes.buffers) {
+      if (buffer.persistent) always_ += buffer.bytes.n;
+      if (is_accumulator(buffer)) window_ += buffer.bytes.n;
+    }
+    for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
+      const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+      if (what.kind == Step::Kind::node && what.section == Section::micro) step_of_[what.node] = step;
+    }
   }
-  const BackwardOrder order(graph);
-  std::int64_t bound = always + window;  // the norm reads every accumulator
-  for (int step = 0; step < static_cast<int>(timeline.steps.size()); ++step) {
+
+  std::int64_t every_accumulator() const { return always_ + window_; }
+
+  std::int64_t at(int step) const {
+    const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+    return needed(step, {}, what.node, what.node);
+  }
+
+  // Two inputs of a step are both live when the later one of them was made, whichever that is.
+  std::int64_t before(int step) const {
+    const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+    if (what.kind != Step::Kind::node || what.section != Section::micro) return 0;
+    const std::vector<ValueId> inputs = transients(what.node);
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      for (std::size_t j = i + 1; j < inputs.size(); ++j) {
+        most = std::max(most, std::min(while_made(inputs[i], inputs[j], what.node), while_made(inputs[j], inputs[i], what.node)));
+      }
+    }
+    return most;
+  }
+
+ private:
+  bool is_accumulator(const Buffer& buffer) const {
+    return buffer.value.valid() && graph_.values[buffer.value].role == Role::accumulator;
+  }
+
+  // What a node reads, and nodes of a micro-step made.
+  std::vector<ValueId> transients(NodeId node) const {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : graph_.nodes[node].inputs) {
+      const ValueId value = order_.root(input);
+      const NodeId producer = graph_.values[value].producer;
+      if (!producer.valid() || step_of_[producer] < 0 || graph_.values[value].version_of.valid()) continue;
+      if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) inputs.push_back(value);
+    }
+    return inputs;
+  }
+
+  // When `value` is made while `other` exists, both for `reader`. Gradients are made once; the rest may be made again, as late.
+  std::int64_t while_made(ValueId value, ValueId other, NodeId reader) const {
+    const NodeId producer = graph_.values[value].producer, others = graph_.values[other].producer;
+    const bool again = !order_.backward(producer) && order_.backward(others);
+    return needed(step_of_[producer], other, again ? others : producer, again ? reader : producer);
+  }
+
+  std::int64_t needed(int step, ValueId beside, NodeId from, NodeId to) const {
+    const Timeline& timeline = simulation_.timeline;
     const Step& what = timeline.steps[static_cast<std::size_t>(step)];
-    const StepAccess access = access_of(graph, what, false);
+    const StepAccess access = access_of(graph_, what, false);
     std::set<BufferId> touched;
     std::set<ValueId> values;
     for (const auto& some : {access.reads, access.writes}) {
       for (const ValueId value : some) {
-        touched.insert(simulation.lifetimes.buffer_of[value]);
-        values.insert(graph.values[value].version_of.valid() ? graph.values[value].version_of : order.root(value));
+        touched.insert(simulation_.lifetimes.buffer_of[value]);
+        values.insert(graph_.values[value].version_of.valid() ? graph_.values[value].version_of : order_.root(value));
       }
     }
     const bool in_window = timeline.accumulation > 1 && (timeline.micro.contains(step) || timeline.update.contains(step));
-    std::int64_t needed = always + (in_window ? window : 0);
+    std::int64_t needed = always_ + (in_window ? window_ : 0);
     for (const BufferId id : touched) {
-      const Buffer& buffer = simulation.lifetimes.buffers[id];
+      const Buffer& buffer = simulation_.lifetimes.buffers[id];
       if (!buffer.persistent && !(in_window && is_accumulator(buffer))) needed += buffer.bytes.n;
     }
-    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-    if (what.kind == Step::Kind::node) {
-      needed += order.held_beside(what.node, values, timeline.accumulation == 1);
-      if (what.section == Section::micro && graph.nodes[what.node].op->chunked) {
-        needed += least_loss_scratch.n;
-      } else if (scratch.valid()) {
-        needed += simulation.lifetimes.buffers[scratch].bytes.n;
-      }
-    }
-    bound = std::max(bound, needed);
+    if (beside.valid() && values.insert(beside).second) needed += align_up(graph_.values[beside].bytes(), kAlignment).n;
+    return what.kind == Step::Kind::node ? needed + beside_node(step, values, from, to) : needed;
+  }
+
+  // What orders of the backward pass hold, and scratch.
+  std::int64_t beside_node(int step, const std::set<ValueId>& values, NodeId from, NodeId to) const {
+    const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+    const std::int64_t held = order_.held_beside(from, to, values, simulation_.timeline.accumulation == 1);
+    if (what.section == Section::micro && graph_.nodes[what.node].op->chunked) return held + least_loss_scratch_.n;
+    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
+    return scratch.valid() ? held + simulation_.lifetimes.buffers[scratch].bytes.n : held;
+  }
+
+  const Simulation& simulation_;
+  const Graph& graph_;
+  BackwardOrder order_;
+  Bytes least_loss_scratch_;
+  std::int64_t always_ = 0, window_ = 0;  // bytes of persistent values, of accumulators
+  PerNode<int> step_of_;                  // of nodes of the micro-step; -1 for the others
+};
+
+}  // namespace
+
+Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch) {
+  const WorkingSets sets(simulation, least_loss_scratch);
+  std::int64_t bound = sets.every_accumulator();  // the norm reads them
+  for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
+    bound = std::max({bound, sets.at(step), sets.before(step)});
   }
   return Bytes{bound};
 }

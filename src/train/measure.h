@@ -26,7 +26,7 @@ using KernelSeconds = std::map<std::string, double>;  // by kernel_key
 
 struct MeasureLimits {
   double seconds_per_kernel = 0.15;
-  double seconds = 10;  // in total; what is left stays unmeasured
+  double seconds = 20;  // in total; what is left stays unmeasured
   Bytes memory;         // of the operands and the scratch of one kernel; larger ones stay unmeasured
 };
 
