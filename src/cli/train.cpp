@@ -155,10 +155,11 @@ class TrainCommand {
     cpu::set_thread_count(config_.threads);
     const DataFiles data = open_data(prepared_);
     TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
-    const Plan plan = rebuild_plan(config_, model, prepared_);
+    Plan plan = rebuild_plan(config_, model, prepared_);
     model.graph = {};  // the plan has its own
     const Program program = lower(plan);
     verify(program, plan.graph);
+    plan.forget_analysis();
     begin_report(plan);
 
     const Arena arena(plan.arena, arguments_.audit ? kAuditBeyond : Bytes{0});

@@ -70,16 +70,23 @@ struct Run {
   std::size_t pieces() const { return period * repeats; }
 };
 
-// The periodic run that covers most pieces; of equal ones the shortest period. The period holds more than one node, so that a
+// The periodic run that covers most nodes; of equal ones the shortest period. The period holds more than one node, so that a
 // chain of single ops is not taken for layers.
-Run longest_run(const std::vector<std::string>& hashes) {
+Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes) {
+  std::vector<std::size_t> nodes_before{0};
+  for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.size());
   Run best;
+  std::size_t most = 0;
   for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {
     for (std::size_t begin = 0; begin + 2 * period <= hashes.size(); ++begin) {
+      if (nodes_before[begin + period] - nodes_before[begin] < 2) continue;
       std::size_t end = begin + period;
       while (end < hashes.size() && hashes[end] == hashes[end - period]) ++end;
       const Run run{begin, period, (end - begin) / period};
-      if (run.repeats >= 2 && run.pieces() > best.pieces()) best = run;
+      const std::size_t nodes = nodes_before[begin + run.pieces()] - nodes_before[begin];
+      if (run.repeats < 2 || nodes <= most) continue;
+      best = run;
+      most = nodes;
     }
   }
   return best;
@@ -112,7 +119,7 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
   const std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
   std::vector<std::string> hashes;
   for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
-  Run run = longest_run(hashes);
+  Run run = longest_run(pieces, hashes);
   if (run.repeats == 0) run = whole_stretch(pieces);
   std::vector<GraphBlock> blocks;
   for (std::size_t i = 0; i < run.repeats; ++i) {

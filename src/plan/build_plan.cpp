@@ -22,13 +22,13 @@ constexpr std::int64_t kLayoutWorkPerBuffer = 2;
 // Past so many buffers a node of the search costs too much for a plan that is wanted in seconds.
 constexpr std::size_t kMostSearched = 1000;
 
-// Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
-// through the whole window come right above.
 struct Placed {
   std::vector<Bytes> offsets;
   Bytes height, load;
 };
 
+// Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
+// through the whole window come right above.
 layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timeline) {
   layout::Problem problem;
   problem.alignment = kAlignment.n;
@@ -73,6 +73,7 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   }
   const std::vector<std::string> violations = layout::judge(problem, solution);
   if (!violations.empty()) {
+    if (given == nullptr) throw internal_error("layout", violations.front());
     throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
                        "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
   }

@@ -111,7 +111,8 @@ double stall_of(const Simulation& simulation, const Paging& paging, const Machin
   if (pieces == 0 || in == nullptr || out == nullptr) return 0;
   const auto lane = [&](const Link& link) { return pieces * link.latency_seconds + bytes / link.bytes_per_second; };
   const double first = room / in->bytes_per_second;  // these come before any kernel runs
-  return std::max(0.0, std::max(lane(*in), lane(*out)) - kernels) + first;
+  const bool beside = in->beside_compute && out->beside_compute;
+  return beside ? std::max(0.0, std::max(lane(*in), lane(*out)) - kernels) + first : lane(*in) + lane(*out);
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
 
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
     if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) continue;
-    const int block = block_of[static_cast<std::size_t>(std::max(buffer.begin, timeline.load.begin))];
+    const int block = block_of[static_cast<std::size_t>(buffer.begin)];
     if (block != kOutside) profiles[static_cast<std::size_t>(block)].saved += buffer.bytes.n;
   }
   std::vector<std::int64_t> before(blocks_.size() + 1, 0);

@@ -305,7 +305,7 @@ json to_json(const PlanRecord& record) {
 }
 
 PlanRecord record_from_json(const json& object) {
-  constexpr std::int64_t kMost = 1 << 24;
+  constexpr std::int64_t kMost = 1 << 24, kFarthest = std::int64_t{1} << 60;  // far from overflow, past any memory
   const auto count = [&](const char* key) {
     const std::int64_t value = object.at(key).get<std::int64_t>();
     if (value >= 1 && value <= kMost) return value;
@@ -319,8 +319,12 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.paging = paging_from(object.at("paging"));
-    for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>())
+    for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
+      if (offset < 0 || offset > kFarthest) {
+        throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));
+      }
       record.offsets.push_back(Bytes{offset});
+    }
     record.graph_hash = object.at("graph_hash").get<std::string>();
     record.plan_hash = object.at("plan_hash").get<std::string>();
     return record;

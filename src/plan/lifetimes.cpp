@@ -68,7 +68,7 @@ class Analysis {
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
       last_.push_back(last_use_[id]);
-      if (has_views_) join_views(id);
+      join_views(id);
     }
   }
 
@@ -140,6 +140,7 @@ class Analysis {
 
   // Views of a value, and views of those, live in its buffer.
   void join_views(ValueId value) {
+    if (!has_views_) return;
     for (const NodeId id : graph_.order) {
       const Node& node = graph_.nodes[id];
       if (node.op->view && node.inputs[0] == value) join(node.outputs[0], result_.buffer_of[value]);
@@ -153,7 +154,7 @@ class Analysis {
     const BufferId id = result_.buffers.push_back(std::move(buffer));
     last_.push_back(last_use_[value]);
     result_.buffer_of[value] = id;
-    if (has_views_) join_views(value);
+    join_views(value);
   }
 
   void touch(ValueId value, int step) {

@@ -37,11 +37,11 @@ struct PlanRequest {
   std::int64_t effective_batch = 1;
   std::optional<std::int64_t> micro_batch;  // divides the effective batch
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  std::optional<int> loss_chunks;
-  std::optional<Bytes> disk;  // what may rest on tier 1; empty: there is none
+  std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles
+  std::optional<Bytes> disk;       // what may rest on tier 1; empty: there is none
   StatePolicy state = StatePolicy::automatic;
-  bool saves = true;
-  std::int64_t units_per_sample = 1;
+  bool saves = true;                  // the run writes weights and checkpoints
+  std::int64_t units_per_sample = 1;  // tokens: what rates count
 };
 
 // Builds the training graph of one micro-batch size. Value ids are the same for every size.
@@ -95,7 +95,7 @@ struct Plan {
   Bytes arena, live, process;
   Bytes stored;                                  // the arena of tier 1
   double stall_seconds = 0;                      // of an update: what transfers take longer than the kernels beside them
-  Bytes load;                                    // the layout's lower bound
+  Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   double bound_seconds = 0;                      // of the fastest plan without any budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
@@ -103,6 +103,14 @@ struct Plan {
   std::string graph_hash, machine_hash, plan_hash;
   Bytes floor, floor_bound;  // of the process, over everything that the request leaves open
   Bytes knee, ceiling;       // of the process: within 3 % of the fastest; keeping everything
+
+  // Gives back what nothing needs once the plan is lowered: lifetimes, kernels, offsets. A run holds the rest.
+  void forget_analysis() {
+    timeline = {};
+    lifetimes = {};
+    kernels = {};
+    offsets = {};
+  }
 };
 
 struct Infeasible {
@@ -133,7 +141,8 @@ struct FrontierPoint {
 
 class PlanSpace {
  public:
-  // Throws config_error where no micro-batch size is possible.
+  // Throws config_error: E-BATCH-3 where the micro-batch does not divide the effective batch, E-DISK-SIZE where the optimizer
+  // state has to rest on a disk that is too small for it.
   PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
   ~PlanSpace();
   PlanSpace(PlanSpace&&) noexcept;

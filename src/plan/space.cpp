@@ -23,29 +23,32 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
     if (request.effective_batch % b != 0) continue;
     if (!request.micro_batch || *request.micro_batch == b) sizes.push_back(b);
   }
-  ensure(!sizes.empty(), "planner", "the micro-batch does not divide the effective batch");
+  if (sizes.empty()) {
+    throw config_error(
+        "E-BATCH-3", "train.micro_batch",
+        fmt::format("{} does not divide the effective batch of {}", request.micro_batch.value_or(0), request.effective_batch),
+        "a divisor of the effective batch");
+  }
   return sizes;
 }
 
 // Everything in memory, and where a disk has room for it the optimizer state in pages: large ones for speed, small ones for
 // little memory.
-std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request) {
+std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request, const Machine& machine) {
+  // A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
+  // way in, one being updated, one on its way out.
   constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
-  std::vector<Paging> result{{}};
-  if (!request.disk || request.state == StatePolicy::memory) return result;
-  for (const Paging& paging : {Paging{kLargePage, kSlots}, Paging{kSmallPage, kSlots}}) {
-    const Bytes stored = stored_layout(apply_paging(graph, paging)).end;
-    if (stored.n > 0 && stored <= *request.disk) result.push_back(paging);
-  }
-  if (request.state != StatePolicy::disk) return result;
-  const Bytes state = stored_layout(apply_paging(graph, {kLargePage, kSlots})).end;
-  if (state > *request.disk) {
-    throw config_error("E-DISK-SIZE", "memory.disk",
-                       fmt::format("the optimizer state takes {}, the disk budget is {}", to_text(state), to_text(*request.disk)),
-                       "a disk budget that holds it", {"--disk PATH:" + std::to_string(state.n)});
-  }
-  if (result.size() > 1) result.erase(result.begin());
-  return result;
+  const Paging large{kLargePage, kSlots}, small{kSmallPage, kSlots}, none{};
+  const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
+  if (!request.disk || request.state == StatePolicy::memory || !linked) return {none};
+  const Bytes state = stored_layout(apply_paging(graph, large)).end;
+  if (state.n == 0) return {none};
+  const bool fits = state <= *request.disk;
+  if (request.state == StatePolicy::automatic) return fits ? std::vector{none, large, small} : std::vector{none};
+  if (fits) return {large, small};
+  throw config_error("E-DISK-SIZE", "memory.disk",
+                     fmt::format("the optimizer state takes {}, the disk budget is {}", to_text(state), to_text(*request.disk)),
+                     "a disk budget that holds it", {"--disk PATH:" + std::to_string(state.n)});
 }
 
 }  // namespace
@@ -77,7 +80,7 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   for (const std::int64_t micro : sizes) {
     const Graph graph = source(micro);
-    for (const Paging& paging : pagings(graph, state_->request)) {
+    for (const Paging& paging : pagings(graph, state_->request, state_->machine)) {
       state_->batches.emplace_back(graph, micro, state_->request.effective_batch / micro, paging, state_->request,
                                    state_->machine, /*joins=*/micro == sizes.front(), catalogue);
     }
@@ -113,6 +116,8 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   const std::vector<BlockMode> modes = batch.modes(candidate);
   for (std::size_t i = 0; i < modes.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, modes[i]});
   Plan plan = build(decisions, batch);
+  // The sum that put the rung into its place, not the same sum in another order.
+  plan.update_seconds = candidate.update_seconds;
   ensure(plan.live == candidate.live, "planner", "the simulator and the composed profile disagree about live bytes");
   return plans.emplace(index, std::move(plan)).first->second;
 }
@@ -180,8 +185,6 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   std::vector<FrontierPoint> points;
   for (const std::size_t i : rungs) {
     const Plan& plan = state_->rung(i);
-    // Rungs may be apart by rounding alone.
-    if (!points.empty() && plan.update_seconds >= points.back().update_seconds) continue;
     const double rate = plan.update_seconds > 0 ? static_cast<double>(plan.units_per_update) / plan.update_seconds : 0;
     points.push_back({plan.decisions, plan.process, plan.arena, plan.live, plan.update_seconds, rate});
   }

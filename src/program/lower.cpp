@@ -91,18 +91,14 @@ class Lowering {
   Instruction instruction(int step) const {
     const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
     const StepAccess access = access_of(graph_, what, false);
-    Instruction instruction;
     switch (what.kind) {
-      case Step::Kind::load: instruction.what = LoadState{operands(access.writes)}; break;
-      case Step::Kind::save: instruction.what = SaveState{operands(access.reads)}; break;
-      case Step::Kind::feed: instruction.what = Feed{staging(what.section), operands(access.writes)}; break;
-      case Step::Kind::fetch: instruction.what = Fetch{operands(access.reads)}; break;
-      case Step::Kind::node:
-        instruction.what = kernel(step, what.node);
-        instruction.line = graph_.nodes[what.node].line;
-        break;
+      case Step::Kind::load: return LoadState{operands(access.writes)};
+      case Step::Kind::save: return SaveState{operands(access.reads)};
+      case Step::Kind::feed: return Feed{staging(what.section), operands(access.writes)};
+      case Step::Kind::fetch: return Fetch{operands(access.reads)};
+      case Step::Kind::node: return kernel(step, what.node);
     }
-    return instruction;
+    throw internal_error("lower", "unknown step");
   }
 
   // What a section's inputs are unpacked from.

@@ -1,5 +1,6 @@
 // A plan lowered to what runs: flat instructions with fixed operands, one list per section. An operand is a tier, an arena and an
-// offset; no pointer exists above device/. Every lane's events are explicit, though on a CPU only the compute lane has work.
+// offset; no pointer exists above device/. Kernels run one after the other; a copy between tiers runs beside them from its start
+// to the instruction that waits for its event.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,6 @@
 #include "plan/plan.h"
 
 namespace plimsoll {
-
-enum class Lane : std::uint8_t { compute, to_device, from_device, collective };
 
 struct Operand {
   std::uint8_t tier = 0;
@@ -54,12 +53,7 @@ struct SaveState {
   std::vector<Operand> reads;
 };
 
-struct Instruction {
-  std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, LoadState, SaveState> what;
-  Lane lane = Lane::compute;
-  std::vector<std::uint32_t> waits, signals;
-  std::string line;  // model line, for messages
-};
+using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, LoadState, SaveState>;
 
 struct Program {
   Bytes arena;
@@ -73,13 +67,18 @@ struct Program {
   const std::vector<Instruction>& of(Section section) const;
 };
 
+// The program of a plan: as many instructions as the timeline has steps, and those of transfers.
 Program lower(const Plan& plan);
 
+// What a message about an instruction names: "h.0.mlp.c_fc (matmul)", "copy of h.0.mlp.c_fc.weight.exp_avg", "feed".
+std::string describe(const Instruction& instruction, const Graph& graph);
+
 // Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads,
-// except in place. Throws an internal error that names the instruction.
+// except in place; that every copy is waited for once, in its section, and nothing touches its room meanwhile but what only reads
+// a copy out. Throws an internal error that names the instruction.
 void verify(const Program& program, const Graph& graph);
 
-// "12 matmul h.0.attn.c_attn  r[0x1000, 0x2000) w[...]": one line per instruction.
+// "micro 12: h.0.attn.c_attn (matmul) r[0x1000, 0x2000) w[...]": one line per instruction.
 std::string to_text(const Program& program, const Graph& graph);
 
 }  // namespace plimsoll

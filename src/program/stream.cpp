@@ -30,13 +30,14 @@ class Stream {
   std::vector<Instruction> run() {
     for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start_in(i);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      wait(i, false);
       update(i);
       start_out(i);
       if (i == 0) continue;
-      wait_out(i - 1);
+      wait(i - 1, true);
       if (i - 1 + slots_ < pieces_.size()) start_in(i - 1 + slots_);
     }
-    wait_out(pieces_.size() - 1);
+    wait(pieces_.size() - 1, true);
     return std::move(instructions_);
   }
 
@@ -72,16 +73,11 @@ class Stream {
     for (std::size_t state = 0; state < inputs.size(); ++state) body(state, node.inputs[inputs[state]]);
   }
 
-  void add(std::size_t piece, Instruction instruction) {
-    instruction.line = node_of(piece).line;
-    instructions_.push_back(std::move(instruction));
-  }
-
   void start_in(std::size_t piece) {
     for_states(piece, [&](std::size_t state, ValueId value) {
       const Operand from = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, false);
-      add(piece, {StartCopy{from, filled(place, from), place, done}, Lane::to_device, {}, {done}, {}});
+      instructions_.push_back(StartCopy{from, filled(place, from), place, done});
     });
   }
 
@@ -90,7 +86,6 @@ class Stream {
     RunKernel run;
     run.node = pieces_[piece].node;
     run.range = pieces_[piece].elements;
-    Instruction instruction;
     for (const ValueId value : node.inputs) {
       const bool whole = graph_.values[value].type != graph_.values[node.inputs[0]].type;
       run.inputs.push_back(whole ? operands_[value] : range(operands_[value], piece));
@@ -98,28 +93,26 @@ class Stream {
     const std::vector<std::size_t> inputs = streamed_inputs(graph_, node);
     for (std::size_t state = 0; state < inputs.size(); ++state) {
       run.inputs[inputs[state]] = filled(room(piece, state, node.inputs[inputs[state]]), run.inputs[inputs[state]]);
-      instruction.waits.push_back(event(piece, state, false));
     }
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       for (std::size_t i = 0; i < run.inputs.size(); ++i) {
         if (node.inputs[i] == alias.input) run.outputs.push_back(run.inputs[i]);
       }
     }
-    instruction.what = std::move(run);
-    add(piece, std::move(instruction));
+    instructions_.push_back(std::move(run));
   }
 
   void start_out(std::size_t piece) {
     for_states(piece, [&](std::size_t state, ValueId value) {
       const Operand to = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, true);
-      add(piece, {StartCopy{filled(place, to), to, place, done}, Lane::from_device, {}, {done}, {}});
+      instructions_.push_back(StartCopy{filled(place, to), to, place, done});
     });
   }
 
-  void wait_out(std::size_t piece) {
+  void wait(std::size_t piece, bool out) {
     for_states(piece, [&](std::size_t state, ValueId value) {
-      add(piece, {WaitCopy{room(piece, state, value), event(piece, state, true)}, Lane::compute, {}, {}, {}});
+      instructions_.push_back(WaitCopy{room(piece, state, value), event(piece, state, out)});
     });
   }
 

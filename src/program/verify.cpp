@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <string_view>
+
 #include "base/error.h"
+#include "base/visit.h"
 #include "program/program.h"
 
 namespace plimsoll {
@@ -18,78 +22,91 @@ class Verifier {
  public:
   Verifier(const Program& program, const Graph& graph) : program_(program), graph_(graph) {}
 
-  void run(const std::vector<Instruction>& section) const {
+  void run(const std::vector<Instruction>& section) {
     for (const Instruction& instruction : section) {
-      if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
-        check(*kernel);
-      } else if (const auto* load = std::get_if<LoadState>(&instruction.what)) {
-        check_places("load", load->writes);
-      } else if (const auto* feed = std::get_if<Feed>(&instruction.what)) {
-        check_places("feed", feed->reads);
-        check_places("feed", feed->writes);
-      } else if (const auto* fetch = std::get_if<Fetch>(&instruction.what)) {
-        check_places("fetch", fetch->reads);
-      } else if (const auto* save = std::get_if<SaveState>(&instruction.what)) {
-        check_places("save", save->reads);
-      } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what)) {
-        check_copy(instruction.line, *copy);
+      who_ = describe(instruction, graph_);
+      match(
+          instruction, [&](const RunKernel& kernel) { check(kernel); },
+          [&](const Feed& feed) {
+            check_places(feed.reads, Use::reads);
+            check_places(feed.writes, Use::writes);
+          },
+          [&](const Fetch& fetch) { check_places(fetch.reads, Use::reads); }, [&](const StartCopy& copy) { start(copy); },
+          [&](const WaitCopy& wait) { end(wait); }, [&](const LoadState& load) { check_places(load.writes, Use::writes); },
+          [&](const SaveState& save) { check_places(save.reads, Use::reads); });
+    }
+    if (!in_flight_.empty()) fail(fmt::format("the section ends before copy {} was waited for", in_flight_.begin()->first));
+  }
+
+ private:
+  enum class Use : std::uint8_t { reads, writes };
+  struct Flight {
+    Operand room;
+    bool in = false;  // it fills the room
+  };
+
+  [[noreturn]] void fail(const std::string& what) const { throw internal_error("program", who_ + ": " + what); }
+
+  void check_place(const Operand& operand, Use use) const {
+    if (operand.tier != 0 || operand.arena != 0) fail("an operand that is not where kernels run");
+    if (operand.offset.n % kAlignment.n != 0) fail(range_text(operand) + " is not aligned");
+    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena) fail(range_text(operand) + " leaves the arena");
+    for (const auto& [event, flight] : in_flight_) {
+      if (overlap(operand, flight.room) && (flight.in || use == Use::writes)) {
+        fail(fmt::format("{} is in the room of copy {}, which nothing has waited for", range_text(operand), event));
       }
     }
   }
 
- private:
-  std::string name_of(const RunKernel& kernel) const {
-    const Node& node = graph_.nodes[kernel.node];
-    return fmt::format("{} ({})", node.line, node.op->name);
+  // State that rests on another tier is loaded and saved through the executor, not through an operand here.
+  void check_places(const std::vector<Operand>& operands, Use use) const {
+    for (const Operand& operand : operands) check_place(operand, use);
   }
 
-  [[noreturn]] static void fail(const std::string& who, const std::string& what) {
-    throw internal_error("program", who + ": " + what);
-  }
-  [[noreturn]] void fail(const RunKernel& kernel, const std::string& what) const { fail(name_of(kernel), what); }
-
-  void check_place(const std::string& who, const Operand& operand) const {
-    if (operand.offset.n % kAlignment.n != 0) fail(who, range_text(operand) + " is not aligned");
-    if (operand.offset.n < 0 || operand.offset + operand.bytes > program_.arena)
-      fail(who, range_text(operand) + " leaves the arena");
-  }
-
-  void check_places(const std::string& who, const std::vector<Operand>& operands) const {
-    for (const Operand& operand : operands) check_place(who, operand);
-  }
-
-  void check_copy(const std::string& who, const StartCopy& copy) const {
+  void start(const StartCopy& copy) {
     const bool in = copy.from.tier != 0;
     const Operand &here = in ? copy.to : copy.from, &there = in ? copy.from : copy.to;
-    if (here.tier != 0 || there.tier != 1) fail(who, "a copy that is not between the tiers 0 and 1");
-    check_place(who, copy.room);
-    if (here.offset != copy.room.offset || here.bytes > copy.room.bytes) fail(who, range_text(here) + " leaves its room");
-    if (here.bytes != there.bytes) fail(who, "a copy of unequal sizes");
-    if (there.offset.n < 0 || there.offset + there.bytes > program_.stored) fail(who, range_text(there) + " leaves tier 1");
+    if (here.tier != 0 || there.tier != 1) fail("a copy that is not between the tiers 0 and 1");
+    check_place(copy.room, in ? Use::writes : Use::reads);
+    if (here.offset != copy.room.offset || here.bytes > copy.room.bytes) fail(range_text(here) + " leaves its room");
+    if (here.bytes != there.bytes) fail("a copy of unequal sizes");
+    if (there.offset.n < 0 || there.offset + there.bytes > program_.stored) fail(range_text(there) + " leaves tier 1");
+    if (!in_flight_.emplace(copy.event, Flight{copy.room, in}).second) fail(fmt::format("copy {} is under way", copy.event));
+  }
+
+  void end(const WaitCopy& wait) {
+    const auto flight = in_flight_.find(wait.event);
+    if (flight == in_flight_.end()) fail(fmt::format("copy {} has not begun", wait.event));
+    if (flight->second.room.offset != wait.room.offset || flight->second.room.bytes != wait.room.bytes) {
+      fail(range_text(wait.room) + " is not the room of what is waited for");
+    }
+    in_flight_.erase(flight);
   }
 
   // An output may share its bytes with an input only whole, and only where the op says so.
   void check(const RunKernel& kernel) const {
     const Node& node = graph_.nodes[kernel.node];
     const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
-    const std::string who = name_of(kernel);
+    check_places(kernel.inputs, Use::reads);
+    check_places(kernel.outputs, Use::writes);
     for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
       for (const Operand& operand : *operands) {
-        check_place(who, operand);
-        if (overlap(operand, kernel.scratch)) fail(kernel, "scratch overlaps operand " + range_text(operand));
+        if (overlap(operand, kernel.scratch)) fail("scratch overlaps operand " + range_text(operand));
       }
     }
-    if (kernel.scratch.bytes.n > 0) check_place(who, kernel.scratch);
+    if (kernel.scratch.bytes.n > 0) check_place(kernel.scratch, Use::writes);
     for (std::size_t o = 0; o < kernel.outputs.size(); ++o) {
       for (std::size_t other = 0; other < o; ++other) {
-        if (overlap(kernel.outputs[o], kernel.outputs[other])) fail(kernel, "two outputs overlap");
+        if (overlap(kernel.outputs[o], kernel.outputs[other])) fail("two outputs overlap");
       }
       for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
         if (!overlap(kernel.outputs[o], kernel.inputs[i])) continue;
         bool allowed = false;
         for (const Alias& alias : aliases) allowed = allowed || (alias.input == i && alias.output == o);
-        if (!allowed || kernel.inputs[i].offset != kernel.outputs[o].offset) {
-          fail(kernel, fmt::format("output {} overlaps input {}", range_text(kernel.outputs[o]), range_text(kernel.inputs[i])));
+        const bool whole =
+            kernel.inputs[i].offset == kernel.outputs[o].offset && kernel.inputs[i].bytes == kernel.outputs[o].bytes;
+        if (!allowed || !whole) {
+          fail(fmt::format("output {} overlaps input {}", range_text(kernel.outputs[o]), range_text(kernel.inputs[i])));
         }
       }
     }
@@ -97,6 +114,8 @@ class Verifier {
 
   const Program& program_;
   const Graph& graph_;
+  std::string who_;                            // the instruction that is looked at
+  std::map<std::uint32_t, Flight> in_flight_;  // by event
 };
 
 std::string operands_text(const char* label, const std::vector<Operand>& operands) {
@@ -105,10 +124,51 @@ std::string operands_text(const char* label, const std::vector<Operand>& operand
   return text;
 }
 
+std::string to_text(const Instruction& instruction) {
+  return match(
+      instruction,
+      [](const RunKernel& kernel) {
+        std::string text = operands_text("r", kernel.inputs) + operands_text("w", kernel.outputs);
+        if (kernel.scratch.bytes.n > 0) text += " s" + range_text(kernel.scratch);
+        return text;
+      },
+      [](const Feed& feed) { return operands_text("r", feed.reads) + operands_text("w", feed.writes); },
+      [](const Fetch& fetch) { return operands_text("r", fetch.reads); },
+      [](const StartCopy& copy) {
+        return fmt::format(" {}:{} to {}:{} as {}", copy.from.tier, range_text(copy.from), copy.to.tier, range_text(copy.to),
+                           copy.event);
+      },
+      [](const WaitCopy& wait) { return fmt::format(" {} in {}", wait.event, range_text(wait.room)); },
+      [](const LoadState& load) { return operands_text("w", load.writes); },
+      [](const SaveState& save) { return operands_text("r", save.reads); });
+}
+
+void append(std::string& text, std::string_view section, const std::vector<Instruction>& instructions, const Graph& graph) {
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    text += fmt::format("{} {}: {}{}\n", section, i, describe(instructions[i], graph), to_text(instructions[i]));
+  }
+}
+
 }  // namespace
 
+std::string describe(const Instruction& instruction, const Graph& graph) {
+  const auto copied = [&](const char* what, const Operand& operand) {
+    return operand.value.valid() ? fmt::format("{} of {}", what, graph.values[operand.value].name) : std::string(what);
+  };
+  return match(
+      instruction,
+      [&](const RunKernel& kernel) {
+        const Node& node = graph.nodes[kernel.node];
+        return fmt::format("{} ({})", node.line, node.op->name);
+      },
+      [](const Feed&) { return std::string("feed"); }, [](const Fetch&) { return std::string("fetch"); },
+      [&](const StartCopy& copy) { return copied("copy", copy.room); },
+      [&](const WaitCopy& wait) { return copied("waiting for the copy", wait.room); },
+      [](const LoadState&) { return std::string("load"); }, [](const SaveState&) { return std::string("save"); });
+}
+
 void verify(const Program& program, const Graph& graph) {
-  const Verifier verifier(program, graph);
+  Verifier verifier(program, graph);
   for (const Section section : kSections) verifier.run(program.of(section));
   verifier.run(program.load);
   verifier.run(program.save);
@@ -116,21 +176,9 @@ void verify(const Program& program, const Graph& graph) {
 
 std::string to_text(const Program& program, const Graph& graph) {
   std::string text;
-  for (const Section section : kSections) {
-    for (const Instruction& instruction : program.of(section)) {
-      text += std::string(name(section)) + ": ";
-      if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
-        text += fmt::format("{} {}{}{}", graph.nodes[kernel->node].op->name, instruction.line, operands_text("r", kernel->inputs),
-                            operands_text("w", kernel->outputs));
-        if (kernel->scratch.bytes.n > 0) text += " s" + range_text(kernel->scratch);
-      } else if (const auto* feed = std::get_if<Feed>(&instruction.what)) {
-        text += "feed" + operands_text("w", feed->writes);
-      } else if (const auto* fetch = std::get_if<Fetch>(&instruction.what)) {
-        text += "fetch" + operands_text("r", fetch->reads);
-      }
-      text += "\n";
-    }
-  }
+  append(text, "load", program.load, graph);
+  for (const Section section : kSections) append(text, name(section), program.of(section), graph);
+  append(text, "save", program.save, graph);
   return text;
 }
 

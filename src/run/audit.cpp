@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/visit.h"
 #include "device/cpu/parallel.h"
 
 namespace plimsoll {
@@ -32,9 +33,7 @@ Audit::Audit(const Program& program, const Graph& graph, const Arena& arena)
     : program_(program), graph_(graph), arena_(arena), checker_(arena.mapped()), behind_(kSentinelBytes) {}
 
 void Audit::enter(Phase phase) {
-  if (open_) close_phase();
-  // A window goes on: its accumulators stay, and so do the ranges recorded so far.
-  open_ = true;
+  close_phase();
   phase_ = phase;
   time_ = 0;
   library_end_ = 0;
@@ -157,8 +156,8 @@ void Audit::close_phase() {
   result.live = std::max(result.live, live_peak());
 }
 
-std::vector<PhaseAudit> Audit::phases() const {
-  const_cast<Audit*>(this)->close_phase();
+std::vector<PhaseAudit> Audit::phases() {
+  close_phase();
   std::vector<PhaseAudit> phases;
   for (const auto& [phase, result] : results_) phases.push_back(result);
   return phases;
@@ -169,84 +168,88 @@ void Audit::record(const Operand& operand, bool write) {
   accesses_.push_back({operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n, time_, write});
 }
 
+// No sentinel where an operand lies behind the scratch.
 void Audit::plant_sentinel(const RunKernel& kernel) {
-  std::byte* behind = arena_.base() + (kernel.scratch.offset + kernel.scratch.bytes).n;
-  std::memcpy(behind_.data(), behind, kSentinelBytes);
   const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
-  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
-    for (const Operand& operand : *operands) {
-      if (operand.offset.n < begin + kSentinelBytes && begin < (operand.offset + operand.bytes).n) return;
-    }
-  }
-  std::memset(behind, static_cast<int>(kSentinel), kSentinelBytes);
+  const auto free_of = [&](const std::vector<Operand>& operands) {
+    return std::none_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+      return operand.offset.n < begin + kSentinelBytes && begin < (operand.offset + operand.bytes).n;
+    });
+  };
+  planted_ = free_of(kernel.inputs) && free_of(kernel.outputs);
+  if (!planted_) return;
+  std::memcpy(behind_.data(), arena_.base() + begin, kSentinelBytes);
+  std::memset(arena_.base() + begin, static_cast<int>(kSentinel), kSentinelBytes);
 }
 
-void Audit::check_sentinel(const Instruction& instruction, const RunKernel& kernel) {
-  const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
-  std::byte* behind = arena_.base() + begin;
-  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
-    for (const Operand& operand : *operands) {
-      if (operand.offset.n < begin + kSentinelBytes && begin < (operand.offset + operand.bytes).n) return;
-    }
-  }
+void Audit::check_sentinel(const RunKernel& kernel) {
+  if (!planted_) return;
+  std::byte* behind = arena_.base() + (kernel.scratch.offset + kernel.scratch.bytes).n;
   const bool intact = std::all_of(behind, behind + kSentinelBytes, [](std::byte byte) { return byte == kSentinel; });
   std::memcpy(behind, behind_.data(), kSentinelBytes);
   if (!intact) {
-    throw internal_error("audit", fmt::format("{} ({}) wrote past its scratch of {} bytes", instruction.line,
-                                              graph_.nodes[kernel.node].op->name, kernel.scratch.bytes.n));
+    throw internal_error("audit",
+                         fmt::format("{} wrote past its scratch of {} bytes", describe(kernel, graph_), kernel.scratch.bytes.n));
   }
 }
 
 void Audit::before(const Instruction& instruction, bool window_start) {
+  const RangeChecker::Describe who = [&] { return describe(instruction, graph_); };
   const auto read = [&](const Operand& operand) {
     record(operand, false);
-    checker_.read(operand.offset, operand.bytes, operand.value.index, instruction.line);
+    checker_.read(operand.offset, operand.bytes, operand.value.index, who);
   };
-  if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
-    const bool starts = window_start && kernel->starts_window;
-    for (std::size_t i = 0; i < kernel->inputs.size(); ++i) {
-      const bool unread =
-          starts && std::find(kernel->accumulators.begin(), kernel->accumulators.end(), i) != kernel->accumulators.end();
-      if (!unread) read(kernel->inputs[i]);
-    }
-    if (kernel->scratch.bytes.n > 0) plant_sentinel(*kernel);
-  } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what); copy != nullptr && copy->from.tier == 0) {
-    read(copy->from);
-  } else if (const auto* wait = std::get_if<WaitCopy>(&instruction.what)) {
-    record(wait->room, false);
-  } else if (const auto* fetch = std::get_if<Fetch>(&instruction.what)) {
-    for (const Operand& operand : fetch->reads) read(operand);
-  } else if (const auto* save = std::get_if<SaveState>(&instruction.what)) {
-    for (const Operand& operand : save->reads) read(operand);
-  }
+  const auto read_all = [&](const std::vector<Operand>& operands) { std::for_each(operands.begin(), operands.end(), read); };
+  match(
+      instruction,
+      [&](const RunKernel& kernel) {
+        const bool starts = window_start && kernel.starts_window;
+        for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+          const bool unread =
+              starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();
+          if (!unread) read(kernel.inputs[i]);
+        }
+        if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
+      },
+      [&](const StartCopy& copy) {
+        if (copy.from.tier == 0) read(copy.from);
+      },
+      [&](const WaitCopy& wait) { record(wait.room, false); }, [&](const Fetch& fetch) { read_all(fetch.reads); },
+      [&](const SaveState& save) { read_all(save.reads); }, [](const Feed&) {}, [](const LoadState&) {});
 }
 
 void Audit::after(const Instruction& instruction, bool) {
+  const RangeChecker::Describe who = [&] { return describe(instruction, graph_); };
   const auto write = [&](const Operand& operand) {
     record(operand, true);
-    checker_.write(operand.offset, operand.bytes, operand.value.index, instruction.line);
+    checker_.write(operand.offset, operand.bytes, operand.value.index, who);
   };
-  if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
-    if (kernel->scratch.bytes.n > 0) {
-      check_sentinel(instruction, *kernel);
-      record(kernel->scratch, true);
-      checker_.write(kernel->scratch.offset, kernel->scratch.bytes, RangeChecker::kNothing, instruction.line);
-      if (kernel->foreign_scratch) {
-        library_end_ = std::max(library_end_, align_up(kernel->scratch.offset + kernel->scratch.bytes, kAlignment).n);
-      }
-    }
-    for (const Operand& operand : kernel->outputs) write(operand);
-  } else if (const auto* copy = std::get_if<StartCopy>(&instruction.what); copy != nullptr && copy->to.tier == 0) {
-    // The room is held whole, however much of it a last piece fills.
-    record(copy->room, true);
-    library_end_ = std::max(library_end_, align_up(copy->room.offset + copy->room.bytes, kAlignment).n);
-    checker_.write(copy->to.offset, copy->to.bytes, copy->to.value.index, instruction.line);
-  } else if (const auto* feed = std::get_if<Feed>(&instruction.what)) {
-    for (const Operand& operand : feed->writes) write(operand);
-  } else if (const auto* load = std::get_if<LoadState>(&instruction.what)) {
-    for (const Operand& operand : load->writes) write(operand);
-  }
+  const auto write_all = [&](const std::vector<Operand>& operands) { std::for_each(operands.begin(), operands.end(), write); };
+  match(
+      instruction,
+      [&](const RunKernel& kernel) {
+        if (kernel.scratch.bytes.n > 0) {
+          check_sentinel(kernel);
+          record(kernel.scratch, true);
+          checker_.write(kernel.scratch.offset, kernel.scratch.bytes, RangeChecker::kNothing, who);
+          if (kernel.foreign_scratch) reach(kernel.scratch);
+        }
+        write_all(kernel.outputs);
+      },
+      [&](const StartCopy& copy) {
+        if (copy.to.tier != 0) return;
+        // The room is held whole, however much of it a last piece fills.
+        record(copy.room, true);
+        reach(copy.room);
+        checker_.write(copy.to.offset, copy.to.bytes, copy.to.value.index, who);
+      },
+      [&](const Feed& feed) { write_all(feed.writes); }, [&](const LoadState& load) { write_all(load.writes); },
+      [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
   ++time_;
+}
+
+void Audit::reach(const Operand& operand) {
+  library_end_ = std::max(library_end_, align_up(operand.offset + operand.bytes, kAlignment).n);
 }
 
 }  // namespace plimsoll

@@ -34,7 +34,7 @@ class Audit : public RunObserver {
   void after(const Instruction& instruction, bool window_start) override;
 
   // The largest figures of each phase that ran.
-  std::vector<PhaseAudit> phases() const;
+  std::vector<PhaseAudit> phases();
 
  private:
   struct Access {
@@ -49,19 +49,20 @@ class Audit : public RunObserver {
   Bytes live_peak() const;
   void record(const Operand& operand, bool write);
   void plant_sentinel(const RunKernel& kernel);
-  void check_sentinel(const Instruction& instruction, const RunKernel& kernel);
+  void check_sentinel(const RunKernel& kernel);
+  void reach(const Operand& operand);
 
   const Program& program_;
   const Graph& graph_;
   const Arena& arena_;
   RangeChecker checker_;
   std::map<Phase, PhaseAudit> results_;
-  bool open_ = false;
   Phase phase_ = Phase::load;
   int time_ = 0;
-  std::int64_t library_end_ = 0;
+  std::int64_t library_end_ = 0;  // of memory that is handed out whole, however much of it is written
   std::vector<Access> accesses_;
-  std::vector<std::byte> behind_;
+  std::vector<std::byte> behind_;  // what lay where the sentinel is
+  bool planted_ = false;
 };
 
 }  // namespace plimsoll

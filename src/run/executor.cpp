@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/visit.h"
 
 namespace plimsoll {
 
@@ -76,7 +77,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
   if (device_ == DeviceKind::null) return bound;
   const auto address = [&](const Operand& operand) { return base_ + operand.offset.n; };
   for (std::size_t i = 0; i < section.size(); ++i) {
-    const auto* run = std::get_if<RunKernel>(&section[i].what);
+    const auto* run = std::get_if<RunKernel>(&section[i]);
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
     // With one micro-step a window the adding kernel never runs.
@@ -95,16 +96,15 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::vect
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& instruction = instructions[i];
     if (observer_ != nullptr) observer_->before(instruction, window_start);
-    for (const std::uint32_t event : instruction.waits) wait(instruction, event);
-    if (const Kernel* kernel = window_start ? bound[i].write : bound[i].add; kernel != nullptr) {
-      kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
-    } else if (const auto* start = std::get_if<StartCopy>(&instruction.what)) {
-      copy(*start);
-    } else if (const auto* end = std::get_if<WaitCopy>(&instruction.what)) {
-      wait(instruction, end->event);
-    } else if (!std::holds_alternative<RunKernel>(instruction.what) && !std::holds_alternative<Fetch>(instruction.what)) {
-      work();
-    }
+    match(
+        instruction,
+        [&](const RunKernel&) {
+          const Kernel* kernel = window_start ? bound[i].write : bound[i].add;
+          if (kernel != nullptr) kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
+        },
+        [&](const StartCopy& copy) { start(copy); }, [&](const WaitCopy& copy) { wait(copy); }, [&](const Feed&) { work(); },
+        [&](const LoadState&) { work(); }, [&](const SaveState&) { work(); },
+        [](const Fetch&) {});  // results are read after the section
     if (observer_ != nullptr) observer_->after(instruction, window_start);
   }
 }
@@ -120,7 +120,7 @@ void Executor::save(const std::function<void()>& work) {
   run(program_.save, std::vector<Bound>(program_.save.size()), false, work);
 }
 
-void Executor::copy(const StartCopy& copy) {
+void Executor::start(const StartCopy& copy) {
   if (device_ == DeviceKind::null) return;
   ensure(pages_ != nullptr, "executor", "a program that copies between tiers has no second one");
   const auto memory = [&](const Operand& operand) {
@@ -134,12 +134,12 @@ void Executor::copy(const StartCopy& copy) {
 }
 
 // A transfer's failure names the instruction that needed it.
-void Executor::wait(const Instruction& instruction, std::uint32_t event) {
+void Executor::wait(const WaitCopy& copy) {
   if (device_ == DeviceKind::null) return;
   try {
-    pages_->wait(event);
+    pages_->wait(copy.event);
   } catch (const Error& error) {
-    throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", instruction.line, error.where), error.message,
+    throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(copy, graph_), error.where), error.message,
                 error.expected, error.remedies);
   }
 }
@@ -158,6 +158,7 @@ void Executor::write(ValueId value, const std::function<void(std::span<std::byte
 
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];
+  ensure(operand.tier == 0, "executor", "a view of what does not rest where kernels run");
   const ValueType& type = graph_.values[value].type;
   return {base_ + operand.offset.n, type.dtype, type.shape, {}};
 }

@@ -1,5 +1,5 @@
-// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates nothing
-// after construction. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device
+// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates no
+// tensor. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device
 // binds no kernels and computes nothing.
 #pragma once
 
@@ -39,6 +39,8 @@ class Executor {
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
 
+  // What lives through the whole run where kernels run: parameters, optimizer state, staging.
+  const std::vector<Operand>& state() const { return program_.persistent; }
   TensorView view(ValueId value) const;
   // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
   void read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -51,8 +53,8 @@ class Executor {
   void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
            const std::function<void()>& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
-  void copy(const StartCopy& copy);
-  void wait(const Instruction& instruction, std::uint32_t event);
+  void start(const StartCopy& copy);
+  void wait(const WaitCopy& copy);
 
   const Graph& graph_;
   const Program& program_;

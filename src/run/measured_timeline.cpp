@@ -12,13 +12,13 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::string name = "feed and fetch";
   Cost cost;
-  if (const auto* kernel = std::get_if<RunKernel>(&instruction.what)) {
+  if (const auto* kernel = std::get_if<RunKernel>(&instruction)) {
     const Node& node = graph_.nodes[kernel->node];
-    if (kernel->range > 0) name = std::string(node.op->name) + " in pieces, with waiting for them";
+    name = node.op->name;
     const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
     cost = node.op->cost(node.attributes, inputs, outputs);
-    if (kernel->range == 0) name = node.op->name;
     if (kernel->range > 0) {
+      name += " in pieces";
       const double share = static_cast<double>(kernel->range) / static_cast<double>(inputs[0].shape.elements());
       cost = {cost.flops * share, cost.bytes * share};
     }
@@ -26,8 +26,8 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
       name += " " + to_text(inputs[0].shape) + to_text(inputs[1].shape) + (node.backward ? " backward" : "");
     }
   }
-  if (std::holds_alternative<StartCopy>(instruction.what)) name = "starting copies";
-  if (std::holds_alternative<WaitCopy>(instruction.what)) name = "waiting for copies out";
+  if (std::holds_alternative<StartCopy>(instruction)) name = "starting copies";
+  if (std::holds_alternative<WaitCopy>(instruction)) name = "waiting for copies";
   OpSeconds& entry = by_op_[name];
   entry.op = name;
   ++entry.runs;

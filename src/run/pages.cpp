@@ -9,7 +9,7 @@ std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesyst
   PageFile::Sizes sizes{program.stored, kTransfers, kTransferStaging};
   std::vector<PageFile::Piece> pieces;
   for (const Instruction& instruction : program.update) {
-    const auto* copy = std::get_if<StartCopy>(&instruction.what);
+    const auto* copy = std::get_if<StartCopy>(&instruction);
     if (copy == nullptr) continue;
     sizes.events = std::max<std::size_t>(sizes.events, copy->event + 1);
     if (copy->to.tier != 0) pieces.push_back({copy->to.offset, copy->to.bytes});

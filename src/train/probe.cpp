@@ -126,11 +126,13 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const DataFiles data = open_data(config, folder);
   TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
   CpuCatalogue catalogue({}, {});
-  const Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
-                               catalogue, &record.offsets);
+  Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
+                         catalogue, &record.offsets);
   model.graph = {};
   const Program program = lower(plan);
   verify(program, plan.graph);
+  const std::size_t steps = plan.timeline.steps.size();
+  plan.forget_analysis();
   write_file_atomically(folder / "plan.json", plan_text);
   const Arena arena(plan.arena);
   Executor executor(plan.graph, program, arena.base(), machine.threads, plan.decisions.loss_chunks);
@@ -146,7 +148,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
           .stacks = thread_stacks(),
           .arena = arena.mapped(),
           .primitives = counted_primitives(plan),
-          .steps = plan.timeline.steps.size()};
+          .steps = steps};
 }
 
 json to_json(const ProbeResult& result) {

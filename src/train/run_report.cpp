@@ -59,7 +59,7 @@ void RunReport::interrupt() {
                  "--resume continues it");
 }
 
-void RunReport::finish(const Progress& progress, const Arena& arena, const PageFile* pages, const Audit* audit) {
+void RunReport::finish(const Progress& progress, const Arena& arena, const PageFile* pages, Audit* audit) {
   progress_ = progress;
   if (pages != nullptr) measured_disk_ = {pages->height(), pages->written()};
   process_hwm = peak_resident();

@@ -33,7 +33,7 @@ struct RunReport {
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   void interrupt();
-  void finish(const Progress& progress, const Arena& arena, const PageFile* pages, const Audit* audit);
+  void finish(const Progress& progress, const Arena& arena, const PageFile* pages, Audit* audit);
   nlohmann::json to_json() const;
 
  private:

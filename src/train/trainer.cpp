@@ -71,11 +71,9 @@ void Trainer::enter(Phase phase) {
 void Trainer::load(const std::filesystem::path* checkpoint) {
   enter(Phase::load);
   executor_.load([&] {
-    for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
-      const Value& value = plan_.graph.values[ValueId{i}];
-      if (!value.persistent() || value.tier != 0) continue;  // what rests on the disk begins as zeros
-      if (!plan_.lifetimes.buffers[plan_.lifetimes.buffer_of[ValueId{i}]].persistent || value.role == Role::parameter) continue;
-      const std::span<std::byte> bytes = bytes_of(executor_, ValueId{i});
+    for (const Operand& state : executor_.state()) {  // what rests on the disk begins as zeros
+      if (plan_.graph.values[state.value].role == Role::parameter) continue;
+      const std::span<std::byte> bytes = bytes_of(executor_, state.value);
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
     }
     if (checkpoint != nullptr) {

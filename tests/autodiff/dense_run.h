@@ -68,7 +68,7 @@ class DenseRun {
     for (const ValueId value : node.inputs) run.inputs.push_back(program_.operands[value]);
     for (const ValueId value : node.outputs) run.outputs.push_back(program_.operands[value]);
     run.scratch = place(std::max(scratch_of(node, false), scratch_of(node, run.starts_window)), {});
-    instructions(node.section).push_back({run, Lane::compute, {}, {}, node.line});
+    instructions(node.section).push_back(run);
   }
 
   std::vector<Instruction>& instructions(Section section) {

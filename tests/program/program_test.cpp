@@ -36,7 +36,7 @@ TEST(Lower, OperandsLieWhereThePlanPutsThem) {
   const Plan& plan = sound_plan();
   const Program program = lower(plan);
   for (const Instruction& instruction : program.micro) {
-    const auto* kernel = std::get_if<RunKernel>(&instruction.what);
+    const auto* kernel = std::get_if<RunKernel>(&instruction);
     if (kernel == nullptr) continue;
     const Node& node = plan.graph.nodes[kernel->node];
     ASSERT_EQ(kernel->inputs.size(), node.inputs.size());
@@ -53,7 +53,7 @@ TEST(Lower, EveryAccumulatorIsStartedOnceAWindow) {
   const Program program = lower(plan);
   std::map<ValueId, int> started;
   for (const Instruction& instruction : program.micro) {
-    const auto* kernel = std::get_if<RunKernel>(&instruction.what);
+    const auto* kernel = std::get_if<RunKernel>(&instruction);
     if (kernel == nullptr || !kernel->starts_window) continue;
     EXPECT_FALSE(kernel->accumulators.empty());
     for (const std::size_t i : kernel->accumulators) ++started[kernel->inputs[i].value];
@@ -73,8 +73,9 @@ TEST(Lower, PrintsALineForEachInstruction) {
   const Program program = lower(plan);
   const std::string text = to_text(program, plan.graph);
   const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  EXPECT_EQ(lines, program.micro.size() + program.update.size() + program.evaluate.size());
-  EXPECT_NE(text.find("micro: matmul h.0.attn"), std::string::npos);
+  EXPECT_EQ(lines,
+            program.load.size() + program.micro.size() + program.update.size() + program.evaluate.size() + program.save.size());
+  EXPECT_NE(text.find(": h.0.attn.c_attn (matmul) r[0x"), std::string::npos) << text;
 }
 
 // Applies `change` to the first kernel that it accepts; expects verify to name the node.
@@ -82,7 +83,7 @@ void expect_refused(const std::function<bool(RunKernel&)>& change, const std::st
   const Plan& plan = sound_plan();
   Program program = lower(plan);
   for (Instruction& instruction : program.micro) {
-    auto* kernel = std::get_if<RunKernel>(&instruction.what);
+    auto* kernel = std::get_if<RunKernel>(&instruction);
     if (kernel == nullptr || !change(*kernel)) continue;
     try {
       verify(program, plan.graph);
@@ -160,10 +161,10 @@ TEST(Verify, ChecksLoadFeedFetchAndSaveAsWell) {
     change(program);
     EXPECT_THROW(verify(program, plan.graph), Error);
   };
-  refused([&](Program& program) { std::get<LoadState>(program.load.at(0).what).writes.at(0).offset = plan.arena; });
-  refused([&](Program& program) { std::get<SaveState>(program.save.at(0).what).reads.at(0).offset += Bytes{4}; });
-  refused([&](Program& program) { std::get<Feed>(program.micro.at(0).what).writes.at(0).offset = plan.arena; });
-  refused([&](Program& program) { std::get<Fetch>(program.update.back().what).reads.at(0).offset = Bytes{-64}; });
+  refused([&](Program& program) { std::get<LoadState>(program.load.at(0)).writes.at(0).offset = plan.arena; });
+  refused([&](Program& program) { std::get<SaveState>(program.save.at(0)).reads.at(0).offset += Bytes{4}; });
+  refused([&](Program& program) { std::get<Feed>(program.micro.at(0)).writes.at(0).offset = plan.arena; });
+  refused([&](Program& program) { std::get<Fetch>(program.update.back()).reads.at(0).offset = Bytes{-64}; });
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class Session {
   }
 
   Trainer& trainer() { return *trainer_; }
-  const Audit& audit() const { return *audit_; }
+  Audit& audit() { return *audit_; }
   const Program& program() const { return program_; }
   PageFile* pages() { return pages_.get(); }
 

@@ -16,11 +16,11 @@ void RangeChecker::split(std::int64_t at) {
   ranges_[at] = right;
 }
 
-void RangeChecker::write(Bytes offset, Bytes bytes, std::uint32_t tag, const std::string& instruction) {
+void RangeChecker::write(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction) {
   if (bytes.n == 0) return;
   const std::int64_t begin = offset.n, end = (offset + bytes).n;
   if (begin < 0 || end > ranges_.rbegin()->second.end) {
-    throw internal_error("check", fmt::format("{} writes [{}, {}) outside the arena", instruction, begin, end));
+    throw internal_error("check", fmt::format("{} writes [{}, {}) outside the arena", instruction(), begin, end));
   }
   split(begin);
   split(end);
@@ -28,14 +28,15 @@ void RangeChecker::write(Bytes offset, Bytes bytes, std::uint32_t tag, const std
   ranges_[begin] = {end, tag};
 }
 
-void RangeChecker::read(Bytes offset, Bytes bytes, std::uint32_t tag, const std::string& instruction) const {
+void RangeChecker::read(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction) const {
   if (bytes.n == 0) return;
   const std::int64_t end = (offset + bytes).n;
+  if (offset.n < 0) throw internal_error("check", fmt::format("{} reads at {}", instruction(), offset.n));
   auto range = std::prev(ranges_.upper_bound(offset.n));
   for (std::int64_t at = offset.n; at < end; at = (range++)->second.end) {
     if (range == ranges_.end() || range->second.tag != tag) {
-      throw internal_error("check", fmt::format("{} reads value {} at byte {}, where value {} was written last", instruction, tag,
-                                                at, range == ranges_.end() ? kNothing : range->second.tag));
+      throw internal_error("check", fmt::format("{} reads value {} at byte {}, where value {} was written last", instruction(),
+                                                tag, at, range == ranges_.end() ? kNothing : range->second.tag));
     }
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -17,9 +18,12 @@ class RangeChecker {
 
   explicit RangeChecker(Bytes arena) { ranges_[0] = {arena.n, kNothing}; }
 
+  // Names the instruction; called only where a rule is broken.
+  using Describe = std::function<std::string()>;
+
   // `tag` is the value now in [offset, offset + bytes); kNothing for scratch, whose contents are nobody's afterwards.
-  void write(Bytes offset, Bytes bytes, std::uint32_t tag, const std::string& instruction);
-  void read(Bytes offset, Bytes bytes, std::uint32_t tag, const std::string& instruction) const;
+  void write(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction);
+  void read(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction) const;
 
  private:
   struct Range {

@@ -29,6 +29,11 @@ Graph apply_paging(const Graph& graph, const Paging& paging) {
     const std::size_t streamed = streamed_inputs(result, result.nodes[id]).size();
     if (streamed == 0) continue;
     ensure(result.nodes[id].op->of_range != nullptr, "paging", "an op that cannot act on a range reads optimizer state");
+    const ValueType& whole = result.values[result.nodes[id].inputs[0]].type;
+    for (const std::size_t input : streamed_inputs(result, result.nodes[id])) {
+      ensure(result.values[result.nodes[id].inputs[input]].type == whole && whole.dtype == DType::f32, "paging",
+             "streamed state is not fp32 of its parameter's shape");
+    }
     states = std::max(states, streamed);
     largest = std::max(largest, result.values[result.nodes[id].inputs[0]].type.shape.elements());
     updates.push_back(id);
