@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, double>, 13> kUnits{{{"", 1},
+constexpr std::array<std::pair<std::string_view, double>, 16> kUnits{{{"", 1},
                                                                       {"B", 1},
                                                                       {"KiB", 0x1p10},
                                                                       {"MiB", 0x1p20},
@@ -24,7 +24,10 @@ constexpr std::array<std::pair<std::string_view, double>, 13> kUnits{{{"", 1},
                                                                       {"GB", 1e9},
                                                                       {"TB", 1e12},
                                                                       {"k", 0x1p10},
-                                                                      {"K", 0x1p10}}};
+                                                                      {"K", 0x1p10},
+                                                                      {"M", 0x1p20},
+                                                                      {"G", 0x1p30},
+                                                                      {"T", 0x1p40}}};
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/ceil_div.h"
+
 namespace plimsoll {
 
 struct Bytes {
@@ -35,10 +37,11 @@ inline constexpr Bytes kPage{4096};
 // Every buffer in an arena starts at a multiple of this: a cache line, and the widest vector.
 inline constexpr Bytes kAlignment{64};
 
-constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{(size.n + alignment.n - 1) / alignment.n * alignment.n}; }
+constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{round_up(size.n, alignment.n)}; }
 
-// "512MiB", "2GiB", "1.5GB", "1500000000". Binary units end in "iB"; "KB", "MB", "GB", "TB" are decimal. Throws config_error
-// E-CONFIG-SIZE, naming `where`, for anything else, for negative and for sizes past 2^62.
+// "512MiB", "2GiB", "2G", "1.5GB", "1500000000". Units that end in "iB" and the letters "K" (or "k"), "M", "G", "T" alone are
+// binary, as most tools read them; "KB" (or "kB"), "MB", "GB", "TB" are decimal. Throws config_error E-CONFIG-SIZE, naming
+// `where`, for anything else, for negative and for sizes past 2^62.
 Bytes parse_bytes(std::string_view text, std::string_view where);
 
 // "1.42 GiB", "512.0 MiB", "64 B".
