@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 
@@ -48,7 +49,7 @@ Arena::~Arena() { munmap(reservation_, reserved_); }
 
 // By all threads: a single one faults huge pages in at a fraction of the rate.
 void Arena::touch() const {
-  const std::int64_t pieces = (mapped_.n + kHugePage - 1) / kHugePage;
+  const std::int64_t pieces = ceil_div(mapped_.n, kHugePage);
   cpu::parallel_for(pieces, [&](std::int64_t piece) {
     const std::int64_t end = std::min(mapped_.n, (piece + 1) * kHugePage);
     for (std::int64_t at = piece * kHugePage; at < end; at += kPage.n) base_[at] = std::byte{0};

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/parallel.h"
@@ -105,9 +106,10 @@ bool intel_core() {
 #endif
 }
 
-// Rows of 4 KiB multiples map to the same few sets of the first-level cache, and products over a long k that read B as it lies
-// lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen 5; on Intel cores, where it copies B by itself if
-// n is a power of two, up to a half. Packing pays for itself from 512 rows on, there from 64. (docs/speed.md has the figures.)
+// Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the first-level cache, and products over a long k that
+// read B as it lies lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen 5; packing pays for itself from
+// 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512 columns) already do so, and cost up to 2.4 times the time
+// unless n is a power of two, where the library copies B by itself: there packing pays from 64 rows on (docs/speed.md).
 bool packing_pays(const GemmShape& shape) {
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
   const bool power_of_two = (shape.n & (shape.n - 1)) == 0;
@@ -131,8 +133,8 @@ std::int64_t panel_width(const memory::desc& desc) {
 // Copies B (k x n) into such panels; what pads them is zero.
 void pack_panels(const GemmShape& shape, std::int64_t width, const float* b, float* to) {
   constexpr std::int64_t kTaskRows = 128;
-  const std::int64_t depth = (shape.k + 15) / 16 * 16, panels = (shape.n + width - 1) / width;
-  parallel_for((depth + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+  const std::int64_t depth = round_up(shape.k, 16), panels = ceil_div(shape.n, width);
+  parallel_for(ceil_div(depth, kTaskRows), [&](std::int64_t task) {
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t columns = std::min(width, shape.n - panel * width);
       for (std::int64_t row = task * kTaskRows; row < std::min(depth, (task + 1) * kTaskRows); ++row) {

@@ -1,7 +1,7 @@
 // Matrix products of dense row-major fp32 operands, run by oneDNN or, where oneDNN would hide memory, by our own kernel
 // (gemm_tiled.h). plan_gemm tells what will run and every byte that it needs, without running it; Gemm binds it once and runs it
-// in the scratch. The implementation follows from the shape, the number of threads, the library and the instruction set alone:
-// never from a timing.
+// in the scratch. The implementation follows from the shape, the number of threads, the library and the processor (its
+// instruction set and its maker) alone: never from a timing.
 #pragma once
 
 #include <compare>

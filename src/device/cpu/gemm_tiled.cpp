@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ceil_div.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 
@@ -19,8 +20,6 @@ constexpr std::int64_t kRows = 6;      // of a register tile; 6 x 2 vectors fit 
 constexpr std::int64_t kColumns = 32;  // of a packed panel of B; a multiple of every tile's width
 constexpr std::int64_t kDepth = 256;   // of a block of k: a panel of B is 32 KiB, a first-level cache
 constexpr std::int64_t kTaskRows = 96, kTaskColumns = 256;
-
-constexpr std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
 // One block [k0, k0 + depth) of the product of one element of the batch. A[i, p] is a[i * a_row + p * a_step]; likewise B.
 struct Block {
@@ -113,7 +112,7 @@ inline void multiply_tile(const Block& block, std::int64_t row, std::int64_t col
 }
 
 void multiply_task(const Block& block, std::int64_t task) {
-  const std::int64_t across = pieces(block.n, kTaskColumns);
+  const std::int64_t across = ceil_div(block.n, kTaskColumns);
   const std::int64_t row0 = task / across * kTaskRows, row1 = std::min(block.m, row0 + kTaskRows);
   const std::int64_t column0 = task % across * kTaskColumns, column1 = std::min(block.n, column0 + kTaskColumns);
   const std::int64_t width = 2 * static_cast<std::int64_t>(hn::Lanes(hn::CappedTag<float, kColumns / 2>()));
@@ -137,23 +136,23 @@ namespace {
 using namespace tiled;
 
 std::int64_t a_panel_bytes(const GemmShape& shape) {
-  return align_up(Bytes{pieces(shape.m, kRows) * kRows * std::min(shape.k, kDepth) * 4}, kAlignment).n;
+  return align_up(Bytes{ceil_div(shape.m, kRows) * kRows * std::min(shape.k, kDepth) * 4}, kAlignment).n;
 }
 
 void run_block(const Block& block) {
-  const std::int64_t a_panels = pieces(block.m, kRows), b_panels = pieces(block.n, kColumns);
-  parallel_for(pieces(a_panels, 16) + b_panels, [&](std::int64_t task) {
+  const std::int64_t a_panels = ceil_div(block.m, kRows), b_panels = ceil_div(block.n, kColumns);
+  parallel_for(ceil_div(a_panels, 16) + b_panels, [&](std::int64_t task) {
     if (task < b_panels) return pack_b_panel(block, task);
     const std::int64_t begin = (task - b_panels) * 16;
     for (std::int64_t panel = begin; panel < std::min(a_panels, begin + 16); ++panel) pack_a_panel(block, panel);
   });
-  parallel_for(pieces(block.m, kTaskRows) * pieces(block.n, kTaskColumns), [&](std::int64_t task) { multiply(block, task); });
+  parallel_for(ceil_div(block.m, kTaskRows) * ceil_div(block.n, kTaskColumns), [&](std::int64_t task) { multiply(block, task); });
 }
 
 }  // namespace
 
 Bytes tiled_gemm_scratch(const GemmShape& shape) {
-  return Bytes{a_panel_bytes(shape) + pieces(shape.n, kColumns) * kColumns * std::min(shape.k, kDepth) * 4};
+  return Bytes{a_panel_bytes(shape) + ceil_div(shape.n, kColumns) * kColumns * std::min(shape.k, kDepth) * 4};
 }
 
 void run_tiled_gemm(const GemmShape& shape, const float* a, const float* b, const float* bias, float* c, std::byte* scratch) {
