@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace plimsoll {
@@ -87,6 +90,61 @@ TEST(PageFile, RefusesFoldersAndSizesThatCannotBe) {
   EXPECT_EQ(code_of("/nowhere/at/all", Bytes{4096}), "E-DISK-FOLDER");
   EXPECT_EQ(code_of("/proc", Bytes{4096}), "E-DISK-FOLDER");
   EXPECT_EQ(code_of(std::filesystem::temp_directory_path(), Bytes{std::int64_t{1} << 60}), "E-DISK-FULL");
+}
+
+TEST(PageFile, RefusalsSayWhatToDo) {
+  try {
+    PageFile("/nowhere/at/all", {kMiB * 5 + Bytes{4096}, 1, kStaging, 1}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedies, std::vector<std::string>{"--disk ANOTHER_FOLDER:6MiB"});
+  }
+}
+
+// The file has become shorter behind its back.
+TEST(PageFile, FailuresSayHowToContinue) {
+  PageFile file(std::filesystem::temp_directory_path(), {Bytes{8192}, 1, kStaging, 1}, {{Bytes{0}, Bytes{8192}}});
+  std::vector<std::byte> memory = noise(8192, 1);
+  file.start_write(0, Bytes{0}, memory);
+  file.wait(0);
+  ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
+  file.start_read(0, Bytes{0}, memory);
+  try {
+    file.wait(0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, "E-DISK-IO");
+    EXPECT_EQ(error.remedies, std::vector<std::string>{"plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:1MiB"});
+  }
+}
+
+TEST(PageFile, StagingIsAWholeNumberOfBlocks) {
+  for (const std::int64_t staging : {0, -4096, 100, 4100}) {
+    EXPECT_THROW(PageFile(std::filesystem::temp_directory_path(), {Bytes{4096}, 1, Bytes{staging}, 1}, {}), Error) << staging;
+  }
+}
+
+// Each thread reserves address space for its stack; where that ends, those that have started end with the file.
+TEST(PageFile, AThreadThatCannotStartIsAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizers need address space of their own";
+#endif
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE) + (96 << 20));
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  std::string code;
+  try {
+    PageFile(std::filesystem::temp_directory_path(), {Bytes{4096}, 200, kStaging, 1}, {});
+  } catch (const Error& error) {
+    code = error.code;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(code, "E-DISK-IO");
+  EXPECT_EQ(code_of(std::filesystem::temp_directory_path(), Bytes{4096}), "");
 }
 
 TEST(PageFile, AFullDiskIsNamed) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "base/hash.h"
@@ -16,28 +18,28 @@
 namespace plimsoll {
 namespace {
 
-std::byte* map_staging(Bytes bytes) {
-  void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes.n), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw data_error("E-DISK-IO", "disk tier", fmt::format("there is no memory for {} of staging", to_text(bytes)));
-  }
-  return static_cast<std::byte*>(memory);
-}
+// A folder elsewhere, with the size that is needed: the budget of the same command would do there.
+std::string elsewhere(Bytes size) { return fmt::format("--disk ANOTHER_FOLDER:{}MiB", ceil_div(size.n, kMiB.n)); }
 
-Error no_file(const std::filesystem::path& folder, int error) {
+Error no_file(const std::filesystem::path& folder, Bytes size, int error) {
   return data_error("E-DISK-FOLDER", folder.string(), fmt::format("no file can be made there: {}", std::strerror(error)),
-                    "a folder that can be written", {"--disk /tmp/plimsoll:4GiB"});
+                    "a folder that can be written", {elsewhere(size)});
 }
 
 // O_TMPFILE where the file system has it, else a file that loses its name at once.
-int open_nameless(const std::filesystem::path& folder, int flags) {
-  const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
+int open_nameless(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
   std::string pattern = (folder / "plimsoll-pages-XXXXXX").string();
-  const int named = ::mkostemp(pattern.data(), O_CLOEXEC | flags);
+  const int named = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(pattern.c_str());
   return named;
+}
+
+int open_file(const std::filesystem::path& folder, Bytes size) {
+  const int fd = open_nameless(folder);
+  if (fd < 0) throw no_file(folder, size, errno);
+  return fd;
 }
 
 void allocate(int fd, Bytes size, const std::filesystem::path& folder) {
@@ -48,7 +50,19 @@ void allocate(int fd, Bytes size, const std::filesystem::path& folder) {
   throw data_error(
       "E-DISK-FULL", folder.string(),
       fmt::format("{} cannot be set aside there ({}); {} are free", to_text(size), std::strerror(error), to_text(left)),
-      "a disk with room for what the plan keeps there", {"--disk ANOTHER_FOLDER:SIZE"});
+      "a disk with room for what the plan keeps there", {elsewhere(size)});
+}
+
+// Only then: where the file system cannot set bytes aside, the C library writes single ones, which O_DIRECT refuses.
+bool make_direct(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
+}
+
+Bytes staging_bytes(const PageFile::Sizes& sizes) {
+  ensure(sizes.staging.n > 0 && sizes.staging.n % PageFile::kPieceAlignment.n == 0, "page file",
+         "the staging is no whole number of blocks");
+  return sizes.staging * (sizes.transfers + 1);
 }
 
 std::size_t padded(std::size_t bytes) {
@@ -65,35 +79,50 @@ void PageFile::for_parts(const Piece& piece, const std::function<void(std::int64
   }
 }
 
-PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces)
-    : folder_(folder.string()), sizes_(sizes), events_(sizes.events) {
-  fd_ = open_nameless(folder, O_DIRECT);
-  direct_ = fd_ >= 0;
-  if (fd_ < 0 && errno == EINVAL) fd_ = open_nameless(folder, 0);
-  if (fd_ < 0) throw no_file(folder, errno);
-  try {
-    allocate(fd_, sizes.file, folder);
-    staging_ = map_staging(sizes.staging * (sizes.transfers + 1));
-  } catch (...) {
-    ::close(fd_);
-    throw;
+PageFile::File::~File() { ::close(fd); }
+
+PageFile::Staging::Staging(Bytes bytes) : bytes(bytes) {
+  void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes.n), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw data_error("E-DISK-IO", "disk tier", fmt::format("there is no memory for {} of staging", to_text(bytes)));
   }
+  base = static_cast<std::byte*>(memory);
+}
+
+PageFile::Staging::~Staging() { ::munmap(base, static_cast<std::size_t>(bytes.n)); }
+
+PageFile::Workers::~Workers() {
+  {
+    const std::lock_guard lock(file.mutex_);
+    file.stop_ = true;
+    file.queue_.clear();
+  }
+  file.wake_.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces)
+    : folder_(folder.string()),
+      sizes_(sizes),
+      file_{open_file(folder, sizes.file)},
+      staging_(staging_bytes(sizes)),
+      events_(sizes.events) {
+  allocate(file_.fd, sizes.file, folder);
+  direct_ = make_direct(file_.fd);
   pieces_.reserve(pieces.size());
   for (const Piece& piece : pieces) pieces_.push_back({piece});
   std::sort(pieces_.begin(), pieces_.end(), [](const Stored& a, const Stored& b) { return a.piece.offset < b.piece.offset; });
-  for (int i = 0; i < sizes.transfers; ++i) threads_.emplace_back([this, i] { work(staging_ + (sizes_.staging * i).n); });
+  for (int i = 0; i < sizes.transfers; ++i) start_thread(i);
 }
 
-PageFile::~PageFile() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    queue_.clear();
+void PageFile::start_thread(int transfer) {
+  try {
+    workers_.threads.emplace_back([this, transfer] { work(staging_of(transfer)); });
+  } catch (const std::system_error& error) {
+    throw data_error("E-DISK-IO", "disk tier", fmt::format("a thread of its transfers cannot start: {}", error.what()),
+                     "room for a few more threads within the limits of the user and the container", {"ulimit -a"});
   }
-  wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  ::munmap(staging_, static_cast<std::size_t>((sizes_.staging * (sizes_.transfers + 1)).n));
-  ::close(fd_);
 }
 
 PageFile::Stored& PageFile::at(Bytes offset) {
@@ -141,6 +170,8 @@ void PageFile::work(std::byte* staging) {
       run(request, staging);
     } catch (const Error& caught) {
       error = caught;
+    } catch (const std::exception& caught) {
+      error = failed(request.read ? "reading" : "writing", *request.stored, caught.what());
     }
     lock.lock();
     events_[request.event] = {false, std::move(error)};
@@ -163,11 +194,15 @@ void PageFile::run(const Request& request, std::byte* staging) {
   }
 }
 
+std::string PageFile::continue_elsewhere() const {
+  return fmt::format("plimsoll train CONFIG --run DIR --resume {}", elsewhere(sizes_.file));
+}
+
 Error PageFile::failed(const char* what, const Stored& stored, const std::string& why) const {
   return data_error(
       "E-DISK-IO", folder_,
       fmt::format("{} {} at byte {} of the page file failed: {}", what, to_text(stored.piece.bytes), stored.piece.offset.n, why),
-      "a disk that works; the last checkpoint is intact", {"plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"});
+      "a disk that works; the last checkpoint is intact", {continue_elsewhere()});
 }
 
 void PageFile::read_piece(Stored& stored, std::byte* staging, const std::function<void(std::span<const std::byte>)>& sink) {
@@ -179,7 +214,7 @@ void PageFile::read_piece(Stored& stored, std::byte* staging, const std::functio
   std::uint64_t sum = 0;
   for_parts(stored.piece, [&](std::int64_t offset, std::size_t bytes) {
     for (std::size_t have = 0; have < bytes;) {
-      const ssize_t got = ::pread(fd_, staging + have, padded(bytes) - have, offset + static_cast<std::int64_t>(have));
+      const ssize_t got = ::pread(file_.fd, staging + have, padded(bytes) - have, offset + static_cast<std::int64_t>(have));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw failed("reading", stored, std::strerror(errno));
       if (got == 0) throw failed("reading", stored, "the file has become shorter");
@@ -192,8 +227,7 @@ void PageFile::read_piece(Stored& stored, std::byte* staging, const std::functio
     throw data_error("E-DISK-CORRUPT", folder_,
                      fmt::format("{} at byte {} of the page file are not what was written there", to_text(stored.piece.bytes),
                                  stored.piece.offset.n),
-                     "a disk that keeps what is written; the last checkpoint is intact",
-                     {"plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"});
+                     "a disk that keeps what is written; the last checkpoint is intact", {continue_elsewhere()});
   }
 }
 
@@ -204,7 +238,7 @@ void PageFile::write_piece(Stored& stored, std::byte* staging, const std::functi
     sum = checksum({staging, bytes}, sum);
     std::memset(staging + bytes, 0, padded(bytes) - bytes);
     for (std::size_t put = 0; put < padded(bytes);) {
-      const ssize_t done = ::pwrite(fd_, staging + put, padded(bytes) - put, offset + static_cast<std::int64_t>(put));
+      const ssize_t done = ::pwrite(file_.fd, staging + put, padded(bytes) - put, offset + static_cast<std::int64_t>(put));
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) throw failed("writing", stored, done < 0 ? std::strerror(errno) : "nothing was written");
       put += static_cast<std::size_t>(done);
@@ -217,7 +251,7 @@ void PageFile::write_piece(Stored& stored, std::byte* staging, const std::functi
 void PageFile::read(Bytes offset, Bytes bytes, const std::function<void(std::span<const std::byte>)>& sink) {
   for (Bytes at_byte = offset; at_byte < offset + bytes;) {
     Stored& stored = at(at_byte);
-    read_piece(stored, staging_ + (sizes_.staging * sizes_.transfers).n, sink);
+    read_piece(stored, staging_of(sizes_.transfers), sink);
     at_byte += stored.piece.bytes;
   }
 }
@@ -225,7 +259,7 @@ void PageFile::read(Bytes offset, Bytes bytes, const std::function<void(std::spa
 void PageFile::write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source) {
   for (Bytes at_byte = offset; at_byte < offset + bytes;) {
     Stored& stored = at(at_byte);
-    write_piece(stored, staging_ + (sizes_.staging * sizes_.transfers).n, source);
+    write_piece(stored, staging_of(sizes_.transfers), source);
     at_byte += stored.piece.bytes;
   }
 }

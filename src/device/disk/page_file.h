@@ -33,13 +33,13 @@ class PageFile {
   struct Sizes {
     Bytes file;
     int transfers = 1;       // at a time
-    Bytes staging;           // of each, and of reads and writes without threads
+    Bytes staging;           // of each, and of reads and writes without threads; a multiple of kPieceAlignment
     std::size_t events = 0;  // their numbers are smaller than this
   };
 
-  // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left.
+  // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left,
+  // E-DISK-IO where there is no memory for the staging or a thread cannot start.
   PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces);
-  ~PageFile();
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
@@ -56,7 +56,7 @@ class PageFile {
   void write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source);
 
   bool direct() const { return direct_; }  // past the page cache
-  int fd() const { return fd_; }
+  int fd() const { return file_.fd; }
   // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
   Bytes height() const;
   Bytes written() const;
@@ -78,28 +78,48 @@ class PageFile {
     std::optional<Error> error;
   };
 
+  // Each ends what it stands for, also where the constructor throws after it.
+  struct File {
+    int fd;
+    ~File();
+  };
+  struct Staging {
+    std::byte* base;
+    Bytes bytes;
+    explicit Staging(Bytes bytes);
+    ~Staging();
+  };
+  struct Workers {
+    PageFile& file;
+    std::vector<std::thread> threads;
+    ~Workers();
+  };
+
   Stored& at(Bytes offset);
   void start(Request request, std::size_t bytes);
+  void start_thread(int transfer);
+  std::byte* staging_of(int transfer) const { return staging_.base + (sizes_.staging * transfer).n; }
   void work(std::byte* staging);
   void run(const Request& request, std::byte* staging);
   void read_piece(Stored& stored, std::byte* staging, const std::function<void(std::span<const std::byte>)>& sink);
   void write_piece(Stored& stored, std::byte* staging, const std::function<void(std::span<std::byte>)>& source);
+  std::string continue_elsewhere() const;
   Error failed(const char* what, const Stored& stored, const std::string& why) const;
 
   void for_parts(const Piece& piece, const std::function<void(std::int64_t, std::size_t)>& body) const;
 
   std::string folder_;
   Sizes sizes_;
-  int fd_ = -1;
+  File file_;
   bool direct_ = false;
-  std::vector<Stored> pieces_;    // by offset
-  std::byte* staging_ = nullptr;  // of each transfer, then that without threads
+  std::vector<Stored> pieces_;  // by offset
+  Staging staging_;             // of each transfer, then that without threads
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::deque<Request> queue_;
   std::vector<Event> events_;
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  Workers workers_{*this, {}};  // last: they use all of the above
 };
 
 }  // namespace plimsoll
