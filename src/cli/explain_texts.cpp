@@ -156,6 +156,9 @@ const CodeExplanation kExplanations[] = {
     {"E-MEM-ARENA", "The system does not give the memory of the plan.",
      "The budget is larger than what is free, or a limit of the process (ulimit -v) or of the container is lower.",
      "Plan with a smaller budget, or free memory.", "plimsoll plan CONFIG --memory 1GiB"},
+    {"E-MEM-COUNT", "The kernel does not tell how much memory this process uses.",
+     "/proc is not mounted, or this is no Linux kernel that counts VmHWM. A budget that nobody counts cannot be kept.",
+     "Run on a Linux system or in a container that has /proc.", "grep VmHWM /proc/self/status"},
     {"E-MEM-MACHINE", "The budget is more than this machine has left.",
      "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. "
      "A training that began would be ended by the kernel, or would bring down its neighbours.",

@@ -1,4 +1,5 @@
-// What the kernel counts for this process.
+// What the kernel counts for this process. Each throws E-MEM-COUNT (environment, exit 5) where the kernel does not tell: no
+// budget can be kept that nobody counts.
 #pragma once
 
 #include "base/bytes.h"
@@ -7,9 +8,8 @@ namespace plimsoll {
 
 // VmHWM: the most that was ever resident. It can lag behind by the per-CPU counters, about 1 MiB.
 Bytes peak_resident();
-// VmRSS now; it lags as well.
-Bytes now_resident();
-// The resident pages counted one by one (smaps_rollup): exact, and slower by the size of the page tables.
+// The resident pages counted one by one (smaps_rollup): exact, and slower by the size of the page tables. Where the kernel keeps
+// no such file: VmRSS, which lags as VmHWM does.
 Bytes counted_resident();
 
 }  // namespace plimsoll
