@@ -31,12 +31,14 @@ void RangeChecker::write(Bytes offset, Bytes bytes, std::uint32_t tag, const Des
 void RangeChecker::read(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction) const {
   if (bytes.n == 0) return;
   const std::int64_t end = (offset + bytes).n;
-  if (offset.n < 0) throw internal_error("check", fmt::format("{} reads at {}", instruction(), offset.n));
+  if (offset.n < 0 || end > ranges_.rbegin()->second.end) {
+    throw internal_error("check", fmt::format("{} reads [{}, {}) outside the arena", instruction(), offset.n, end));
+  }
   auto range = std::prev(ranges_.upper_bound(offset.n));
   for (std::int64_t at = offset.n; at < end; at = (range++)->second.end) {
-    if (range == ranges_.end() || range->second.tag != tag) {
+    if (range->second.tag != tag) {
       throw internal_error("check", fmt::format("{} reads value {} at byte {}, where value {} was written last", instruction(),
-                                                tag, at, range == ranges_.end() ? kNothing : range->second.tag));
+                                                tag, at, range->second.tag));
     }
   }
 }
