@@ -61,6 +61,10 @@ target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUD
 find_package(hwy REQUIRED)
 plimsoll_dependency(hwy TARGETS hwy::hwy HEADERS hwy/ IN_HEADERS hwy/)
 target_compile_definitions(plimsoll_external_hwy INTERFACE HWY_DISABLE_PCLMUL_AES)
+# The vectors of SVE have no size at compile time, so they can be no members and no arrays, which our kernels keep them in. ARM
+# processors that have it run NEON.
+target_compile_definitions(plimsoll_external_hwy
+                           INTERFACE "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 
 if(PLIMSOLL_TESTS)
   # GoogleTest: the tests. Python's standard library drives the commands from outside.
