@@ -9,6 +9,6 @@ std::string attribute_text(std::int64_t value) { return fmt::format("{}", value)
 std::string attribute_text(double value) { return fmt::format("{}", value); }
 std::string attribute_text(DType value) { return std::string(name(value)); }
 std::string attribute_text(const Shape& value) { return to_text(value); }
-std::string attribute_text(const std::array<std::uint32_t, 2>& value) { return fmt::format("{:08x}{:08x}", value[1], value[0]); }
+std::string attribute_text(const NoiseKey& value) { return fmt::format("{:08x}{:08x}", value[1], value[0]); }
 
 }  // namespace plimsoll

@@ -13,13 +13,20 @@ std::string_view name(CostSource source) {
   return "?";
 }
 
-std::string kernel_key(const KernelRequest& request) {
+namespace {
+
+std::string key_with(const std::string& attributes, const KernelRequest& request) {
   std::string inputs;
   for (const ValueType& type : request.inputs) {
     inputs += fmt::format("{}{}{}", inputs.empty() ? "" : ", ", name(type.dtype), to_text(type.shape));
   }
-  return fmt::format("{}[{}]({})x{}t{}{}", request.op->name, request.attributes->text(), inputs, request.chunks, request.threads,
+  return fmt::format("{}[{}]({})x{}t{}{}", request.op->name, attributes, inputs, request.chunks, request.threads,
                      request.overwrite ? "w" : "");
 }
+
+}  // namespace
+
+std::string kernel_key(const KernelRequest& request) { return key_with(request.attributes->text(), request); }
+std::string timing_key(const KernelRequest& request) { return key_with(request.attributes->text_without_noise(), request); }
 
 }  // namespace plimsoll

@@ -23,8 +23,12 @@ struct KernelRequest {
   bool overwrite = false;  // the first micro-step of a window: outputs are written where later micro-steps add
 };
 
-// "matmul[transpose_b=true](f32(1024, 768), f32(768, 768))x2": the key of a kernel in machine files and plans.
+// "scale[factor=2](f32(1024, 768))x1t2": what a kernel is bound by: op, attributes, input types, chunks, threads, and a "w" where
+// it writes its accumulators.
 std::string kernel_key(const KernelRequest& request);
+// The same without the key of the noise, which changes with seed and site but not the time: the key of measured seconds in
+// machine files.
+std::string timing_key(const KernelRequest& request);
 
 struct KernelChoice {
   std::string implementation;

@@ -14,13 +14,12 @@ double roofline_seconds(const Roofline& roofline, Cost cost) {
 }
 
 // A chunked op is measured in one piece; its time in chunks follows from the work.
-std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, const std::string& key) const {
-  auto recorded = recorded_.find(key);
-  if (recorded == recorded_.end() && request.chunks > 1) {
-    request.chunks = 1;
-    recorded = recorded_.find(kernel_key(request));
-  }
-  return recorded == recorded_.end() ? std::nullopt : std::optional(recorded->second);
+std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, double work) const {
+  auto recorded = recorded_.find(timing_key(request));
+  if (recorded != recorded_.end()) return recorded->second;
+  request.chunks = 1;
+  recorded = recorded_.find(timing_key(request));
+  return recorded == recorded_.end() ? std::nullopt : std::optional(recorded->second * work);
 }
 
 KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
@@ -30,8 +29,8 @@ KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
   const CpuKernel* kernel = find_cpu_kernel(*request.op);
   if (kernel == nullptr) throw internal_error("catalogue", "the CPU has no kernel for " + std::string(request.op->name));
   KernelChoice choice = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
-  if (const std::optional<double> seconds = recorded_seconds(request, key)) {
-    choice.seconds = *seconds * (recorded_.contains(key) ? 1 : choice.work);
+  if (const std::optional<double> seconds = recorded_seconds(request, choice.work)) {
+    choice.seconds = *seconds;
     choice.source = CostSource::recorded;
   } else {
     Cost cost = request.op->cost(*request.attributes, request.inputs, request.outputs);

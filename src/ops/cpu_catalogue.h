@@ -21,7 +21,7 @@ double roofline_seconds(const Roofline& roofline, Cost cost);
 
 class CpuCatalogue : public KernelCatalogue {
  public:
-  // `recorded`: seconds by kernel_key.
+  // `recorded`: seconds by timing_key.
   CpuCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded)
       : roofline_(roofline), recorded_(std::move(recorded)) {}
 
@@ -30,7 +30,7 @@ class CpuCatalogue : public KernelCatalogue {
   const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
 
  private:
-  std::optional<double> recorded_seconds(KernelRequest request, const std::string& key) const;
+  std::optional<double> recorded_seconds(KernelRequest request, double work) const;
 
   Roofline roofline_;
   std::unordered_map<std::string, double> recorded_;

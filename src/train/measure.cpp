@@ -14,8 +14,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -213,20 +211,10 @@ class Operands {
   Bytes scratch_, size_;
 };
 
-// Kernels that differ in nothing but the key of their noise take the same time.
-std::string timing_class(std::string key) {
-  constexpr std::string_view kNoise = "key=";
-  constexpr std::size_t kDigits = 16;
-  const std::size_t at = key.find(kNoise);
-  if (at != std::string::npos) key.replace(at + kNoise.size(), kDigits, "*");
-  return key;
-}
-
-// Kernels of a graph that have no time yet, by class: the node that stands for them, and all their keys.
+// A kernel of a graph that has no time yet, and the first node that it runs.
 struct Wanted {
   const Node* node;
   bool overwrite;
-  std::set<std::string> keys;
   double work = 0;  // by which the order goes
 };
 
@@ -244,10 +232,9 @@ std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, in
     if (node.op->view) continue;
     for (const bool overwrite : {false, true}) {
       const NodeRequest request = request_for(graph, node, threads, loss_chunks, overwrite);
-      std::string key = kernel_key(request.request);
+      std::string key = timing_key(request.request);
       if (known.contains(key)) continue;
-      const auto place = wanted.try_emplace(timing_class(key), Wanted{&node, overwrite, {}, work_of(request.request)}).first;
-      place->second.keys.insert(std::move(key));
+      wanted.try_emplace(std::move(key), Wanted{&node, overwrite, work_of(request.request)});
     }
   }
   return wanted;
@@ -321,30 +308,20 @@ Rates measure_rates(int threads) {
 KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
                               const MeasureLimits& limits) {
   cpu::set_thread_count(threads);
-  KernelSeconds by_class, measured;
-  for (const auto& [key, seconds] : known) by_class.emplace(timing_class(key), seconds);
+  KernelSeconds measured;
   const double end = now() + limits.seconds;
   const std::map<std::string, Wanted> all = wanted_kernels(graph, threads, loss_chunks, known);
   std::vector<std::pair<std::string, Wanted>> ordered(all.begin(), all.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
-  for (const auto& [name, wanted] : ordered) {
-    const auto same = by_class.find(name);
-    std::optional<double> seconds;
-    if (same != by_class.end()) {
-      seconds = same->second;
-    } else if (now() < end) {
-      seconds = time_kernel(graph, wanted, threads, loss_chunks, limits);
-    }
-    if (!seconds) continue;
-    for (const std::string& key : wanted.keys) measured[key] = *seconds;
+  for (const auto& [key, wanted] : ordered) {
+    if (now() >= end) break;
+    if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits)) measured[key] = *seconds;
   }
   return measured;
 }
 
 int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
-  std::size_t count = 0;
-  for (const auto& [name, wanted] : wanted_kernels(graph, threads, loss_chunks, known)) count += wanted.keys.size();
-  return static_cast<int>(count);
+  return static_cast<int>(wanted_kernels(graph, threads, loss_chunks, known).size());
 }
 
 }  // namespace plimsoll

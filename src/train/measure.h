@@ -22,7 +22,7 @@ struct Rates {
 // Less than two seconds, and 128 MiB.
 Rates measure_rates(int threads);
 
-using KernelSeconds = std::map<std::string, double>;  // by kernel_key
+using KernelSeconds = std::map<std::string, double>;  // by timing_key
 
 struct MeasureLimits {
   double seconds_per_kernel = 0.15;
@@ -31,7 +31,7 @@ struct MeasureLimits {
 };
 
 // Times each kernel of the graph that `known` does not hold, for adding into accumulators and for writing them, and returns
-// these. Kernels that differ only in the key of their noise are timed once; where `known` has one of them, its time is taken.
+// these. Kernels that differ only in the key of their noise, by site or by seed, are one.
 // `graph` is the training graph of a micro-batch, rewritten or not: clones are the same kernels.
 KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
                               const MeasureLimits& limits);

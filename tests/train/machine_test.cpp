@@ -223,17 +223,14 @@ TEST(Measure, EveryKernelOfATrainingStep) {
     Config other = tiny();
     other.seed = 7;
     const Graph same = build_training_graph(other, {1, true}, 2).graph;
-    const int noisy = count_unmeasured(same, 2, 1, measured);
-    const KernelSeconds copied = measure_kernels(same, 2, 1, measured, {.seconds = 0});
-    return json{{"measured", measured}, {"noisy", noisy}, {"copied", copied.size()}}.dump();
+    return json{{"measured", measured}, {"noisy", count_unmeasured(same, 2, 1, measured)}}.dump();
   }));
   const auto measured = seconds.at("measured").get<std::map<std::string, double>>();
   EXPECT_GT(measured.size(), 30u);
   for (const auto& [key, time] : measured) {
     EXPECT_TRUE(std::isfinite(time) && time >= 0 && time < 1) << key << " " << time;
   }
-  EXPECT_GT(seconds.at("noisy").get<int>(), 0);
-  EXPECT_EQ(seconds.at("copied"), seconds.at("noisy"));
+  EXPECT_EQ(seconds.at("noisy"), 0);
 }
 
 TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {

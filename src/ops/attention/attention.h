@@ -3,8 +3,6 @@
 // heads, t]. Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
 #pragma once
 
-#include <array>
-
 #include "graph/builder.h"
 
 namespace plimsoll::ops {
@@ -12,7 +10,7 @@ namespace plimsoll::ops {
 struct AttentionAttributes {
   std::int64_t heads = 1;
   double dropout = 0;
-  std::array<std::uint32_t, 2> key{};
+  NoiseKey key{};
   friend bool operator==(const AttentionAttributes&, const AttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {

@@ -2,15 +2,13 @@
 // the backward pass applies the same op to the gradient. x is [batch, ...]; sample_ids [batch, 2] holds {epoch, sample}.
 #pragma once
 
-#include <array>
-
 #include "graph/builder.h"
 
 namespace plimsoll::ops {
 
 struct DropoutAttributes {
   double probability = 0;
-  std::array<std::uint32_t, 2> key{};
+  NoiseKey key{};
   friend bool operator==(const DropoutAttributes&, const DropoutAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
