@@ -80,9 +80,9 @@ std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attrib
   return graph_.nodes[id].outputs;
 }
 
-std::uint64_t random_site(std::string_view line) {
+std::uint64_t random_site(std::string_view name) {
   std::uint64_t site = 0;
-  for (const char letter : line) site = mix64(site ^ static_cast<unsigned char>(letter));
+  for (const char letter : name) site = mix64(site ^ static_cast<unsigned char>(letter));
   return site;
 }
 

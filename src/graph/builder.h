@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -46,13 +47,16 @@ class GraphBuilder {
   // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).
   std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
-  // Like add, for an op that draws noise at a site of the model.
+  // Gives a value another name than that after its line.
+  void rename(ValueId value, std::string name) { graph_.values[value].name = std::move(name); }
+  // Like add, for an op that draws noise at a site of the model: random_site(full_name(name of its first output)).
   std::vector<ValueId> add_random(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                                   std::vector<std::string> names, std::uint64_t site);
 
- private:
+  // The name of an output on the present line.
   std::string full_name(const std::string& name) const;
 
+ private:
   Graph& graph_;
   std::string line_;
   Section section_ = Section::micro;
@@ -60,7 +64,8 @@ class GraphBuilder {
   Role role_ = Role::activation;
 };
 
-// The site of a random op: a hash of the model line that makes it, so that it does not depend on ids, batch size or plan.
-std::uint64_t random_site(std::string_view line);
+// The site of a random op: a hash of the full name of its first output, so that it does not depend on ids, batch size or plan,
+// and no two ops of a section share it. Also of the initial values of a parameter, by its name.
+std::uint64_t random_site(std::string_view name);
 
 }  // namespace plimsoll

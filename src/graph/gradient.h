@@ -28,13 +28,17 @@ class GradientContext {
   ValueId input(std::size_t i) const { return node().inputs.at(i); }
   ValueId output(std::size_t i) const { return node().outputs.at(i); }
 
-  // Emits a one-output gradient op whose attributes have a flag `accumulate` and, with it, a last input to add into.
+  // Emits a one-output gradient op whose attributes have a flag `accumulate` and, with it, a last input to add into. The gradient
+  // of a parameter is named after it, any other after the line.
   template <class A>
   void contribute(std::size_t to, const OpDef& op, A attributes, std::vector<ValueId> inputs) {
     const ValueId into = accumulator(to);
     attributes.accumulate = into.valid();
     if (into.valid()) inputs.push_back(into);
-    contribute(to, builder().add1(op, attributes, std::move(inputs), builder().value(input(to)).name + ".grad"));
+    const ValueId gradient = builder().add1(op, attributes, std::move(inputs), "grad");
+    const Value& of = builder().value(input(to));
+    if (of.parameter) builder().rename(gradient, of.name + ".grad");
+    contribute(to, gradient);
   }
 };
 

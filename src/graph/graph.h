@@ -117,11 +117,14 @@ std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);
 
-// Rules that every graph obeys: single production, definition before use, no use after an update in place, sections not mixed,
-// inferred types equal stated ones. Throws an internal error that names the node.
+// Rules that every graph obeys: single production, definition before use, results produced, no use after an update in place
+// (of the value or of another view of its bytes), sections not mixed, inferred types equal stated ones, a site of its own for
+// each random op of a section (gradients and clones have that of their forward node). Throws an internal error that names the
+// node.
 void verify(const Graph& graph);
 
-// One line per node: "%12 f32(4, 256, 768) h.0.ln_1 = layer_norm[epsilon=1e-05](%3, %4, %5)". Canonical: its hash is the graph's.
+// One line per value that no node makes, "%2 f32(2, 3) x : batch of micro", and per node: "micro: %4 f32(2, 3) h.0.mlp.gelu =
+// gelu[](%3) @0", with the random site behind the @. Canonical: its hash is the graph's.
 std::string to_text(const Graph& graph);
 std::string graph_hash(const Graph& graph);
 

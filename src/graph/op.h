@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-class GradientContext;  // autodiff/gradient.h's side of a gradient rule; declared here because the rule is the op's property
+class GradientContext;  // graph/gradient.h; declared here because the gradient rule is the op's property
 
 struct ValueType {
   DType dtype = DType::f32;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "graph/graph.h"
@@ -11,7 +13,11 @@ namespace {
 struct Checker {
   const Graph& graph;
   PerValue<char> defined;
-  PerValue<char> updated = PerValue<char>(graph.values.size());  // in the present section: its bytes are those of a newer version
+  // The value whose bytes each value is made of, by views and updates in place; how often these bytes were updated in the present
+  // section, and how often when the value was made.
+  PerValue<ValueId> bytes_of = PerValue<ValueId>(graph.values.size());
+  PerValue<int> updates = PerValue<int>(graph.values.size()), made_at = updates;
+  std::set<std::pair<Section, std::uint64_t>> sites = {};
 
   [[noreturn]] void fail(const Node& node, const std::string& what) const {
     throw internal_error("graph", fmt::format("{} ({}): {}", node.line, node.op->name, what));
@@ -23,7 +29,8 @@ struct Checker {
       const Value& value = graph.values[input];
       if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name));
       if (value.section && *value.section != node.section) fail(node, fmt::format("reads {} of another section", value.name));
-      if (updated[input]) fail(node, fmt::format("reads {} after it was updated in place", value.name));
+      if (made_at[input] != updates[bytes_of[input]])
+        fail(node, fmt::format("reads {} after it was updated in place", value.name));
     }
   }
 
@@ -40,8 +47,24 @@ struct Checker {
       fail(node, "stated output types differ from the op's rule");
     }
     for (const NodeAlias& alias : aliases_of(graph, node)) {
-      if (alias.kind == AliasKind::updates) updated[alias.input] = 1;
+      if (alias.kind == AliasKind::may_overwrite) continue;
+      const ValueId bytes = bytes_of[alias.input];
+      if (alias.kind == AliasKind::updates) ++updates[bytes];
+      bytes_of[alias.output] = bytes;
+      made_at[alias.output] = updates[bytes];
     }
+  }
+
+  // What two ops draw at one site is the same noise.
+  void check_site(const Node& node) {
+    if (!node.op->random || node.backward || node.clone_of.valid()) return;
+    if (!sites.emplace(node.section, node.site).second) fail(node, "draws its noise at the site of another op");
+  }
+
+  // In a later section a persistent value is what it was updated to.
+  void begin_section() {
+    std::fill(updates.begin(), updates.end(), 0);
+    std::fill(made_at.begin(), made_at.end(), 0);
   }
 };
 
@@ -54,16 +77,24 @@ void verify(const Graph& graph) {
   }
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     checker.defined[ValueId{i}] = graph.values[ValueId{i}].producer.valid() ? 0 : 1;
+    checker.bytes_of[ValueId{i}] = ValueId{i};
   }
   ensure(graph.order.size() == graph.nodes.size(), "graph", "the order does not name every node once");
   Section section = Section::micro;
   for (const NodeId id : graph.order) {
+    ensure(id.index < graph.nodes.size(), "graph", "the order names a node that does not exist");
     const Node& node = graph.nodes[id];
     if (node.section < section) checker.fail(node, "sections are out of order");
-    if (node.section != section) std::fill(checker.updated.begin(), checker.updated.end(), char{0});
+    if (node.section != section) checker.begin_section();
     section = node.section;
     checker.check_inputs(node);
     checker.check_outputs(node, id);
+    checker.check_site(node);
+  }
+  for (const ValueId result : graph.results) {
+    if (!checker.defined[result]) {
+      throw internal_error("graph", fmt::format("the result {} is never produced", graph.values[result].name));
+    }
   }
 }
 

@@ -22,6 +22,13 @@ void require_type(const ValueType& value, const ValueType& expected, std::string
   require(value == expected, where, fmt::format("{} is {}", what, to_text(value)), fmt::format("pass {}", to_text(expected)));
 }
 
+void require_dtype(TypeSpan values, DType expected, std::string_view where) {
+  for (const ValueType& value : values) {
+    require(value.dtype == expected, where, fmt::format("an input is {}", to_text(value)),
+            fmt::format("pass {}; cast converts", name(expected)));
+  }
+}
+
 double bytes_touched(TypeSpan inputs, TypeSpan outputs) {
   double bytes = 0;
   for (const ValueType& type : inputs) bytes += static_cast<double>(dense_bytes(type.shape, type.dtype));

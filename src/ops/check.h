@@ -16,6 +16,9 @@ void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where);
 void require_same(const ValueType& a, const ValueType& b, std::string_view where);
 void require_type(const ValueType& value, const ValueType& expected, std::string_view where, std::string_view what);
 
+// Each of the values has this dtype; for rules whose kernels know no other.
+void require_dtype(TypeSpan values, DType expected, std::string_view where);
+
 std::string to_text(const ValueType& type);
 // Bytes of all inputs and outputs: what an op that touches everything once moves.
 double bytes_touched(TypeSpan inputs, TypeSpan outputs);

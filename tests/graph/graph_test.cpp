@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "graph/builder.h"
+#include "graph/kernel_catalogue.h"
 #include "ops/all.h"
 
 namespace plimsoll {
@@ -129,6 +130,77 @@ TEST(Verify, FindsResultsThatDoNotExist) {
   EXPECT_THROW(verify(e.graph), Error);
 }
 
+TEST(Verify, FindsResultsThatAreNeverProduced) {
+  expect_fault("the result orphan is never produced", [](Example& e) {
+    Value orphan = e.graph.values[e.z];
+    orphan.name = "orphan";
+    e.graph.results.push_back(e.graph.values.push_back(orphan));
+  });
+  Example e;
+  e.graph.results = {e.z, e.w, e.total};
+  EXPECT_NO_THROW(verify(e.graph));
+}
+
+TEST(Verify, FindsNodesThatDoNotExist) {
+  expect_fault("names a node that does not exist", [](Example& e) { e.graph.order.back() = NodeId{99}; });
+  expect_fault("names a node that does not exist", [](Example& e) { e.graph.order.back() = NodeId{}; });
+}
+
+// A view is the same bytes: an update through one of them is an update of all.
+TEST(Verify, FindsReadsOfViewsOfWhatWasUpdatedInPlace) {
+  struct Views {
+    Example e;
+    GraphBuilder builder{e.graph};
+    ValueId flat, gradient;
+
+    Views() {
+      builder.set_section(Section::update);
+      flat = ops::reshape(builder, e.gradient, Shape{9}, "flat");
+      gradient = ops::reshape(builder, e.w, Shape{9}, "w.flat");
+    }
+    void read(ValueId value) { builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {value}, "sum"); }
+    ValueId update(ValueId by, ValueId into) { return builder.add1(ops::kAccumulate, ops::NoAttributes{}, {by, into}, "newer"); }
+  };
+  {
+    Views v;
+    v.read(v.flat);
+    v.read(ops::reshape(v.builder, v.update(v.e.w, v.e.gradient), Shape{9}, "again"));
+    EXPECT_NO_THROW(verify(v.e.graph));
+    v.read(v.flat);
+    EXPECT_THROW(verify(v.e.graph), Error) << "the view is of the older version";
+  }
+  Views v;
+  v.read(v.update(v.gradient, v.flat));
+  EXPECT_NO_THROW(verify(v.e.graph));
+  v.read(v.e.gradient);
+  EXPECT_THROW(verify(v.e.graph), Error) << "it was updated through its view";
+}
+
+TEST(Verify, FindsTwoRandomOpsAtOneSite) {
+  const auto dropout = [](Example& e, const char* line, Section section) {
+    GraphBuilder builder(e.graph);
+    builder.set_section(section);
+    const std::string prefix(name(section));
+    const ValueId x = builder.add_input(prefix + ".x", {DType::f32, {2, 3}}),
+                  ids = builder.add_input(prefix + ".ids", {DType::u32, {2, 2}});
+    builder.set_line(line);
+    ops::dropout(builder, x, ids, 0.1, 7);
+    sort_sections(e.graph);
+  };
+  const auto once = [&](Example& e) { dropout(e, "h.0.attn", Section::micro); };
+  Example e;
+  once(e);
+  dropout(e, "h.0.mlp", Section::micro);
+  dropout(e, "h.0.attn", Section::evaluate);
+  EXPECT_NO_THROW(verify(e.graph));
+  expect_fault("h.0.attn (dropout): draws its noise at the site of another op", [&](Example& e) { once(e), once(e); });
+  once(e);
+  Node& last = e.graph.nodes[NodeId{e.graph.nodes.size() - 1}];
+  EXPECT_THROW(verify(e.graph), Error);
+  last.clone_of = NodeId{e.graph.nodes.size() - 4};
+  EXPECT_NO_THROW(verify(e.graph)) << "a clone draws what its original drew";
+}
+
 TEST(Verify, FindsTypesThatDoNotFollow) {
   expect_fault("stated output types differ", [](Example& e) { e.graph.values[e.z].type.shape = {3, 2}; });
   expect_fault("stated output types differ", [](Example& e) { e.graph.values[e.z].type.dtype = DType::bf16; });
@@ -178,9 +250,10 @@ TEST(Builder, RefusesShapesThatDoNotAgree) {
   verify(e.graph);
 }
 
-TEST(Builder, RandomSitesDependOnTheLineAlone) {
-  EXPECT_EQ(random_site("h.3.attn"), random_site("h.3.attn"));
-  EXPECT_NE(random_site("h.3.attn"), random_site("h.3.mlp"));
+TEST(Builder, RandomSitesDependOnTheNameAlone) {
+  EXPECT_EQ(random_site("h.3.attn.dropped"), random_site("h.3.attn.dropped"));
+  EXPECT_NE(random_site("h.3.attn.dropped"), random_site("h.3.mlp.dropped"));
+  EXPECT_NE(random_site("h.3.attn.dropped"), random_site("h.3.attn.attended"));
   EXPECT_NE(random_site("h.12"), random_site("h.21"));
   const auto site_of_dropout = [](std::int64_t batch) {
     Graph graph;
@@ -191,7 +264,7 @@ TEST(Builder, RandomSitesDependOnTheLineAlone) {
     return std::pair(graph.nodes[NodeId{0}].site, graph.nodes[NodeId{0}].attributes.as<ops::DropoutAttributes>().key);
   };
   EXPECT_EQ(site_of_dropout(1), site_of_dropout(8));
-  EXPECT_EQ(site_of_dropout(1).second, philox_key(7, random_site("h.3.attn")));
+  EXPECT_EQ(site_of_dropout(1).second, philox_key(7, random_site("h.3.attn.dropped")));
 }
 
 TEST(Sections, AreBroughtTogetherWithoutChangingTheOrderWithin) {
@@ -233,6 +306,22 @@ TEST(Hash, ChangesWithWhatIsComputed) {
   EXPECT_TRUE(changed([](Example& e) { node(e, 1).op = &ops::kRelu; }));
   EXPECT_TRUE(changed([](Example& e) { node(e, 1).site = 5; }));
   EXPECT_TRUE(changed([](Example& e) { node(e, 3).section = Section::evaluate; }));
+}
+
+// Seed and site change the noise of a kernel, not its time.
+TEST(KernelKeys, OnlyTheTimingKeyLeavesTheNoiseOut) {
+  const auto keys = [](const Attributes& attributes) {
+    const std::vector<ValueType> inputs{{DType::f32, {2, 3}}, {DType::u32, {2, 2}}};
+    const KernelRequest request{.op = &ops::kDropout, .attributes = &attributes, .inputs = inputs, .threads = 2};
+    return std::pair(kernel_key(request), timing_key(request));
+  };
+  const auto a = keys(ops::DropoutAttributes{0.1, {1, 2}}), b = keys(ops::DropoutAttributes{0.1, {1, 3}}),
+             c = keys(ops::DropoutAttributes{0.2, {1, 2}});
+  EXPECT_EQ(a.first, "dropout[probability=0.1, key=0000000200000001](f32(2, 3), u32(2, 2))x1t2");
+  EXPECT_EQ(a.second, "dropout[probability=0.1](f32(2, 3), u32(2, 2))x1t2");
+  EXPECT_NE(a.first, b.first);
+  EXPECT_EQ(a.second, b.second);
+  EXPECT_NE(a.second, c.second);
 }
 
 TEST(Attributes, CompareByTypeAndValue) {

@@ -10,24 +10,32 @@ namespace {
 
 void check(const AttentionAttributes& attributes, TypeSpan inputs) {
   const Shape& qkv = inputs[0].shape;
-  require(qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, "attention",
+  require_dtype(inputs.first(1), DType::f32, "attention");
+  require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, "attention",
           fmt::format("qkv is {} for {} heads", to_text(qkv), attributes.heads),
           "pass (batch, tokens, 3 * width) with the width a multiple of the heads");
   require_type(inputs[1], {DType::u32, Shape{qkv[0], 2}}, "attention", "sample_ids");
+}
+
+std::vector<ValueType> outputs_of(const AttentionAttributes& attributes, const Shape& qkv) {
+  return {{DType::f32, {qkv[0], qkv[1], qkv[2] / 3}}, {DType::f32, {qkv[0], attributes.heads, qkv[1]}}};
 }
 
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<AttentionAttributes>();
   require_inputs(inputs, 2, "attention");
   check(attributes, inputs);
-  const Shape& qkv = inputs[0].shape;
-  return {{DType::f32, {qkv[0], qkv[1], qkv[2] / 3}}, {DType::f32, {qkv[0], attributes.heads, qkv[1]}}};
+  return outputs_of(attributes, inputs[0].shape);
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 5, "attention_backward");
-  check(any.as<AttentionAttributes>(), inputs);
-  require_same(inputs[2], inputs[4], "attention_backward");
+  const auto& attributes = any.as<AttentionAttributes>();
+  check(attributes, inputs);
+  const std::vector<ValueType> outputs = outputs_of(attributes, inputs[0].shape);
+  require_type(inputs[2], outputs[0], "attention_backward", "the output");
+  require_type(inputs[3], outputs[1], "attention_backward", "the log-sum-exp");
+  require_type(inputs[4], outputs[0], "attention_backward", "the output's gradient");
   return {inputs[0]};
 }
 
@@ -61,8 +69,8 @@ const OpDef kAttentionBackward{.name = "attention_backward",
 
 ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, std::int64_t heads, double dropout,
                   std::uint64_t seed) {
-  const std::uint64_t site = random_site(builder.line());
-  const AttentionAttributes attributes{heads, dropout, dropout > 0 ? philox_key(seed, site) : std::array<std::uint32_t, 2>{}};
+  const std::uint64_t site = random_site(builder.full_name("attended"));
+  const AttentionAttributes attributes{heads, dropout, dropout > 0 ? philox_key(seed, site) : NoiseKey{}};
   return builder.add_random(kAttention, attributes, {qkv, sample_ids}, {"attended", "lse"}, site).front();
 }
 

@@ -12,6 +12,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 2, "dropout");
   const double p = any.as<DropoutAttributes>().probability;
   require(p >= 0 && p < 1, "dropout", fmt::format("the probability is {}", p), "it lies in [0, 1)");
+  require_dtype(inputs.first(1), DType::f32, "dropout");
   require(inputs[0].shape.rank() >= 1, "dropout", "x is a scalar", "its first axis is the batch");
   require_type(inputs[1], {DType::u32, Shape{inputs[0].shape[0], 2}}, "dropout", "sample_ids");
   return {inputs[0]};
@@ -43,7 +44,7 @@ const OpDef kDropout{.name = "dropout",
 
 ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed) {
   if (probability == 0) return x;
-  const std::uint64_t site = random_site(builder.line());
+  const std::uint64_t site = random_site(builder.full_name("dropped"));
   return builder.add_random(kDropout, DropoutAttributes{probability, philox_key(seed, site)}, {x, sample_ids}, {"dropped"}, site)
       .front();
 }
