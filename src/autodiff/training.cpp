@@ -126,6 +126,7 @@ class Backward : public GradientContext {
 class Removal {
  public:
   Removal(Graph& graph, NodeId node) : node_(node), value_(graph.nodes[node].outputs.at(0)) {
+    check(graph);
     std::erase(graph.order, node);
     graph.nodes = without(std::move(graph.nodes), node);
     graph.values = without(std::move(graph.values), value_);
@@ -133,6 +134,7 @@ class Removal {
     for (Node& each : graph.nodes) {
       for (ValueId& id : each.inputs) move_down(id);
       for (ValueId& id : each.outputs) move_down(id);
+      move_down(each.pages);
       move_down(each.clone_of);
     }
     for (Value& each : graph.values) {
@@ -151,6 +153,21 @@ class Removal {
   }
 
  private:
+  void check(const Graph& graph) const {
+    constexpr const char* kWhere = "autodiff";
+    ensure(graph.nodes[node_].outputs.size() == 1, kWhere, "the loss that its gradient replaces has more than one output");
+    for (const Node& each : graph.nodes) {
+      ensure(std::find(each.inputs.begin(), each.inputs.end(), value_) == each.inputs.end(), kWhere,
+             "another op reads the losses, which the gradient computes in their place");
+      ensure(each.clone_of != node_, kWhere, "the loss that its gradient replaces has a clone");
+    }
+    for (const Value& each : graph.values) {
+      ensure(each.clone_of != value_ && each.version_of != value_, kWhere, "another value refers to the losses");
+    }
+    ensure(std::find(graph.results.begin(), graph.results.end(), value_) == graph.results.end(), kWhere,
+           "the losses are a result, and their gradient replaces them");
+  }
+
   template <class IdType, class T>
   static PerId<IdType, T> without(PerId<IdType, T> items, IdType removed) {
     PerId<IdType, T> kept;

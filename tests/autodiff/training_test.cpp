@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "autodiff/dense_run.h"
 #include "autodiff/reference_run.h"
@@ -199,6 +201,40 @@ TEST(AddTraining, BackwardNodesBelongToForwardLines) {
   }
 }
 
+// In every section, and also where the noise is switched off: its key is the op's all the same.
+TEST(AddTraining, EveryRandomOpOfAModelHasASiteOfItsOwn) {
+  const Graph graph = build_gpt2(small_config(0.2), {2, 2, true, 7}, 5).graph;
+  std::set<std::pair<Section, std::uint64_t>> sites;
+  std::set<std::string> keys;
+  int random = 0, noisy = 0;
+  for (const Node& node : graph.nodes) {
+    if (!node.op->random) continue;
+    ++random;
+    EXPECT_TRUE(sites.emplace(node.section, node.site).second) << node.line;
+    if (node.section != Section::micro) continue;
+    ++noisy;
+    const std::string text = node.attributes.text();
+    EXPECT_TRUE(keys.insert(text.substr(text.find("key="))).second) << node.line;
+  }
+  EXPECT_EQ(noisy, 1 + 3 * 2);  // the embedding; attention and two residuals of each block
+  EXPECT_EQ(random, noisy + 2 + 2);
+}
+
+TEST(AddTraining, GradientsAreNamedAfterWhatTheyAreOf) {
+  const Model model(small_config(0));
+  const Graph& graph = model.training.graph;
+  std::set<std::string> names;
+  for (const Value& value : graph.values) {
+    names.insert(value.name);
+    EXPECT_EQ(value.name.find("h.0"), value.name.rfind("h.0")) << value.name;
+    if (value.version_of.valid() && value.role == Role::accumulator && graph.nodes[value.producer].op == &ops::kMatmul) {
+      EXPECT_EQ(value.name, graph.values[value.version_of].name);
+    }
+  }
+  EXPECT_TRUE(names.contains("h.1.mlp.c_fc.weight.grad") && names.contains("h.1.mlp.c_fc.bias.grad"));
+  EXPECT_TRUE(names.contains("h.1.mlp.c_fc.grad"));
+}
+
 // h = ln(x W) with the loss on top; some parameters are frozen.
 struct FrozenModel {
   Graph graph;
@@ -277,6 +313,71 @@ TEST(AddTraining, AddsTheGradientsOfASharedParameter) {
     return each[0] + each[1] + each[2];
   };
   for (std::size_t i = 0; i < gradient.size(); ++i) EXPECT_NEAR(gradient[i], (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-5);
+}
+
+// Norms that share one of their two parameters, or use one twice: its accumulator has been added to where the other's is to be
+// written.
+TEST(AddTraining, AddsTheGradientsOfSharedNorms) {
+  enum class Shared { gamma, beta, both, one_parameter };
+  for (const Shared shared : {Shared::gamma, Shared::beta, Shared::both, Shared::one_parameter}) {
+    SCOPED_TRACE(static_cast<int>(shared));
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), w = builder.add_parameter("w", {5, 4}, {});
+    std::vector<ValueId> norms;  // gamma, beta of each of two
+    for (const char* name : {"g0", "b0", "g1", "b1"}) norms.push_back(builder.add_parameter(name, Shape{4}, {}));
+    if (shared == Shared::gamma || shared == Shared::both) norms[2] = norms[0];
+    if (shared == Shared::beta || shared == Shared::both) norms[3] = norms[1];
+    if (shared == Shared::one_parameter) norms[3] = norms[2] = norms[1] = norms[0];
+    const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                  units = builder.add_input("units", {DType::f32, {1}});
+    builder.set_line("one");
+    const ValueId one = ops::layer_norm(builder, h, norms[0], norms[1], 1e-5);
+    builder.set_line("two");
+    const ValueId two = ops::layer_norm(builder, one, norms[2], norms[3], 1e-5);
+    const ValueId losses = ops::linear_cross_entropy(builder, two, w, targets, units);
+    const Graph reference_graph = graph;
+    add_training(graph, losses, {});
+    std::vector<Numbers> values;
+    for (const ValueId parameter : reference_graph.parameters()) {
+      values.push_back(random_numbers(reference_graph.values[parameter].type, parameter.index + 1, {0.5, 1.5}));
+    }
+    DenseRun run(graph);
+    for (const ValueId parameter : graph.parameters()) run.set(parameter, values[parameter.index]);
+    run.set(targets, {1, 4, 0}), run.set(units, {1});
+    for (const int steps : {1, 2}) {  // the window's first micro-step, then one that adds
+      run.run(Section::micro, steps == 1);
+      for (const ValueId parameter : norms) {
+        const Numbers gradient = run.get(graph.find(graph.values[parameter].name + ".grad"));
+        const auto total = [&](std::size_t element, double step) {
+          ReferenceRun reference(reference_graph);
+          for (const ValueId each : reference_graph.parameters()) reference[each] = values[each.index];
+          reference[targets] = {1, 4, 0}, reference[units] = {1};
+          reference[parameter][element] += step;
+          reference.run(Section::micro);
+          return reference[losses][0] + reference[losses][1] + reference[losses][2];
+        };
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          EXPECT_NEAR(gradient[i], steps * (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-4) << graph.values[parameter].name;
+        }
+      }
+    }
+  }
+}
+
+TEST(AddTraining, RefusesLossesThatAnotherOpReads) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), w = builder.add_parameter("w", {5, 4}, {});
+  const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  const ValueId losses = ops::linear_cross_entropy(builder, h, w, targets, units);
+  Graph read = graph, result = graph;
+  GraphBuilder(read).add1(ops::kRelu, ops::NoAttributes{}, {losses}, "reader");
+  EXPECT_THROW(add_training(read, losses, {}), Error);
+  result.results.push_back(losses);
+  EXPECT_THROW(add_training(result, losses, {}), Error);
+  EXPECT_NO_THROW(add_training(graph, losses, {}));
 }
 
 TEST(AddTraining, NamesAnOpWithoutGradient) {

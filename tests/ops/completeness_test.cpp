@@ -15,6 +15,15 @@ namespace {
 
 class Completeness : public testing::TestWithParam<const OpDef*> {
  protected:
+  // Whether the op's rule refuses these inputs with E-SHAPE.
+  bool refuses(const OpCase& a_case, const std::vector<ValueType>& inputs) const {
+    try {
+      op().infer(a_case.attributes, inputs);
+    } catch (const Error& error) {
+      return error.code == "E-SHAPE";
+    }
+    return false;
+  }
   const OpDef& op() const { return *GetParam(); }
   const std::vector<OpCase>& cases() const {
     static const std::vector<OpCase> none;
@@ -101,18 +110,72 @@ TEST_P(Completeness, RefusesAnotherNumberOfInputs) {
   if (op().name == "clip") return;  // it takes any number
   const OpCase& a_case = cases().front();
   std::vector<ValueType> inputs = input_types(a_case);
-  const auto refuses = [&] {
-    try {
-      op().infer(a_case.attributes, inputs);
-    } catch (const Error& error) {
-      return error.code == "E-SHAPE";
-    }
-    return false;
-  };
   inputs.push_back(inputs.back());
-  EXPECT_TRUE(refuses());
+  EXPECT_TRUE(refuses(a_case, inputs));
   inputs.resize(inputs.size() - 2);
-  EXPECT_TRUE(refuses());
+  EXPECT_TRUE(refuses(a_case, inputs));
+}
+
+// Kernels read the bytes of each input as one dtype.
+TEST_P(Completeness, RefusesOtherDtypes) {
+  if (op().name == "reshape") return;  // it moves no byte
+  for (const OpCase& a_case : cases()) {
+    SCOPED_TRACE(describe(op(), a_case));
+    for (std::size_t i = 0; i < a_case.inputs.size(); ++i) {
+      for (const DType other : {DType::f64, DType::u8}) {
+        std::vector<ValueType> inputs = input_types(a_case);
+        if (inputs[i].dtype == other) continue;
+        inputs[i].dtype = other;
+        EXPECT_TRUE(refuses(a_case, inputs)) << "input " << i << " of " << name(other);
+      }
+    }
+  }
+}
+
+std::vector<ValueType> f32_of(const std::vector<Shape>& shapes) {
+  std::vector<ValueType> types;
+  for (const Shape& shape : shapes) types.push_back({DType::f32, shape});
+  return types;
+}
+
+void expect_refusal(const OpDef& op, const Attributes& attributes, const std::vector<Shape>& shapes) {
+  try {
+    op.infer(attributes, f32_of(shapes));
+    ADD_FAILURE() << op.name << " accepts";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, "E-SHAPE") << error.what();
+  }
+}
+
+TEST(TypeRules, ScalarsHaveNoLastAxis) {
+  const Shape scalar, one{1};
+  expect_refusal(ops::kLayerNorm, ops::LayerNormAttributes{}, {scalar, one, one});
+  expect_refusal(ops::kLayerNormBackward, ops::AccumulateAttributes{}, {scalar, scalar, one, one, one});
+  expect_refusal(ops::kSumRows, ops::AccumulateAttributes{}, {scalar});
+}
+
+TEST(TypeRules, LayerNormBackwardComparesEveryInput) {
+  const std::vector<Shape> good{{2, 3, 5}, {2, 3, 5}, {6}, {6}, {5}, {5}, {5}};
+  const ops::AccumulateAttributes accumulate{true};
+  EXPECT_NO_THROW(ops::kLayerNormBackward.infer(accumulate, f32_of(good)));
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::vector<Shape> bad = good;
+    bad[i][bad[i].rank() - 1] += 1;
+    expect_refusal(ops::kLayerNormBackward, accumulate, bad);
+  }
+}
+
+TEST(TypeRules, AttentionBackwardComparesEveryInput) {
+  const ops::AttentionAttributes attributes{2};
+  std::vector<ValueType> good = f32_of({{2, 3, 24}, {2, 2}, {2, 3, 8}, {2, 2, 3}, {2, 3, 8}});
+  good[1].dtype = DType::u32;
+  EXPECT_NO_THROW(ops::kAttentionBackward.infer(attributes, good));
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::vector<ValueType> bad = good;
+    bad[i].shape[1] += 1;
+    EXPECT_THROW(ops::kAttentionBackward.infer(attributes, bad), Error) << i;
+  }
+  EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{0}, std::span(good).first(2)), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Completeness, testing::ValuesIn(ops::kAllOps),

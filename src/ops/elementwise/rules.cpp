@@ -7,11 +7,13 @@ namespace {
 
 std::vector<ValueType> infer_unary(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "elementwise");
+  require_dtype(inputs, DType::f32, "elementwise");
   return {inputs[0]};
 }
 
 std::vector<ValueType> infer_binary(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "elementwise");
+  require_dtype(inputs, DType::f32, "elementwise");
   require_same(inputs[0], inputs[1], "elementwise");
   return {inputs[0]};
 }

@@ -12,6 +12,7 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   const Shape &tokens = inputs[0].shape, &table = inputs[1].shape, &positions = inputs[2].shape;
   require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]),
           "pass i32(batch, tokens)");
+  require_dtype(inputs.subspan(1), DType::f32, "embedding");
   require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1],
           "embedding",
           fmt::format("the table is {}, the positions {} for {} tokens", to_text(table), to_text(positions), tokens[1]),
@@ -36,7 +37,14 @@ template <std::size_t kGradient>
 std::vector<ValueType> infer_gradient(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<EmbeddingBackwardAttributes>();
   require_inputs(inputs, kGradient + 1 + std::size_t{attributes.accumulate}, "embedding gradient");
-  const ValueType output{DType::f32, {attributes.rows, inputs[kGradient].shape.last()}};
+  require_dtype(inputs.subspan(kGradient), DType::f32, "embedding gradient");
+  const Shape& dy = inputs[kGradient].shape;
+  require(dy.rank() == 3, "embedding gradient", "the gradient is " + to_text(dy), "pass (batch, tokens, width)");
+  if constexpr (kGradient == 1) require_type(inputs[0], {DType::i32, {dy[0], dy[1]}}, "embedding gradient", "the tokens");
+  require(kGradient == 1 || attributes.rows >= dy[1], "embedding gradient",
+          fmt::format("there are {} positions for the {} tokens of {}", attributes.rows, dy[1], to_text(dy)),
+          "a position for each token");
+  const ValueType output{DType::f32, {attributes.rows, dy.last()}};
   if (attributes.accumulate) require_type(inputs.back(), output, "embedding gradient", "the accumulator");
   return {output};
 }
@@ -56,6 +64,7 @@ std::vector<Alias> aliases_of_gradient(const Attributes& any) {
 std::vector<ValueType> infer_select(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "select_row");
   const Shape& x = inputs[0].shape;
+  require_dtype(inputs.first(1), DType::f32, "select_row");
   require(x.rank() == 3 && x[0] == 1, "select_row", "x is " + to_text(x), "pass (1, tokens, width)");
   require_type(inputs[1], {DType::i32, Shape{1}}, "select_row", "the index");
   return {{DType::f32, {1, x[2]}}};

@@ -9,6 +9,7 @@ namespace {
 
 void check(TypeSpan inputs) {
   const Shape &h = inputs[0].shape, &w = inputs[1].shape;
+  require_dtype(inputs.first(2), DType::f32, "linear_cross_entropy");
   require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
           fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
   require_type(inputs[2], {DType::i32, {h[0], h[1]}}, "linear_cross_entropy", "targets");

@@ -33,6 +33,7 @@ Shape output_shape(const MatmulAttributes& attributes, TypeSpan inputs, const Ma
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<MatmulAttributes>();
   require_inputs(inputs, 2 + std::size_t{attributes.bias} + std::size_t{attributes.accumulate}, "matmul");
+  require_dtype(inputs, DType::f32, "matmul");
   const MatmulExtents extents = matmul_extents(attributes, inputs);
   const ValueType output{DType::f32, output_shape(attributes, inputs, extents)};
   if (attributes.bias) require_type(inputs[2], {DType::f32, Shape{extents.n}}, "matmul", "the bias");
@@ -57,9 +58,8 @@ void contribute_product(GradientContext& context, std::size_t to, const MatmulAt
   if (context.accumulator(to).valid()) return context.contribute(to, kMatmul, attributes, std::move(inputs));
   GraphBuilder& builder = context.builder();
   const Shape shape = builder.shape(context.input(to));
-  const std::string name = builder.value(context.input(to)).name + ".grad";
-  ValueId gradient = matmul(builder, inputs[0], inputs[1], attributes, name);
-  if (builder.shape(gradient) != shape) gradient = reshape(builder, gradient, shape, name);
+  ValueId gradient = matmul(builder, inputs[0], inputs[1], attributes, "grad");
+  if (builder.shape(gradient) != shape) gradient = reshape(builder, gradient, shape, "grad");
   context.contribute(to, gradient);
 }
 

@@ -10,6 +10,8 @@ namespace {
 std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 3, "layer_norm");
   const Shape& x = inputs[0].shape;
+  require_dtype(inputs, DType::f32, "layer_norm");
+  require(x.rank() >= 1, "layer_norm", "x is a scalar", "it needs an axis to normalise");
   for (const std::size_t i : {1, 2}) {
     require(
         inputs[i].shape == Shape{x.last()}, "layer_norm",
@@ -24,10 +26,17 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
+// Whether one call can add to both accumulators: it either writes both or adds to both, so both have been added to in this window
+// or none has.
+bool same_state(const GraphBuilder& builder, ValueId a, ValueId b) {
+  if (!a.valid() || !b.valid() || a == b) return false;
+  return builder.value(a).version_of.valid() == builder.value(b).version_of.valid();
+}
+
 void gradient(GradientContext& context) {
   GraphBuilder& builder = context.builder();
   const ValueId into_gamma = context.accumulator(1), into_beta = context.accumulator(2);
-  const bool accumulate = into_gamma.valid() && into_beta.valid();
+  const bool accumulate = same_state(builder, into_gamma, into_beta);
   std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
   if (accumulate) inputs.insert(inputs.end(), {into_gamma, into_beta});
   const auto outputs =
@@ -40,7 +49,16 @@ void gradient(GradientContext& context) {
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 7 : 5, "layer_norm_backward");
-  require_same(inputs[0], inputs[1], "layer_norm_backward");
+  constexpr const char* kWhere = "layer_norm_backward";
+  require_dtype(inputs, DType::f32, kWhere);
+  require_same(inputs[0], inputs[1], kWhere);
+  const Shape& x = inputs[1].shape;
+  require(x.rank() >= 1, kWhere, "x is a scalar", "it needs an axis to normalise");
+  const ValueType row{DType::f32, Shape{rows_of(x)}}, weight{DType::f32, Shape{x.last()}};
+  require_type(inputs[2], row, kWhere, "mean");
+  require_type(inputs[3], row, kWhere, "rstd");
+  require_type(inputs[4], weight, kWhere, "gamma");
+  for (std::size_t i = 5; i < inputs.size(); ++i) require_type(inputs[i], weight, kWhere, "an accumulator");
   return {inputs[1], inputs[4], inputs[4]};
 }
 

@@ -13,6 +13,7 @@ Cost one_pass(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 
 std::vector<ValueType> infer_reduce(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "reduce");
+  require_dtype(inputs, DType::f32, "reduce");
   require(inputs[0].shape.rank() >= 1, "reduce", "the input is a scalar", "it needs an axis to reduce");
   Shape shape = inputs[0].shape;
   shape.extents.pop_back();
@@ -29,6 +30,7 @@ void gradient_of_reduce(GradientContext& context) {
 
 std::vector<ValueType> infer_broadcast(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 1, "broadcast_last");
+  require_dtype(inputs, DType::f32, "broadcast_last");
   Shape shape = inputs[0].shape;
   shape.extents.push_back(any.as<BroadcastLastAttributes>().extent);
   return {{DType::f32, shape}};
@@ -45,6 +47,8 @@ void gradient_of_broadcast(GradientContext& context) {
 std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
   const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 2 : 1, "sum_rows");
+  require_dtype(inputs, DType::f32, "sum_rows");
+  require(inputs[0].shape.rank() >= 1, "sum_rows", "the input is a scalar", "it needs an axis");
   const ValueType output{DType::f32, Shape{inputs[0].shape.last()}};
   if (accumulate) require_type(inputs[1], output, "sum_rows", "the accumulator");
   return {output};
@@ -57,6 +61,7 @@ std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
 
 std::vector<ValueType> infer_sum_losses(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "sum_losses");
+  require_dtype(inputs.first(1), DType::f32, "sum_losses");
   require_type(inputs[1], {DType::f64, Shape{1}}, "sum_losses", "the total");
   return {inputs[1]};
 }

@@ -28,6 +28,7 @@ std::vector<Alias> view_of_first(const Attributes&) { return {{0, 0, AliasKind::
 
 std::vector<ValueType> infer_transpose(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "transpose");
+  require_dtype(inputs, DType::f32, "transpose");
   Shape shape = inputs[0].shape;
   require(shape.rank() >= 2, "transpose", "the input is " + to_text(shape), "it needs two axes");
   std::swap(shape[shape.rank() - 1], shape[shape.rank() - 2]);

@@ -7,12 +7,14 @@ namespace {
 
 std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "softmax");
+  require_dtype(inputs, DType::f32, "softmax");
   require(inputs[0].shape.rank() >= 1, "softmax", "the input is a scalar", "it needs an axis");
   return {inputs[0]};
 }
 
 std::vector<ValueType> infer_backward(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "softmax_backward");
+  require_dtype(inputs, DType::f32, "softmax_backward");
   require_same(inputs[0], inputs[1], "softmax_backward");
   return {inputs[0]};
 }

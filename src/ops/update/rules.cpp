@@ -12,6 +12,7 @@ const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
 
 std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "sum_of_squares");
+  require_dtype(inputs, DType::f32, "sum_of_squares");
   return {kSum};
 }
 
@@ -32,6 +33,7 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end,
                                     const char* where) {
   require_inputs(inputs, states + 3, where);
+  require_dtype(inputs.first(states + 1), DType::f32, where);
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
   require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
