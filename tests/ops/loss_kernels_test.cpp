@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 
@@ -143,6 +144,11 @@ void expect_right(const Problem& p, const Outcome& out) {
   EXPECT_LT(error_of(r.dw, out.dw.get()), 5e-6);
 }
 
+// Past as many chunks as there are tiles, nothing changes any more.
+int tiles_of(const LossShape& shape) {
+  return static_cast<int>(ceil_div(shape.tokens, loss_token_tile(shape.vocab)) * ceil_div(shape.vocab, kLossVocabTile));
+}
+
 TEST(LossKernels, MatchesTheReferenceOnRaggedTiles) {
   const Problem p({.tokens = 300, .width = 24, .vocab = 8195});
   expect_right(p, run(p, 1, true));
@@ -164,7 +170,7 @@ TEST(LossKernels, ChunksChangeNoBit) {
     for (const bool overwrite : {true, false}) {
       const Outcome whole = run(p, 1, overwrite);
       Bytes before{std::numeric_limits<std::int64_t>::max()};
-      const int most = max_chunks(shape.tokens, shape.vocab);
+      const int most = tiles_of(shape);
       for (int chunks = 1; chunks <= most + 1; chunks += chunks < 5 || chunks + 6 > most ? 1 : 5) {
         EXPECT_TRUE(run(p, chunks, overwrite, 0x7E) == whole) << chunks << " chunks";
         LossShape chunked = shape;
@@ -216,6 +222,27 @@ TEST(LossKernels, LargeLogitsStayFinite) {
   for (std::int64_t i = 0; i < 40 * 16; ++i) EXPECT_TRUE(std::isfinite(out.dh.get()[i]));
 }
 
+// Wherever it stands, in a lane that the maximum keeps or loses, in the first tile of the vocabulary or a later one.
+TEST(LossKernels, ANanStaysANan) {
+  for (const std::int64_t row : {0, 5, 1023, 1024, 2050, 2099}) {
+    SCOPED_TRACE(row);
+    Problem p({.tokens = 40, .width = 16, .vocab = 2100});
+    for (std::int32_t& target : p.targets) target = target < 0 ? target : 77;
+    p.w.get()[row * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+    const Outcome out = run(p, 1, true);
+    for (std::int64_t i = 0; i < 40; ++i) {
+      const bool counts = p.targets[static_cast<std::size_t>(i)] >= 0;
+      EXPECT_EQ(std::isnan(out.losses.get()[i]), counts) << i;
+      EXPECT_TRUE(std::isnan(out.dh.get()[i * 16]) || !counts) << i;
+    }
+    EXPECT_TRUE(std::isnan(out.dw.get()[row * 16]));
+  }
+  Problem p({.tokens = 40, .width = 16, .vocab = 2100});
+  p.h.get()[16 * 7] = std::numeric_limits<float>::quiet_NaN();
+  const Outcome out = run(p, 1, true);
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(out.losses.get()[i]), i == 7) << i;
+}
+
 TEST(LossKernels, TargetsOutsideTheVocabularyAreNamed) {
   for (const std::int32_t wrong : {-2, 50}) {
     Problem p({.tokens = 20, .width = 16, .vocab = 50});
@@ -232,7 +259,7 @@ TEST(LossKernels, TargetsOutsideTheVocabularyAreNamed) {
 
 TEST(LossKernels, ScratchFallsToOneTile) {
   const LossShape gpt2{.tokens = 1024, .width = 768, .vocab = 50257};
-  EXPECT_EQ(max_chunks(gpt2.tokens, gpt2.vocab), 4 * 50);
+  EXPECT_EQ(tiles_of(gpt2), 4 * 50);
   const auto scratch = [&](int chunks) {
     LossShape shape = gpt2;
     shape.chunks = chunks;
@@ -243,19 +270,6 @@ TEST(LossKernels, ScratchFallsToOneTile) {
   EXPECT_LT(scratch(28), kMiB * 12);
   EXPECT_LT(scratch(200), kMiB * 5);
   EXPECT_EQ(plan_loss(gpt2, true, 2).products.size(), 6U);
-}
-
-TEST(LossKernels, LogitsOfARow) {
-  const Problem p({.tokens = 2, .width = 77, .vocab = 1500});
-  const Floats logits(p.shape.vocab * 4);
-  logits_row(p.h.get() + 77, p.w.get(), 77, p.shape.vocab, logits.get());
-  EXPECT_TRUE(logits.intact());
-  for (std::int64_t v = 0; v < p.shape.vocab; ++v) {
-    double sum = 0;
-    for (std::int64_t c = 0; c < 77; ++c)
-      sum += static_cast<double>(p.h.get()[77 + c]) * static_cast<double>(p.w.get()[v * 77 + c]);
-    ASSERT_NEAR(logits.get()[v], sum, 1e-5);
-  }
 }
 
 }  // namespace

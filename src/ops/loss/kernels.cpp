@@ -1,21 +1,22 @@
 #include "ops/loss/kernels.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/parallel.h"
+#include "ops/elementwise/kernels.h"
 #include "ops/loss/kernels_rows.h"
 
 namespace plimsoll::cpu {
 namespace {
 
 constexpr std::int64_t kTaskRows = 16;  // of one task of the row-wise passes
-
-constexpr std::int64_t pieces(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
 // Where the tiles are, and how many of them `chunks` holds at once.
 struct Tiling {
@@ -32,11 +33,11 @@ struct Tiling {
 
 Tiling tiling_of(const LossShape& shape, bool backward) {
   Tiling tiling{.tokens = shape.tokens, .vocab = shape.vocab, .token_tile = loss_token_tile(shape.vocab)};
-  tiling.token_tiles = pieces(shape.tokens, tiling.token_tile);
-  tiling.vocab_tiles = pieces(shape.vocab, kLossVocabTile);
+  tiling.token_tiles = ceil_div(shape.tokens, tiling.token_tile);
+  tiling.vocab_tiles = ceil_div(shape.vocab, kLossVocabTile);
   const bool whole_rows = backward && shape.chunks <= tiling.token_tiles;
-  tiling.group = whole_rows ? pieces(tiling.token_tiles, shape.chunks) : 1;
-  const std::int64_t shared = pieces(tiling.token_tiles * tiling.vocab_tiles, shape.chunks);
+  tiling.group = whole_rows ? ceil_div(tiling.token_tiles, shape.chunks) : 1;
+  const std::int64_t shared = ceil_div(tiling.token_tiles * tiling.vocab_tiles, shape.chunks);
   tiling.held = whole_rows ? tiling.vocab_tiles : backward ? std::clamp<std::int64_t>(shared, 1, tiling.vocab_tiles) : 1;
   return tiling;
 }
@@ -80,20 +81,10 @@ void check_targets(const std::int32_t* targets, const LossShape& shape) {
   }
 }
 
-void fill_zero(float* to, std::int64_t count) {
-  constexpr std::int64_t kPiece = 1 << 16;
-  parallel_for(pieces(count, kPiece),
-               [&](std::int64_t task) { std::fill(to + task * kPiece, to + std::min(count, (task + 1) * kPiece), 0.0F); });
-}
-
 }  // namespace
 
 std::int64_t loss_token_tile(std::int64_t vocab) {
   return 256 * std::clamp<std::int64_t>(8192 / std::clamp<std::int64_t>(vocab, 1, 8192), 1, 32);
-}
-
-int max_chunks(std::int64_t tokens, std::int64_t vocab) {
-  return static_cast<int>(pieces(tokens, loss_token_tile(vocab)) * pieces(vocab, kLossVocabTile));
 }
 
 LossPlan plan_loss(const LossShape& shape, bool backward, int threads) {
@@ -163,7 +154,7 @@ struct LinearCrossEntropy::Run {
   void for_rows(std::int64_t t0, std::int64_t t1, std::int64_t v, Body&& body) const {
     const std::int64_t first = t0 * tiling.token_tile, rows = std::min(tiling.tokens, t1 * tiling.token_tile) - first;
     const std::int64_t columns = tiling.columns(v);
-    parallel_for(pieces(rows, kTaskRows), [&](std::int64_t task) {
+    parallel_for(ceil_div(rows, kTaskRows), [&](std::int64_t task) {
       for (std::int64_t row = task * kTaskRows; row < std::min(rows, (task + 1) * kTaskRows); ++row) {
         const std::int64_t t = t0 + row / tiling.token_tile;
         body(row, first + row, tile(t, v) + row % tiling.token_tile * columns, columns);
@@ -207,11 +198,11 @@ struct LinearCrossEntropy::Run {
   // Second pass: dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
   void propagate(std::int64_t t0, std::int64_t t1, float inverse_units, float* dh, float* dw, bool overwrite) const {
     const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
-    fill_zero(dh + first * width(), (end - first) * width());
+    fill((end - first) * width(), 0, dh + first * width());
     for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
       if (!kept(v)) multiply(t0, v);
       differentiate(t0, t1, v, inverse_units);
-      if (overwrite && t0 == 0) fill_zero(dw + w_offset(v), tiling.columns(v) * width());
+      if (overwrite && t0 == 0) fill(tiling.columns(v) * width(), 0, dw + w_offset(v));
       for (std::int64_t t = t0; t < t1; ++t) {
         const std::vector<Gemm>& gradients = products(t, v).gradients;
         gradients[0].run(tile(t, v), w + w_offset(v), nullptr, dh + t * tiling.token_tile * width(), library);
@@ -247,14 +238,6 @@ void LinearCrossEntropy::backward(const float* h, const float* w, const std::int
     run.measure(t, end);
     run.propagate(t, end, inverse_units, dh, dw, overwrite);
   }
-}
-
-void logits_row(const float* h_row, const float* w, std::int64_t width, std::int64_t vocab, float* logits) {
-  constexpr std::int64_t kPiece = 256;
-  parallel_for(pieces(vocab, kPiece), [&](std::int64_t task) {
-    for (std::int64_t v = task * kPiece; v < std::min(vocab, (task + 1) * kPiece); ++v)
-      logits[v] = dot(h_row, w + v * width, width);
-  });
 }
 
 }  // namespace plimsoll::cpu

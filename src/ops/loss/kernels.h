@@ -33,8 +33,6 @@ struct LossPlan {
 std::int64_t loss_token_tile(std::int64_t vocab);
 inline constexpr std::int64_t kLossVocabTile = 1024;
 
-// The largest value of LossShape::chunks that still changes anything: one per tile.
-int max_chunks(std::int64_t tokens, std::int64_t vocab);
 LossPlan plan_loss(const LossShape& shape, bool backward, int threads);
 
 class LinearCrossEntropy {
@@ -63,8 +61,5 @@ class LinearCrossEntropy {
   LossPlan plan_;
   std::vector<Products> products_;  // [last tile of tokens][last tile of the vocabulary]
 };
-
-// logits[v] = h_row . w[v] for a single row, as generation needs it.
-void logits_row(const float* h_row, const float* w, std::int64_t width, std::int64_t vocab, float* logits);
 
 }  // namespace plimsoll::cpu

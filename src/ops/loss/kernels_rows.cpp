@@ -9,12 +9,13 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "hwy/contrib/math/math-inl.h"
 #include "ops/floats-inl.h"
+#include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
+// The largest that is no NaN, of which it may lose some: the exponentials keep those.
 inline float max_of(const float* x, std::int64_t count) {
   const auto lowest = hn::Set(F32(), -std::numeric_limits<float>::infinity());
   auto max0 = lowest, max1 = lowest;
@@ -33,13 +34,13 @@ inline float sum_of_exponentials(const float* x, std::int64_t count, float max) 
   auto sum0 = hn::Zero(F32()), sum1 = sum0;
   std::int64_t i = 0;
   for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    sum0 = hn::Add(sum0, hn::Exp(F32(), hn::Sub(hn::LoadU(F32(), x + i), top)));
-    sum1 = hn::Add(sum1, hn::Exp(F32(), hn::Sub(hn::LoadU(F32(), x + i + kLanes), top)));
+    sum0 = hn::Add(sum0, exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), x + i), top)));
+    sum1 = hn::Add(sum1, exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), x + i + kLanes), top)));
   }
-  for (; i + kLanes <= count; i += kLanes) sum0 = hn::Add(sum0, hn::Exp(F32(), hn::Sub(hn::LoadU(F32(), x + i), top)));
+  for (; i + kLanes <= count; i += kLanes) sum0 = hn::Add(sum0, exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), x + i), top)));
   if (i < count) {
     const auto tail = load_part(x + i, count - i, -std::numeric_limits<float>::infinity());
-    sum1 = hn::Add(sum1, hn::Exp(F32(), hn::Sub(tail, top)));
+    sum1 = hn::Add(sum1, exp_fp32(F32(), hn::Sub(tail, top)));
   }
   return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(sum0, sum1)));
 }
@@ -54,26 +55,12 @@ void scale_softmax(float* logits, std::int64_t columns, float max, float scale) 
   const auto top = hn::Set(F32(), max), factor = hn::Set(F32(), scale);
   std::int64_t i = 0;
   for (; i + kLanes <= columns; i += kLanes) {
-    hn::StoreU(hn::Mul(hn::Exp(F32(), hn::Sub(hn::LoadU(F32(), logits + i), top)), factor), F32(), logits + i);
+    hn::StoreU(hn::Mul(exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), logits + i), top)), factor), F32(), logits + i);
   }
   if (i < columns) {
     const auto tail = load_part(logits + i, columns - i, max);
-    store_part(hn::Mul(hn::Exp(F32(), hn::Sub(tail, top)), factor), logits + i, columns - i);
+    store_part(hn::Mul(exp_fp32(F32(), hn::Sub(tail, top)), factor), logits + i, columns - i);
   }
-}
-
-float dot(const float* a, const float* b, std::int64_t count) {
-  auto sum0 = hn::Zero(F32()), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  std::int64_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    sum0 = hn::MulAdd(hn::LoadU(F32(), a + i), hn::LoadU(F32(), b + i), sum0);
-    sum1 = hn::MulAdd(hn::LoadU(F32(), a + i + kLanes), hn::LoadU(F32(), b + i + kLanes), sum1);
-    sum2 = hn::MulAdd(hn::LoadU(F32(), a + i + 2 * kLanes), hn::LoadU(F32(), b + i + 2 * kLanes), sum2);
-    sum3 = hn::MulAdd(hn::LoadU(F32(), a + i + 3 * kLanes), hn::LoadU(F32(), b + i + 3 * kLanes), sum3);
-  }
-  for (; i + kLanes <= count; i += kLanes) sum0 = hn::MulAdd(hn::LoadU(F32(), a + i), hn::LoadU(F32(), b + i), sum0);
-  if (i < count) sum1 = hn::MulAdd(load_part(a + i, count - i), load_part(b + i, count - i), sum1);
-  return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -84,7 +71,6 @@ namespace plimsoll::cpu {
 
 HWY_EXPORT(add_logits);
 HWY_EXPORT(scale_softmax);
-HWY_EXPORT(dot);
 
 void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state) {
   HWY_DYNAMIC_DISPATCH(add_logits)(logits, columns, state);
@@ -93,8 +79,6 @@ void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state) 
 void scale_softmax(float* logits, std::int64_t columns, float max, float scale) {
   HWY_DYNAMIC_DISPATCH(scale_softmax)(logits, columns, max, scale);
 }
-
-float dot(const float* a, const float* b, std::int64_t count) { return HWY_DYNAMIC_DISPATCH(dot)(a, b, count); }
 
 }  // namespace plimsoll::cpu
 #endif

@@ -1,4 +1,4 @@
-// The vector loops of the loss over one row of a tile of logits: running maximum and sum of exponentials, gradient, dot product.
+// The vector loops of the loss over one row of a tile of logits: running maximum and sum of exponentials, gradient.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,10 @@ struct SoftmaxState {
   float target = 0.0F;  // the target's logit
 };
 
-// Takes the next `columns` logits into the state, target excepted.
+// Takes the next `columns` logits into the state, target excepted. A NaN among them leaves the sum NaN.
 void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state);
 
 // logits[i] becomes exp(logits[i] - max) * scale.
 void scale_softmax(float* logits, std::int64_t columns, float max, float scale);
-
-float dot(const float* a, const float* b, std::int64_t count);
 
 }  // namespace plimsoll::cpu
