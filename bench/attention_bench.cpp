@@ -43,9 +43,10 @@ struct Case {
     scratch = Buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, threads)));
     forward();
   }
-  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), scratch.bytes()); }
+  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), thread_count(), scratch.bytes()); }
   void backward() {
-    attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), scratch.bytes());
+    attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), thread_count(),
+                       scratch.bytes());
   }
   double pairs() const {
     return static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.tokens * (shape.tokens + 1) / 2);

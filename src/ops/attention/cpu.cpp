@@ -30,17 +30,19 @@ KernelChoice choose_backward(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request), dropout = dropout_of(request)](const KernelCall& call) {
-    cpu::attention_forward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.out(0), call.out(1),
-                           call.scratch);
-  });
+  return make_kernel(
+      [shape = shape_of(request), dropout = dropout_of(request), threads = request.threads](const KernelCall& call) {
+        cpu::attention_forward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.out(0), call.out(1),
+                               threads, call.scratch);
+      });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request), dropout = dropout_of(request)](const KernelCall& call) {
-    cpu::attention_backward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.in(2), call.in(3),
-                            call.in(4), call.out(0), call.scratch);
-  });
+  return make_kernel(
+      [shape = shape_of(request), dropout = dropout_of(request), threads = request.threads](const KernelCall& call) {
+        cpu::attention_backward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), call.in(0), call.in(2), call.in(3),
+                                call.in(4), call.out(0), threads, call.scratch);
+      });
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, cons
 
 // Fetches, during one tile's work, a share of the next keys and values.
 HWY_INLINE void prefetch_next(const ForwardCall& call, const QueryBlock& block, std::int64_t query, std::int64_t key) {
-  const std::int64_t first = std::max(block.begin, key), tiles = (block.end - first + kQueryTile - 1) / kQueryTile;
-  const std::int64_t share = (kKeyTile + tiles - 1) / tiles;
+  const std::int64_t first = std::max(block.begin, key), tiles = ceil_div(block.end - first, kQueryTile);
+  const std::int64_t share = ceil_div(kKeyTile, tiles);
   const std::int64_t begin = key + kKeyTile + (query - first) / kQueryTile * share, rows = std::min(share, block.end - begin);
   if (rows <= 0) return;
   prefetch_rows(head_rows(call, block, begin, 1), rows, call.shape.head_size);
@@ -155,7 +155,7 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
 // Task t is one block of queries of one head; the last blocks, which see most keys, come first.
 void forward_task(const ForwardCall& call, std::int64_t task, std::byte* scratch) {
   const AttentionShape& shape = call.shape;
-  const std::int64_t heads = shape.batch * shape.heads, blocks = (shape.tokens + kQueryBlock - 1) / kQueryBlock;
+  const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
   forward_block(call,
                 {head / shape.heads, head % shape.heads, block * kQueryBlock,
@@ -255,13 +255,13 @@ std::int64_t slot_bytes(const AttentionShape& shape) {
 }
 
 std::int64_t forward_tasks(const AttentionShape& shape) {
-  return shape.batch * shape.heads * ((shape.tokens + attention::kQueryBlock - 1) / attention::kQueryBlock);
+  return shape.batch * shape.heads * ceil_div(shape.tokens, attention::kQueryBlock);
 }
 
 // Slot s begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
 template <class Run>
-void run_in_slots(std::int64_t tasks, std::int64_t slot_size, std::byte* scratch, const Run& run) {
-  const std::int64_t slots = std::min<std::int64_t>(tasks, thread_count());
+void run_in_slots(std::int64_t tasks, int threads, std::int64_t slot_size, std::byte* scratch, const Run& run) {
+  const std::int64_t slots = std::min<std::int64_t>(tasks, threads);
   std::atomic<std::int64_t> next{slots};
   parallel_for(slots, [&](std::int64_t slot) {
     for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) {
@@ -281,18 +281,18 @@ Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
 }
 
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
-                       std::byte* scratch) {
+                       int threads, std::byte* scratch) {
   const attention::ForwardCall call{shape, dropout, qkv, out, lse};
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
-  run_in_slots(forward_tasks(shape), slot_bytes<attention::ForwardScratch>(shape), scratch,
+  run_in_slots(forward_tasks(shape), threads, slot_bytes<attention::ForwardScratch>(shape), scratch,
                [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
-                        const float* lse, const float* d_out, float* d_qkv, std::byte* scratch) {
+                        const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch) {
   const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
-  run_in_slots(shape.batch * shape.heads, slot_bytes<attention::BackwardScratch>(shape), scratch,
+  run_in_slots(shape.batch * shape.heads, threads, slot_bytes<attention::BackwardScratch>(shape), scratch,
                [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
 }
 

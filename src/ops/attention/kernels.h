@@ -1,7 +1,8 @@
 // Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022), so
-// memory beyond inputs and outputs is the scratch: a constant for each thread, plus 4 bytes for each token in backward.
-// Buffers are fp32, dense and row-major, 64-byte aligned; the caller owns all of them. Results do not depend on the number of
-// threads, and a row's result does not depend on the rows after it.
+// memory beyond inputs and outputs is the scratch: a constant for each slot, plus 4 bytes for each token in backward. A call
+// takes as many slots as it has `threads` (fewer where it has fewer tasks), however many the team has. Buffers are fp32, dense
+// and row-major, 64-byte aligned; the caller owns all of them. Results do not depend on the number of threads, and a row's result
+// does not depend on the rows after it as long as these are finite: a tile multiplies what a query does not see by zero.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 namespace plimsoll::cpu {
 
 struct AttentionShape {
-  std::int64_t batch, tokens, heads, head_size;  // head_size in [1, 256]
+  std::int64_t batch, tokens, heads, head_size;  // all at least 1
 };
 
 // Dropout on the probabilities. The mask is a function of counters and is never stored: with element = (head * tokens + query) *
@@ -25,17 +26,17 @@ struct AttentionDropout {
   const std::uint32_t* sample_ids = nullptr;  // [batch, 2] = {epoch, sample}; may be null where probability is 0
 };
 
-// Exact sizes for a team of `threads`, every byte range [0, size) being the kernel's during the call.
+// Exact sizes for so many threads, every byte range [0, size) being the kernel's during the call.
 Bytes attention_forward_scratch(const AttentionShape& shape, int threads);
 Bytes attention_backward_scratch(const AttentionShape& shape, int threads);
 
 // qkv [batch, tokens, 3, heads, head_size] -> out [batch, tokens, heads * head_size] and lse [batch, heads, tokens], the
 // log-sum-exp of the scores q.k / sqrt(head_size) over the keys that a query sees.
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
-                       std::byte* scratch);
+                       int threads, std::byte* scratch);
 
 // d_qkv, of the shape of qkv, is overwritten. `out` and `lse` are what forward returned for the same shape, dropout and qkv.
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
-                        const float* lse, const float* d_out, float* d_qkv, std::byte* scratch);
+                        const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

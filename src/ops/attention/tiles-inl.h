@@ -25,7 +25,6 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 using attention::kColumnStep;
 using attention::kTileStep;
-using attention::round_up;
 
 struct Source {
   const float* data;

@@ -18,7 +18,6 @@ inline constexpr int kBackwardTile = 96;         // backward: queries and keys o
 inline constexpr int kMaskSlack = 64;            // a row of the dropout mask is made in whole vectors and may begin within four
 inline constexpr std::int64_t kColumnStep = 16;  // rows of packed tiles are padded to the widest vector
 
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 constexpr std::int64_t padded_head(const AttentionShape& shape) { return round_up(shape.head_size, kColumnStep); }
 
 // Hands out 64-byte aligned arrays one after another; with a null base it only adds up.
