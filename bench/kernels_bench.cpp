@@ -54,12 +54,6 @@ void bench_add(benchmark::State& state) {
   measure(state, 12 * n, [&] { add(n, x.get(), y.get(), z.get()); });
 }
 
-void bench_add_bias(benchmark::State& state) {
-  const std::int64_t n = state.range(0) / kWidth * kWidth;
-  const Buffer x = numbers(n), bias = numbers(kWidth), y = numbers(n);
-  measure(state, 8 * n, [&] { add_broadcast(n / kWidth, kWidth, x.get(), bias.get(), y.get()); });
-}
-
 void bench_gelu(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const Buffer x = numbers(n), y = numbers(n);
@@ -102,13 +96,6 @@ void bench_transpose(benchmark::State& state) {
   const std::int64_t columns = 1024, rows = state.range(0) / columns;
   const Buffer x = numbers(rows * columns), y = numbers(rows * columns);
   measure(state, 8 * rows * columns, [&] { transpose(1, rows, columns, x.get(), y.get()); });
-}
-
-// [B, T, H, D] -> [B, H, T, D]
-void bench_permute_heads(benchmark::State& state) {
-  const std::int64_t batch = state.range(0) / (kWidth * 1024);
-  const Buffer x = numbers(batch * 1024 * kWidth), y = numbers(batch * 1024 * kWidth);
-  measure(state, 8 * batch * 1024 * kWidth, [&] { permute({batch, 1024, 12, 64}, {0, 2, 1, 3}, x.get(), y.get()); });
 }
 
 constexpr std::int64_t kVocabulary = 50257;
@@ -156,7 +143,6 @@ void both_sizes(benchmark::internal::Benchmark* b) { b->Arg(kCached)->Arg(kLarge
 BENCHMARK(bench_copy)->Apply(both_sizes);
 BENCHMARK(bench_fill)->Apply(both_sizes);
 BENCHMARK(bench_add)->Apply(both_sizes);
-BENCHMARK(bench_add_bias)->Apply(both_sizes);
 BENCHMARK(bench_gelu)->Apply(both_sizes);
 BENCHMARK(bench_gelu_backward)->Apply(both_sizes);
 BENCHMARK(bench_dropout)->Apply(both_sizes);
@@ -164,7 +150,6 @@ BENCHMARK(bench_sum_rows)->Apply(both_sizes);
 BENCHMARK(bench_sum_of_squares)->Apply(both_sizes);
 BENCHMARK(bench_to_bf16)->Apply(both_sizes);
 BENCHMARK(bench_transpose)->Apply(both_sizes);
-BENCHMARK(bench_permute_heads)->Apply(both_sizes);
 BENCHMARK(bench_embedding)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(bench_token_gradient)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(bench_adamw)->Apply(both_sizes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/kernel_catalogue.h"
+#include "ops/check.h"
 
 namespace plimsoll {
 
@@ -74,6 +75,13 @@ template <class A>
 bool accumulates(const KernelRequest& request) {
   return request.attributes->as<A>().accumulate && !request.overwrite;
 }
+
+// A tensor as rows over its last axis.
+struct Rows {
+  std::int64_t rows, width;
+
+  explicit Rows(const ValueType& x) : rows(ops::rows_of(x.shape)), width(x.shape.last()) {}
+};
 
 // Our own kernels go by this name in plans and machine files.
 inline KernelChoice own_kernel(Bytes scratch = {}) {

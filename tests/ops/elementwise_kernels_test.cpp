@@ -53,11 +53,8 @@ double gelu_derivative(double x) {
 TEST(ElementwiseKernels, ArithmeticMatchesDouble) {
   check_binary(add, [](double a, double b) { return a + b; });
   check_binary(multiply, [](double a, double b) { return a * b; });
-  check_unary(square, [](double a) { return a * a; });
   check_unary([](std::int64_t n, const float* a, float* out) { scale(n, a, 0.3f, out); },
               [](double a) { return double{0.3f} * a; });
-  check_binary([](std::int64_t n, const float* a, const float* b, float* out) { add_scaled(n, a, 0.3f, b, out); },
-               [](double a, double b) { return a + double{0.3f} * b; }, 1e-7, 1e-7);
 }
 
 TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
@@ -110,19 +107,16 @@ TEST(ElementwiseKernels, PositionChangesNoBit) {
   });
 }
 
-TEST(ElementwiseKernels, BroadcastsAndFill) {
+TEST(ElementwiseKernels, BroadcastAndFill) {
   on_every_target([] {
     for (const auto& [outer, n] : {std::pair<std::int64_t, std::int64_t>{3, 7}, {700, 33}, {2, 20000}, {1, 1}, {5, 768}}) {
-      const Floats a = random_floats(outer * n, 1), table = random_floats(n, 2), rows = random_floats(outer, 3);
-      Floats out(outer * n), over = a.clone(), wide(outer * n), filled(n);
-      add_broadcast(outer, n, a.data(), table.data(), out.data());
-      add_broadcast(outer, n, over.data(), table.data(), over.data());
+      const Floats rows = random_floats(outer, 3);
+      Floats wide(outer * n), filled(n);
       broadcast_last(outer, n, 0.5f, rows.data(), wide.data());
       fill(n, 2.5f, filled.data());
-      EXPECT_TRUE(out == over);
       bool same = true;
       for (std::int64_t i = 0; i < outer * n; ++i) {
-        same &= out[i] == a[i] + table[i % n] && wide[i] == 0.5f * rows[i / n] && filled[i % n] == 2.5f;
+        same &= wide[i] == 0.5f * rows[i / n] && filled[i % n] == 2.5f;
       }
       EXPECT_TRUE(same) << outer << " x " << n;
     }

@@ -17,12 +17,12 @@ constexpr float kEpsilon = 1e-5f;
 
 struct Inputs {
   std::int64_t rows, width;
-  GuardedBuffer x, dy, residual, gamma, beta;
+  GuardedBuffer x, dy, gamma, beta;
 
   Inputs(std::int64_t rows, std::int64_t width)
-      : rows(rows), width(width), x(rows * width), dy(rows * width), residual(rows * width), gamma(width), beta(width) {
+      : rows(rows), width(width), x(rows * width), dy(rows * width), gamma(width), beta(width) {
     std::uint32_t stream = 1;
-    for (GuardedBuffer* buffer : {&x, &dy, &residual, &gamma, &beta}) fill_random(*buffer, stream++);
+    for (GuardedBuffer* buffer : {&x, &dy, &gamma, &beta}) fill_random(*buffer, stream++);
     for (std::int64_t i = 0; i < rows * width; ++i) x.data()[i] += 3;  // a mean that one-pass formulas would suffer from
   }
 };
@@ -35,20 +35,20 @@ struct Results {
   bool operator==(const Results&) const = default;
 };
 
-Results run(const Inputs& in, int threads, const float* residual = nullptr, bool accumulate = false) {
+Results run(const Inputs& in, int threads, bool accumulate = false) {
   set_thread_count(threads);
   Results r(in);
-  GuardedBuffer scratch(layer_norm_backward_scratch(in.rows, in.width, threads).n / 4);
+  GuardedBuffer scratch(layer_norm_backward_scratch(in.rows, in.width).n / 4);
   if (accumulate) {
     std::fill(r.dgamma.data(), r.dgamma.data() + in.width, 100.0f);
     std::fill(r.dbeta.data(), r.dbeta.data() + in.width, -50.0f);
   }
   layer_norm_forward(in.rows, in.width, kEpsilon, in.x.data(), in.gamma.data(), in.beta.data(), r.y.data(), r.mean.data(),
                      r.rstd.data());
-  layer_norm_backward_residual(in.rows, in.width, in.dy.data(), in.x.data(), r.mean.data(), r.rstd.data(), in.gamma.data(),
-                               residual, r.dx.data(), r.dgamma.data(), r.dbeta.data(), accumulate, scratch.bytes());
-  const std::vector<const GuardedBuffer*> buffers{&in.x,   &in.dy,  &in.residual, &in.gamma, &in.beta, &r.y,
-                                                  &r.mean, &r.rstd, &r.dx,        &r.dgamma, &r.dbeta, &scratch};
+  layer_norm_backward(in.rows, in.width, in.dy.data(), in.x.data(), r.mean.data(), r.rstd.data(), in.gamma.data(), r.dx.data(),
+                      r.dgamma.data(), r.dbeta.data(), accumulate, scratch.bytes());
+  const std::vector<const GuardedBuffer*> buffers{&in.x,   &in.dy, &in.gamma, &in.beta, &r.y,    &r.mean,
+                                                  &r.rstd, &r.dx,  &r.dgamma, &r.dbeta, &scratch};
   for (const GuardedBuffer* buffer : buffers) EXPECT_TRUE(buffer->intact());
   EXPECT_TRUE(scratch.last_line_written());
   return r;
@@ -114,17 +114,8 @@ TEST_P(LayerNorm, AgreesWithFp64Reference) {
 
 TEST_P(LayerNorm, BitsDoNotDependOnThreads) { EXPECT_TRUE(run(in_, 1) == run(in_, 2)); }
 
-TEST_P(LayerNorm, ResidualIsAdded) {
-  const Results plain = run(in_, 2), sum = run(in_, 2, in_.residual.data());
-  for (std::int64_t i = 0; i < in_.rows * in_.width; ++i) {
-    const float expected = plain.dx.data()[i] + in_.residual.data()[i];
-    ASSERT_NEAR(sum.dx.data()[i], expected, 1e-6 * std::max(1.0f, std::abs(plain.dx.data()[i])));
-  }
-  EXPECT_TRUE(plain.dgamma == sum.dgamma && plain.dbeta == sum.dbeta);
-}
-
 TEST_P(LayerNorm, AccumulatesOneSum) {
-  const Results plain = run(in_, 2), added = run(in_, 2, nullptr, true);
+  const Results plain = run(in_, 2), added = run(in_, 2, true);
   for (std::int64_t c = 0; c < in_.width; ++c) {
     ASSERT_EQ(added.dgamma.data()[c], 100.0f + plain.dgamma.data()[c]);
     ASSERT_EQ(added.dbeta.data()[c], -50.0f + plain.dbeta.data()[c]);
@@ -137,15 +128,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
 
 TEST(LayerNormInPlace, GradientMayOverwriteWhatItReads) {
   Inputs in(70, 40);
-  const Results expected = run(in, 2, in.residual.data()), plain = run(in, 2);
-  GuardedBuffer scratch(layer_norm_backward_scratch(in.rows, in.width, 2).n / 4), dgamma(in.width), dbeta(in.width);
-  layer_norm_backward_residual(in.rows, in.width, in.dy.data(), in.x.data(), expected.mean.data(), expected.rstd.data(),
-                               in.gamma.data(), in.residual.data(), in.residual.data(), dgamma.data(), dbeta.data(), false,
-                               scratch.bytes());
-  EXPECT_TRUE(in.residual == expected.dx && dgamma == expected.dgamma);
-  layer_norm_backward(in.rows, in.width, in.dy.data(), in.x.data(), expected.mean.data(), expected.rstd.data(), in.gamma.data(),
+  const Results plain = run(in, 2);
+  GuardedBuffer scratch(layer_norm_backward_scratch(in.rows, in.width).n / 4), dgamma(in.width), dbeta(in.width);
+  layer_norm_backward(in.rows, in.width, in.dy.data(), in.x.data(), plain.mean.data(), plain.rstd.data(), in.gamma.data(),
                       in.dy.data(), dgamma.data(), dbeta.data(), false, scratch.bytes());
-  EXPECT_TRUE(in.dy == plain.dx && dbeta == plain.dbeta);
+  EXPECT_TRUE(in.dy == plain.dx && dgamma == plain.dgamma && dbeta == plain.dbeta);
 }
 
 TEST(LayerNormTargets, AllAgreeWithFp64Reference) {

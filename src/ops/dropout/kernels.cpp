@@ -17,8 +17,7 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 inline constexpr std::int64_t kMaskPiece = 1024;
 inline constexpr std::int64_t kMaskOverrun = 64;  // factors come in groups of up to 32
 
-template <class F, class... In>
-HWY_INLINE void masked_map(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, F f, float* y, const In*... in) {
+void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
   const AttentionDropout source{noise.probability, noise.key, noise.sample_ids};
   for_row_tiles(batch, elements, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
     static_assert(kElementTile % kMaskPiece == 0 && kMaskPiece % 4 == 0);
@@ -27,20 +26,10 @@ HWY_INLINE void masked_map(std::int64_t batch, std::int64_t elements, const Drop
     for (std::int64_t i = begin; i < end; i += kMaskPiece) {
       const std::int64_t count = HWY_MIN(kMaskPiece, end - i), at = row * elements + i;
       fill_mask_groups(stream, static_cast<std::uint64_t>(i) / 4, static_cast<int>((count + 3) / 4), factors);
-      map_range(0, count, f, y + at, factors, in + at...);
+      map_range(
+          0, count, [](Floats m, Floats v) HWY_ATTR { return hn::Mul(m, v); }, y + at, factors, x + at);
     }
   });
-}
-
-void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
-  masked_map(
-      batch, elements, noise, [](Floats m, Floats v) HWY_ATTR { return hn::Mul(m, v); }, y, x);
-}
-
-void dropout_add(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, const float* residual,
-                 float* y) {
-  const auto f = [](Floats m, Floats v, Floats r) HWY_ATTR { return hn::Add(r, hn::Mul(m, v)); };
-  masked_map(batch, elements, noise, f, y, x, residual);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -50,17 +39,10 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::cpu {
 
 HWY_EXPORT(dropout);
-HWY_EXPORT(dropout_add);
 
 void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
   if (noise.probability == 0) return scale(batch * elements, x, 1, y);
   HWY_DYNAMIC_DISPATCH(dropout)(batch, elements, noise, x, y);
-}
-
-void dropout_add(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, const float* residual,
-                 float* y) {
-  if (noise.probability == 0) return add(batch * elements, residual, x, y);
-  HWY_DYNAMIC_DISPATCH(dropout_add)(batch, elements, noise, x, residual, y);
 }
 
 }  // namespace plimsoll::cpu

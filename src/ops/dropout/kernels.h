@@ -15,8 +15,5 @@ struct DropoutNoise {
 };
 
 void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y);
-// y = residual + dropout(x), in one pass, with the bits of the two separate ones.
-void dropout_add(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, const float* residual,
-                 float* y);
 
 }  // namespace plimsoll::cpu

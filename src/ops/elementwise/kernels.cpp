@@ -25,28 +25,11 @@ void scale(std::int64_t n, const float* a, float factor, float* out) {
       n, [=](Floats x) HWY_ATTR { return hn::Mul(x, set(factor)); }, out, a);
 }
 
-void add_scaled(std::int64_t n, const float* a, float factor, const float* b, float* out) {
-  map_all(
-      n, [=](Floats x, Floats y) HWY_ATTR { return hn::MulAdd(set(factor), y, x); }, out, a, b);
-}
-
-void square(std::int64_t n, const float* x, float* out) {
-  map_all(
-      n, [](Floats v) HWY_ATTR { return hn::Mul(v, v); }, out, x);
-}
-
 void fill(std::int64_t n, float value, float* out) {
   for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
     std::int64_t i = begin;
     for (; i + kLanes <= end; i += kLanes) hn::StoreU(set(value), F32(), out + i);
     store_part(set(value), out + i, end - i);
-  });
-}
-
-void add_broadcast(std::int64_t outer, std::int64_t n, const float* a, const float* table, float* out) {
-  for_row_tiles(outer, n, [=](std::int64_t o, std::int64_t begin, std::int64_t end) HWY_ATTR {
-    map_range(
-        begin, end, [](Floats x, Floats t) HWY_ATTR { return hn::Add(x, t); }, out + o * n, a + o * n, table);
   });
 }
 
@@ -108,10 +91,7 @@ namespace plimsoll::cpu {
 HWY_EXPORT(add);
 HWY_EXPORT(multiply);
 HWY_EXPORT(scale);
-HWY_EXPORT(add_scaled);
-HWY_EXPORT(square);
 HWY_EXPORT(fill);
-HWY_EXPORT(add_broadcast);
 HWY_EXPORT(broadcast_last);
 HWY_EXPORT(relu_forward);
 HWY_EXPORT(relu_backward);
@@ -121,14 +101,7 @@ HWY_EXPORT(gelu_tanh_backward);
 void add(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(add)(n, a, b, out); }
 void multiply(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(multiply)(n, a, b, out); }
 void scale(std::int64_t n, const float* a, float factor, float* out) { HWY_DYNAMIC_DISPATCH(scale)(n, a, factor, out); }
-void add_scaled(std::int64_t n, const float* a, float factor, const float* b, float* out) {
-  HWY_DYNAMIC_DISPATCH(add_scaled)(n, a, factor, b, out);
-}
-void square(std::int64_t n, const float* x, float* out) { HWY_DYNAMIC_DISPATCH(square)(n, x, out); }
 void fill(std::int64_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(fill)(n, value, out); }
-void add_broadcast(std::int64_t outer, std::int64_t n, const float* a, const float* table, float* out) {
-  HWY_DYNAMIC_DISPATCH(add_broadcast)(outer, n, a, table, out);
-}
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(broadcast_last)(rows, n, factor, x, out);
 }

@@ -9,13 +9,8 @@ namespace plimsoll::cpu {
 void add(std::int64_t n, const float* a, const float* b, float* out);
 void multiply(std::int64_t n, const float* a, const float* b, float* out);
 void scale(std::int64_t n, const float* a, float factor, float* out);
-// out = a + factor * b
-void add_scaled(std::int64_t n, const float* a, float factor, const float* b, float* out);
-void square(std::int64_t n, const float* x, float* out);
 void fill(std::int64_t n, float value, float* out);
 
-// a and out are [outer, n], table is [n]: out[o, i] = a[o, i] + table[i]. Positions over a batch, a bias over rows.
-void add_broadcast(std::int64_t outer, std::int64_t n, const float* a, const float* table, float* out);
 // x is [rows], out [rows, n]: out[r, i] = factor * x[r]. `out` may not equal x.
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out);
 

@@ -5,27 +5,21 @@
 namespace plimsoll {
 namespace {
 
-struct Rows {
-  std::int64_t rows, width;
-};
-
-Rows rows_of(const ValueType& x) { return {x.shape.elements() / x.shape.last(), x.shape.last()}; }
-
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const auto epsilon = static_cast<float>(request.attributes->as<ops::LayerNormAttributes>().epsilon);
-  return make_kernel([x = rows_of(request.inputs[0]), epsilon](const KernelCall& call) {
+  return make_kernel([x = Rows(request.inputs[0]), epsilon](const KernelCall& call) {
     cpu::layer_norm_forward(x.rows, x.width, epsilon, call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.out(2));
   });
 }
 
 KernelChoice choose_backward(const KernelRequest& request) {
-  const Rows x = rows_of(request.inputs[1]);
-  return own_kernel(cpu::layer_norm_backward_scratch(x.rows, x.width, request.threads));
+  const Rows x(request.inputs[1]);
+  return own_kernel(cpu::layer_norm_backward_scratch(x.rows, x.width));
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  return make_kernel([x = rows_of(request.inputs[1]), accumulate](const KernelCall& call) {
+  return make_kernel([x = Rows(request.inputs[1]), accumulate](const KernelCall& call) {
     cpu::layer_norm_backward(x.rows, x.width, call.in(0), call.in(1), call.in(2), call.in(3), call.in(4), call.out(0),
                              call.out(1), call.out(2), accumulate, call.scratch);
   });

@@ -29,14 +29,14 @@ struct Forward {
 
 struct Backward {
   std::int64_t rows, width;
-  const float *dy, *x, *mean, *rstd, *gamma, *residual;
+  const float *dy, *x, *mean, *rstd, *gamma;
   float *dx, *dgamma, *dbeta;
   bool accumulate;
   float* partials;  // [tiles, 2, padded width]
 };
 
-inline std::int64_t padded(std::int64_t width) { return (width + 15) / 16 * 16; }
-inline std::int64_t tiles(std::int64_t rows) { return (rows + kRowTile - 1) / kRowTile; }
+inline std::int64_t padded(std::int64_t width) { return round_up(width, 16); }
+inline std::int64_t tiles(std::int64_t rows) { return ceil_div(rows, kRowTile); }
 
 }  // namespace plimsoll::cpu::norm
 #endif
@@ -124,11 +124,10 @@ HWY_INLINE RowMeans reduce_row(const norm::Backward& n, const float* HWY_RESTRIC
   return {gradient_sum * inverse, projection_sum * inverse};
 }
 
-// dx = rstd * (dy * gamma - mean(dy * gamma) - xhat * mean(dy * gamma * xhat)), plus the residual.
-template <bool kResidual>
+// dx = rstd * (dy * gamma - mean(dy * gamma) - xhat * mean(dy * gamma * xhat)).
 HWY_INLINE void gradient_row(const norm::Backward& n, std::int64_t row, const RowMeans& means) {
   const std::int64_t offset = row * n.width;
-  const float *dy = n.dy + offset, *x = n.x + offset, *residual = kResidual ? n.residual + offset : nullptr;
+  const float *dy = n.dy + offset, *x = n.x + offset;
   const float mean = n.mean[row], rstd = n.rstd[row];
   float* dx = n.dx + offset;
   const Floats center = hn::Set(F32(), mean), factor = hn::Set(F32(), rstd);
@@ -138,11 +137,11 @@ HWY_INLINE void gradient_row(const norm::Backward& n, std::int64_t row, const Ro
     const Floats hat = hn::Mul(hn::Sub(load(x + i), center), factor);
     const Floats direct = hn::MulSub(load(dy + i), load(n.gamma + i), gradient);
     const Floats centered = hn::NegMulAdd(hat, projection, direct);
-    hn::StoreU(kResidual ? hn::MulAdd(centered, factor, load(residual + i)) : hn::Mul(centered, factor), F32(), dx + i);
+    hn::StoreU(hn::Mul(centered, factor), F32(), dx + i);
   }
   for (; i < n.width; ++i) {
     const float hat = (x[i] - mean) * rstd;
-    dx[i] = (dy[i] * n.gamma[i] - means.gradient - hat * means.projection) * rstd + (kResidual ? residual[i] : 0.0f);
+    dx[i] = (dy[i] * n.gamma[i] - means.gradient - hat * means.projection) * rstd;
   }
 }
 
@@ -153,7 +152,7 @@ void backward_tile(const norm::Backward& n, std::int64_t tile) {
   std::memset(dgamma, 0, static_cast<std::size_t>(2 * stride) * 4);
   for (std::int64_t r = tile * norm::kRowTile; r < std::min(n.rows, (tile + 1) * norm::kRowTile); ++r) {
     const RowMeans means = reduce_row(n, n.dy + r * n.width, n.x + r * n.width, n.mean[r], n.rstd[r], dgamma, dbeta);
-    n.residual == nullptr ? gradient_row<false>(n, r, means) : gradient_row<true>(n, r, means);
+    gradient_row(n, r, means);
   }
 }
 
@@ -193,42 +192,22 @@ HWY_EXPORT(combine_columns);
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, float* y, float* mean, float* rstd) {
   const norm::Forward n{rows, width, epsilon, x, gamma, beta, y, mean, rstd};
-  parallel_for((rows + norm::kForwardRows - 1) / norm::kForwardRows, [&](std::int64_t task) {
+  parallel_for(ceil_div(rows, norm::kForwardRows), [&](std::int64_t task) {
     HWY_DYNAMIC_DISPATCH(forward_rows)(n, task * norm::kForwardRows, std::min(rows, (task + 1) * norm::kForwardRows));
   });
 }
 
-Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, int) {
+Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
   return Bytes{norm::tiles(rows) * 2 * norm::padded(width) * 4};
 }
 
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
                          const float* rstd, const float* gamma, float* dx, float* dgamma, float* dbeta,
                          bool accumulate_dgamma_dbeta, std::byte* scratch) {
-  layer_norm_backward_residual(rows, width, dy, x, mean, rstd, gamma, nullptr, dx, dgamma, dbeta, accumulate_dgamma_dbeta,
-                               scratch);
-}
-
-void layer_norm_backward_residual(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
-                                  const float* rstd, const float* gamma, const float* residual, float* dx, float* dgamma,
-                                  float* dbeta, bool accumulate_dgamma_dbeta, std::byte* scratch) {
-  const norm::Backward n{rows,
-                         width,
-                         dy,
-                         x,
-                         mean,
-                         rstd,
-                         gamma,
-                         residual,
-                         dx,
-                         dgamma,
-                         dbeta,
-                         accumulate_dgamma_dbeta,
-                         reinterpret_cast<float*>(scratch)};
+  const norm::Backward n{
+      rows, width, dy, x, mean, rstd, gamma, dx, dgamma, dbeta, accumulate_dgamma_dbeta, reinterpret_cast<float*>(scratch)};
   parallel_for(norm::tiles(rows), [&](std::int64_t tile) { HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile); });
-  parallel_for((width + norm::kColumnTile - 1) / norm::kColumnTile, [&](std::int64_t tile) {
-    HWY_DYNAMIC_DISPATCH(combine_columns)(n, tile);
-  });
+  parallel_for(ceil_div(width, norm::kColumnTile), [&](std::int64_t tile) { HWY_DYNAMIC_DISPATCH(combine_columns)(n, tile); });
 }
 
 }  // namespace plimsoll::cpu

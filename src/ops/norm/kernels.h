@@ -14,17 +14,12 @@ namespace plimsoll::cpu {
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, float* y, float* mean, float* rstd);
 
-// Partial sums of dgamma and dbeta, 8 * width bytes (padded to cache lines) for each tile of 64 rows; the same for any `threads`.
-Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, int threads);
+// Partial sums of dgamma and dbeta, 8 * width bytes (padded to cache lines) for each tile of 64 rows.
+Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width);
 
 // dgamma and dbeta are overwritten, or added to where accumulate_dgamma_dbeta. dx may be dy.
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
                          const float* rstd, const float* gamma, float* dx, float* dgamma, float* dbeta,
                          bool accumulate_dgamma_dbeta, std::byte* scratch);
-
-// The same with dx = residual + gradient of the norm; residual [rows, width] may be null (then it is left out) and may be dx.
-void layer_norm_backward_residual(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
-                                  const float* rstd, const float* gamma, const float* residual, float* dx, float* dgamma,
-                                  float* dbeta, bool accumulate_dgamma_dbeta, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

@@ -6,37 +6,28 @@
 namespace plimsoll {
 namespace {
 
-struct Rows {
-  std::int64_t rows, width;
-};
-
-Rows rows_of(const ValueType& x) {
-  const std::int64_t width = x.shape.last();
-  return {x.shape.elements() / width, width};
-}
-
 std::unique_ptr<Kernel> bind_reduce(const KernelRequest& request) {
   const bool mean = request.attributes->as<ops::ReduceAttributes>().mean;
-  return make_kernel([x = rows_of(request.inputs[0]), mean](const KernelCall& call) {
+  return make_kernel([x = Rows(request.inputs[0]), mean](const KernelCall& call) {
     cpu::reduce_last_axis(x.rows, x.width, mean, call.in(0), call.out(0));
   });
 }
 
 std::unique_ptr<Kernel> bind_broadcast(const KernelRequest& request) {
   const auto factor = static_cast<float>(request.attributes->as<ops::BroadcastLastAttributes>().factor);
-  return make_kernel([y = rows_of(request.outputs[0]), factor](const KernelCall& call) {
+  return make_kernel([y = Rows(request.outputs[0]), factor](const KernelCall& call) {
     cpu::broadcast_last(y.rows, y.width, factor, call.in(0), call.out(0));
   });
 }
 
 KernelChoice choose_sum_rows(const KernelRequest& request) {
-  const Rows x = rows_of(request.inputs[0]);
+  const Rows x(request.inputs[0]);
   return own_kernel(cpu::sum_rows_scratch(x.rows, x.width));
 }
 
 std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
   const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  return make_kernel([x = rows_of(request.inputs[0]), accumulate](const KernelCall& call) {
+  return make_kernel([x = Rows(request.inputs[0]), accumulate](const KernelCall& call) {
     cpu::sum_rows(x.rows, x.width, call.in(0), accumulate, call.out(0), call.scratch);
   });
 }

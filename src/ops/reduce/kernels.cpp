@@ -29,7 +29,7 @@ HWY_INLINE void sum_row_tile(std::int64_t rows, std::int64_t n, const float* x, 
 }
 
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, float* sums) {
-  const std::int64_t tiles = tile_count(rows, kRowTile);
+  const std::int64_t tiles = ceil_div(rows, kRowTile);
   const std::int64_t tiles_per_task = HWY_MAX(std::int64_t{1}, kElementTile / (kRowTile * n));
   for_tiles(
       tiles,
@@ -101,12 +101,6 @@ HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x
   return lanes[0];
 }
 
-void tile_sums(std::int64_t n, const float* x, double* tiles) {
-  const auto body = [=](std::int64_t begin, std::int64_t end)
-                        HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Plain()); };
-  for_tiles(n, body, kSumTile);
-}
-
 void tile_sums_of_squares(std::int64_t n, const float* x, double* tiles) {
   const auto body = [=](std::int64_t begin, std::int64_t end)
                         HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Squared()); };
@@ -132,12 +126,11 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::cpu {
 
 HWY_EXPORT(sum_rows);
-HWY_EXPORT(tile_sums);
 HWY_EXPORT(tile_sums_of_squares);
 HWY_EXPORT(reduce_last_axis);
 
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n) {
-  return Bytes{tile_count(rows, kRowTile) * n * static_cast<std::int64_t>(sizeof(float))};
+  return Bytes{ceil_div(rows, kRowTile) * n * static_cast<std::int64_t>(sizeof(float))};
 }
 
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch) {
@@ -145,17 +138,6 @@ void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate
 }
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }
-
-void sum(std::int64_t n, const float* x, double* out, std::byte* scratch) {
-  double* tiles = reinterpret_cast<double*>(scratch);
-  HWY_DYNAMIC_DISPATCH(tile_sums)(n, x, tiles);
-  *out = combine_tiles(sum_tiles(n), tiles);
-}
-
-void mean(std::int64_t n, const float* x, double* out, std::byte* scratch) {
-  sum(n, x, out, scratch);
-  *out /= static_cast<double>(n);
-}
 
 void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch) {
   double* tiles = reinterpret_cast<double*>(scratch);

@@ -14,13 +14,11 @@ inline constexpr std::int64_t kRowTile = 64;
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch);
 
-// fp64 sums of a flat array. The sums of tiles of kSumTile elements are what a paged array produces page by page, where pages
-// begin at multiples of kSumTile; combine_tiles then adds them in order.
+// The fp64 sum of squares of a flat array. The sums of tiles of kSumTile elements are what a paged array produces page by page,
+// where pages begin at multiples of kSumTile; combine_tiles then adds them in order.
 inline constexpr std::int64_t kSumTile = 64 * 1024;
-constexpr std::int64_t sum_tiles(std::int64_t n) { return (n + kSumTile - 1) / kSumTile; }
+constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
-void sum(std::int64_t n, const float* x, double* out, std::byte* scratch);
-void mean(std::int64_t n, const float* x, double* out, std::byte* scratch);
 void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch);
 // tiles [sum_tiles(n)]
 void sum_of_squares_tiles(std::int64_t n, const float* x, double* tiles);

@@ -6,14 +6,14 @@ namespace plimsoll {
 namespace {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  const std::int64_t width = request.inputs[0].shape.last(), rows = request.inputs[0].shape.elements() / width;
-  return make_kernel([rows, width](const KernelCall& call) { cpu::softmax_forward(rows, width, call.in(0), call.out(0)); });
+  return make_kernel(
+      [x = Rows(request.inputs[0])](const KernelCall& call) { cpu::softmax_forward(x.rows, x.width, call.in(0), call.out(0)); });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const std::int64_t width = request.inputs[0].shape.last(), rows = request.inputs[0].shape.elements() / width;
-  return make_kernel(
-      [rows, width](const KernelCall& call) { cpu::softmax_backward(rows, width, call.in(1), call.in(0), call.out(0)); });
+  return make_kernel([x = Rows(request.inputs[0])](const KernelCall& call) {
+    cpu::softmax_backward(x.rows, x.width, call.in(1), call.in(0), call.out(0));
+  });
 }
 
 }  // namespace

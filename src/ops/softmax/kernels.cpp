@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "device/cpu/parallel.h"
+#include "ops/elementwise/tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"
@@ -68,25 +68,14 @@ namespace {
 HWY_EXPORT(softmax_row);
 HWY_EXPORT(softmax_gradient_row);
 
-// Rows of one task: about 64 KiB, so that small rows do not pay for the dispatch.
-std::int64_t rows_per_task(std::int64_t width) { return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, width)); }
-
-template <class Body>
-void for_each_row(std::int64_t rows, std::int64_t width, const Body& body) {
-  const std::int64_t step = rows_per_task(width);
-  parallel_for((rows + step - 1) / step, [&](std::int64_t task) {
-    for (std::int64_t r = task * step; r < std::min(rows, (task + 1) * step); ++r) body(r);
-  });
-}
-
 }  // namespace
 
 void softmax_forward(std::int64_t rows, std::int64_t width, const float* x, float* y) {
-  for_each_row(rows, width, [&](std::int64_t r) { HWY_DYNAMIC_DISPATCH(softmax_row)(width, x + r * width, y + r * width); });
+  for_rows(rows, width, [&](std::int64_t r) { HWY_DYNAMIC_DISPATCH(softmax_row)(width, x + r * width, y + r * width); });
 }
 
 void softmax_backward(std::int64_t rows, std::int64_t width, const float* y, const float* dy, float* dx) {
-  for_each_row(rows, width, [&](std::int64_t r) {
+  for_rows(rows, width, [&](std::int64_t r) {
     HWY_DYNAMIC_DISPATCH(softmax_gradient_row)(width, y + r * width, dy + r * width, dx + r * width);
   });
 }

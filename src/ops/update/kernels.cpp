@@ -89,12 +89,6 @@ void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep&
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step);
 }
 
-double global_norm(std::span<const double> sums_of_squares) {
-  double total = 0;
-  for (const double sum : sums_of_squares) total += sum;
-  return std::sqrt(total);
-}
-
 double clip_coefficient(double norm, double limit) {
   if (limit == 0) return 1;
   const double coefficient = limit / (norm + 1e-6);

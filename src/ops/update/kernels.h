@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 namespace plimsoll::cpu {
 
@@ -29,8 +28,6 @@ struct SgdStep {
 // Without momentum the buffer is neither read nor written and may be null.
 void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step);
 
-// The square root of the sum of the tensors' sums of squares, added in the order given. Not finite when any gradient is not.
-double global_norm(std::span<const double> sums_of_squares);
 // min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is NaN gives NaN.
 double clip_coefficient(double norm, double limit);
 
