@@ -29,8 +29,8 @@ struct Checker {
       const Value& value = graph.values[input];
       if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name));
       if (value.section && *value.section != node.section) fail(node, fmt::format("reads {} of another section", value.name));
-      if (made_at[input] != updates[bytes_of[input]])
-        fail(node, fmt::format("reads {} after it was updated in place", value.name));
+      const bool older = made_at[input] != updates[bytes_of[input]];
+      if (older) fail(node, fmt::format("reads {} after it was updated in place", value.name));
     }
   }
 
@@ -46,10 +46,14 @@ struct Checker {
     if (node.op->infer(node.attributes, types_of(graph, node.inputs)) != types_of(graph, node.outputs)) {
       fail(node, "stated output types differ from the op's rule");
     }
+    std::set<ValueId> updated;
     for (const NodeAlias& alias : aliases_of(graph, node)) {
       if (alias.kind == AliasKind::may_overwrite) continue;
       const ValueId bytes = bytes_of[alias.input];
-      if (alias.kind == AliasKind::updates) ++updates[bytes];
+      if (alias.kind == AliasKind::updates) {
+        if (!updated.insert(bytes).second) fail(node, fmt::format("updates {} twice", graph.values[bytes].name));
+        ++updates[bytes];
+      }
       bytes_of[alias.output] = bytes;
       made_at[alias.output] = updates[bytes];
     }

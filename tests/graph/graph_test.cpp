@@ -176,6 +176,22 @@ TEST(Verify, FindsReadsOfViewsOfWhatWasUpdatedInPlace) {
   EXPECT_THROW(verify(v.e.graph), Error) << "it was updated through its view";
 }
 
+TEST(Verify, FindsBytesThatOneOpUpdatesTwice) {
+  const auto update = [](Example& e, bool same) {
+    GraphBuilder builder(e.graph);
+    const ValueId into = builder.add_persistent("g.grad", {DType::f32, Shape{3}}, Role::accumulator),
+                  other = builder.add_persistent("b.grad", {DType::f32, Shape{3}}, Role::accumulator),
+                  row = builder.add_input("row", {DType::f32, Shape{2}}), gamma = builder.add_input("g", {DType::f32, Shape{3}});
+    builder.add(ops::kLayerNormBackward, ops::AccumulateAttributes{true}, {e.z, e.x, row, row, gamma, into, same ? into : other},
+                {"grad", "g.grad", "b.grad"});
+    sort_sections(e.graph);
+  };
+  Example e;
+  update(e, false);
+  EXPECT_NO_THROW(verify(e.graph));
+  expect_fault("updates g.grad twice", [&](Example& each) { update(each, true); });
+}
+
 TEST(Verify, FindsTwoRandomOpsAtOneSite) {
   const auto dropout = [](Example& e, const char* line, Section section) {
     GraphBuilder builder(e.graph);
