@@ -78,9 +78,18 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
                                            "optimizer.name:", "precision."})) {
       throw refuse("the run would be another one: " + line);
     }
+    if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
+      fmt::print(stderr, "note: changed since the run began: {}; the learning rate follows its schedule to the new end\n", line);
+    }
     if (dropout || starts_with_any(line, {"train.gradient_clip:", "optimizer.", "schedule.", "machine.threads:"})) {
       fmt::print(stderr, "note: changed since the run began: {}\n", line);
     }
+  }
+  if (progress.micro_batch * progress.accumulation != config.train.effective_batch) {
+    throw data_error("E-CKPT-FORMAT", (run / "checkpoint.safetensors").string(),
+                     fmt::format("its updates have {} x {} samples and those of the run {}", progress.micro_batch,
+                                 progress.accumulation, config.train.effective_batch),
+                     "the checkpoint of this run");
   }
   if (config.train.micro_batch.value_or(progress.micro_batch) != progress.micro_batch) {
     throw refuse(fmt::format("the run goes in micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch));
@@ -127,6 +136,8 @@ class TrainCommand {
     auto prepared = prepare_training(config_, options, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
     prepared_ = std::get<Prepared>(std::move(prepared));
+    // Opening the data has shown what "auto" only guesses; whoever opens the weights relies on it.
+    if (config_.model.init.empty()) config_.model.shape.byte_vocabulary = prepared_.train.bytes_per_token == 1;
     if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
       throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
                          "the same file as before", {"--run ANOTHER_FOLDER"});
@@ -177,9 +188,27 @@ class TrainCommand {
     }
     const std::filesystem::path checkpoint = folder_.checkpoint();
     trainer.load(resumed_ ? &checkpoint : nullptr);
+    if (resumed_) saved_at_ = resumed_->updates;
     trainer.progress().data_hash = prepared_.data_hash;
-    loop(trainer, plan, data);
-    finish(trainer, plan, arena, pages.get(), audit ? &*audit : nullptr);
+    try {
+      loop(trainer, plan, data);
+      finish(trainer, plan, arena, pages.get(), audit ? &*audit : nullptr);
+    } catch (const Error& error) {
+      if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
+      throw;
+    }
+    if (audit) check_audit(plan, audit->phases());
+  }
+
+  static Error refuted(std::string message) {
+    return Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", std::move(message),
+                 "bytes that are written and read exactly where the plan says");
+  }
+
+  // Phase by phase, what was measured is what was planned.
+  static void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
+    const std::string difference = audit_difference(plan.phases, measured);
+    if (!difference.empty()) throw refuted(difference);
   }
 
   void begin_report(const Plan& plan) {
@@ -212,28 +241,45 @@ class TrainCommand {
       report_.note(trainer.progress());
       folder_.append(metrics);
       line.show(metrics);
-      const bool last = metrics.update == updates;
-      if (data.validation && (last || due(config_.train.evaluate_every, metrics.update))) {
-        const EvaluationResult result = trainer.evaluate_now();
-        if (!report_.validation) report_.warm_up_again();
-        report_.validation = result;
-        line.say(fmt::format("update {}  validation loss {:.4f} nats over {} units", metrics.update, result.loss, result.units));
-      }
-      if (last || !due(config_.train.save_every, metrics.update)) continue;
-      trainer.save_checkpoint_to(folder_.checkpoint());
+      if (metrics.update == updates) break;
+      if (data.validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer, line);
+      if (!due(config_.train.save_every, metrics.update)) continue;
+      save(trainer);
       if (metrics.update == config_.train.save_every) report_.warm_up_again();
     }
-    if (trainer.progress().updates < updates) {
-      report_.interrupt();
-    } else {
+    const bool done = trainer.progress().updates >= updates;
+    save(trainer);
+    if (done && data.validation) evaluate(trainer, line);
+    if (done) {
       report_.status = "done";
+    } else {
+      report_.interrupt();
     }
+  }
+
+  // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
+  void evaluate(Trainer& trainer, ProgressLine& line) {
+    try {
+      const EvaluationResult result = trainer.evaluate_now();
+      if (!report_.validation) report_.warm_up_again();
+      report_.validation = result;
+      line.say(fmt::format("update {}  validation loss {:.4f} nats over {} units", trainer.progress().updates, result.loss,
+                           result.units));
+    } catch (const Error& error) {
+      if (error.kind != ErrorKind::internal) save(trainer);
+      throw;
+    }
+  }
+
+  void save(Trainer& trainer) {
+    if (saved_at_ == trainer.progress().updates) return;
+    trainer.save_checkpoint_to(folder_.checkpoint());
+    saved_at_ = trainer.progress().updates;
   }
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
   void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const PageFile* pages, Audit* audit) {
-    trainer.save_checkpoint_to(folder_.checkpoint());
     trainer.save_weights_to(folder_.weights());
     report_.parameters_hash = trainer.hash_parameters();
     report_.finish(trainer.progress(), arena, pages, audit);
@@ -248,7 +294,8 @@ class TrainCommand {
     if (progress.updates > 0) text += fmt::format(" ({} tok/s), loss {:.4f}", rate_text(rate), progress.loss);
     if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
     fmt::print(stderr, "{}\nmemory: process {} of {}; arena planned {}, touched {}\n", text, to_text(report_.process_hwm),
-               to_text(prepared_.budget.memory.value_or(plan.process)), to_text(plan.arena), to_text(report_.measured_arena));
+               to_text(prepared_.budget.memory.value_or(plan.process)), to_text(align_up(plan.arena, kPage)),
+               to_text(align_up(report_.measured_arena, kPage)));
     if (done) {
       const std::string weights = folder_.weights().string();
       fmt::print(stderr, "weights: {}\ntry: plimsoll generate --weights {} --prompt \"...\"\n", weights, weights);
@@ -264,6 +311,7 @@ class TrainCommand {
   Prepared prepared_;
   RunReport report_;
   bool begun_ = false;
+  std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
 };
 
 }  // namespace

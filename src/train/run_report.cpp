@@ -1,7 +1,9 @@
 #include "train/run_report.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -74,6 +76,23 @@ void RunReport::finish(const Progress& progress, const Arena& arena, const PageF
   }
 }
 
+std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured) {
+  std::string text;
+  const auto add = [&](Phase phase, const std::string& what) {
+    text += fmt::format("{}phase {}: {}", text.empty() ? "" : "; ", name(phase), what);
+  };
+  for (const PhaseAudit& one : measured) {
+    const auto plan = std::ranges::find(planned, one.phase, &PhasePlan::phase);
+    if (plan == planned.end()) {
+      add(one.phase, "not planned");
+    } else if (plan->arena != one.arena || plan->live != one.live) {
+      add(one.phase, fmt::format("planned arena {} live {} bytes, measured {} and {}", plan->arena.n, plan->live.n, one.arena.n,
+                                 one.live.n));
+    }
+  }
+  return text;
+}
+
 json RunReport::to_json() const {
   json phases = json::array();
   for (const Phases& phase : measured_phases_) {
@@ -83,7 +102,8 @@ json RunReport::to_json() const {
   const Bytes reserve = process_hwm - align_up(measured_arena, kPage);
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
-  json tiers = json::array({{{"name", "ram"}, {"arena_bytes", measured_arena.n}, {"live_bytes", live}}});
+  json tiers =
+      json::array({{{"name", "ram"}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
   if (measured_disk_) {
     tiers.push_back({{"name", "disk"}, {"arena_bytes", measured_disk_->first.n}, {"live_bytes", measured_disk_->second.n}});
   }

@@ -58,4 +58,7 @@ struct RunReport {
   std::optional<Error> error_;
 };
 
+// What the audit measured and the plan did not say, phase by phase; empty where they agree to the byte.
+std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured);
+
 }  // namespace plimsoll

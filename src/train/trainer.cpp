@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
+#include "train/clock.h"
 
 namespace plimsoll {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 MicroBatch buffers_of(const Executor& executor, const BatchValues& values) {
   return {executor.view(values.tokens).as<std::int32_t>(), executor.view(values.targets).as<std::int32_t>(),
@@ -32,16 +30,18 @@ EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int6
   const Samples samples = make_samples(source.tokens, context, source.name);
   count = count == 0 ? samples.count() : std::min(count, samples.count());
   const SampleOrder order{OrderKind::sequential, 0, samples.count()};
-  Window window;
-  plan_window(window, order, samples, 0, count, batch);
-  for (std::int64_t micro = 0; micro < window.micro_count; ++micro) {
-    executor.run(Section::evaluate, micro == 0, [&] {
-      fill_micro_batch(source, samples, window, micro, bytes_of(executor, staging), buffers_of(executor, values));
+  Window window;  // of one micro-batch: what is held does not grow with the data
+  std::int64_t units = 0;
+  for (std::int64_t first = 0; first < count; first += batch) {
+    plan_window(window, order, samples, first, std::min(batch, count - first), batch);
+    executor.run(Section::evaluate, first == 0, [&] {
+      fill_micro_batch(source, samples, window, 0, bytes_of(executor, staging), buffers_of(executor, values));
       *executor.view(values.inverse_units).as_pointer<float>() = 1;
     });
+    units += window.valid_units;
   }
   const double sum = *executor.view(total).as_pointer<double>();
-  return {window.valid_units, sum / static_cast<double>(window.valid_units)};
+  return {units, sum / static_cast<double>(units)};
 }
 
 Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, const DataFiles& data)
@@ -78,6 +78,8 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     }
     if (checkpoint != nullptr) {
       const Progress saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
+      ensure(saved.micro_batch == plan_.decisions.micro_batch, "trainer",
+             "the checkpoint goes in other micro-batches than the plan");
       progress_ = saved;
     } else if (config_.model.init.empty()) {
       initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), views());
@@ -119,13 +121,13 @@ void Trainer::feed_update(std::int64_t update) {
 }
 
 Metrics Trainer::update() {
-  const double start = now();
+  const double start = seconds_now();
   const std::int64_t update = progress_.updates + 1;
-  plan_window(window_, order_, samples_, progress_.samples, config_.train.effective_batch, progress_.micro_batch);
-  if (window_.valid_units == 0) throw internal_error("trainer", "a window without a single unit");
-  const double inverse_units = 1.0 / static_cast<double>(window_.valid_units);
+  const std::int64_t units = window_units(order_, samples_, progress_.samples, config_.train.effective_batch);
+  ensure(units > 0, "trainer", "a window without a single unit");
+  const double inverse_units = 1.0 / static_cast<double>(units);
   enter(Phase::first);
-  for (std::int64_t micro = 0; micro < window_.micro_count; ++micro) {
+  for (std::int64_t micro = 0; micro < progress_.accumulation; ++micro) {
     if (micro == 1) enter(Phase::steady);
     executor_.run(Section::micro, micro == 0, [&] { feed_micro(inverse_units); });
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
@@ -134,14 +136,14 @@ Metrics Trainer::update() {
 
   Metrics metrics;
   metrics.update = update;
-  metrics.units = window_.valid_units;
+  metrics.units = units;
   metrics.loss = *executor_.view(model_.training.loss_total).as_pointer<double>() * inverse_units;
   metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
   metrics.learning_rate = learning_rate_at(config_, progress_.samples);
   if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
                 fmt::format("the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
-                "finite numbers; the last checkpoint is intact",
+                "finite numbers; this update is not saved",
                 {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
   }
   progress_.updates = update;
@@ -149,7 +151,7 @@ Metrics Trainer::update() {
   progress_.units += metrics.units;
   progress_.loss = metrics.loss;
   metrics.samples = progress_.samples;
-  metrics.seconds = now() - start;
+  metrics.seconds = seconds_now() - start;
   metrics.vm_hwm = peak_resident();
   progress_.seconds += metrics.seconds;
   return metrics;

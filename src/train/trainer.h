@@ -68,7 +68,6 @@ class Trainer {
   const DataFiles& data_;
   Samples samples_;
   SampleOrder order_;
-  Window window_;
   std::int64_t next_micro_ = 0;  // the next micro-batch to submit, counted from position 0
   std::vector<SampleRef> refs_;
   std::optional<Prefetcher> prefetcher_;
