@@ -20,7 +20,7 @@ Config load_settings(const ConfigArguments& arguments) {
 MemorySettings load_budgets(const BudgetArguments& budgets) {
   Config config;
   const auto apply = [&](const char* key, const char* option, const std::optional<std::string>& text) {
-    if (text) config_key(key).set(config, option_setting(key, option, *text));
+    if (text) config_key(key).set(config, budget_setting(key, option, *text));
   };
   apply("memory.budget", "--memory", budgets.memory);
   apply("memory.host_memory", "--host-memory", budgets.host_memory);

@@ -1,6 +1,7 @@
 #include "train/child.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +40,9 @@ json to_json(const Error& error) {
           {"remedies", error.remedies}};
 }
 
-Error error_from(const json& object) {
+Error error_of(const std::string& text) {
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return child_error("the child was cut off while it told an error");
   return {static_cast<ErrorKind>(object.at("kind").get<int>()),
           static_cast<ExitCode>(object.at("exit").get<int>()),
           object.at("code"),
@@ -49,16 +52,19 @@ Error error_from(const json& object) {
           object.at("remedies")};
 }
 
+// Texts of errors hold what files and users wrote: bytes that are not UTF-8 are replaced.
+std::string text_of(const Error& error) { return to_json(error).dump(-1, ' ', false, json::error_handler_t::replace); }
+
 // First byte 'r': the result follows. 'e': an error as JSON.
 std::string answer_of(const std::function<std::string()>& work) {
   try {
     return "r" + work();
   } catch (const Error& error) {
-    return "e" + to_json(error).dump();
+    return "e" + text_of(error);
   } catch (const std::bad_alloc&) {
-    return "e" + to_json(child_error("memory ran out while planning or measuring")).dump();
+    return "e" + text_of(child_error("memory ran out while planning or measuring"));
   } catch (const std::exception& error) {
-    return "e" + to_json(internal_error("child process", error.what())).dump();
+    return "e" + text_of(internal_error("child process", error.what()));
   }
 }
 
@@ -67,6 +73,18 @@ void write_all(int fd, const std::string& text) {
     const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
     if (n < 0 && errno != EINTR) return;
     if (n > 0) done += static_cast<std::size_t>(n);
+  }
+}
+
+// Nothing returns or throws into the copy of the parent that a child is.
+[[noreturn]] void be_child(const std::function<std::string()>& work, int to) noexcept {
+  constexpr int kNoAnswer = 1;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without its parent, nobody waits for the answer
+  try {
+    write_all(to, answer_of(work));
+    ::_exit(0);
+  } catch (...) {
+    ::_exit(kNoAnswer);
   }
 }
 
@@ -102,8 +120,7 @@ std::string run_in_child(const std::function<std::string()>& work) {
   }
   if (pid == 0) {
     ::close(ends[0]);
-    write_all(ends[1], answer_of(work));
-    ::_exit(0);
+    be_child(work, ends[1]);
   }
   ::close(ends[1]);
   const std::string answer = read_all(ends[0]);
@@ -115,7 +132,7 @@ std::string run_in_child(const std::function<std::string()>& work) {
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));
   }
   if (answer.empty()) throw child_error(fmt::format("the child ended with status {} and no answer", WEXITSTATUS(status)));
-  if (answer[0] == 'e') throw error_from(json::parse(answer.substr(1)));
+  if (answer[0] == 'e') throw error_of(answer.substr(1));
   return answer.substr(1);
 }
 

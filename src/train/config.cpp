@@ -50,9 +50,9 @@ class Merged {
 
 std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
   std::vector<Setting> settings;
-  if (budgets.memory) settings.push_back(option_setting("memory.budget", "--memory", *budgets.memory));
-  if (budgets.host_memory) settings.push_back(option_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
-  if (budgets.disk) settings.push_back(option_setting("memory.disk", "--disk", *budgets.disk));
+  if (budgets.memory) settings.push_back(budget_setting("memory.budget", "--memory", *budgets.memory));
+  if (budgets.host_memory) settings.push_back(budget_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
+  if (budgets.disk) settings.push_back(budget_setting("memory.disk", "--disk", *budgets.disk));
   return settings;
 }
 
@@ -115,7 +115,8 @@ double learning_rate_at(const Config& config, std::int64_t samples_before) {
 void create_disk_folder(const DiskBudget& disk) {
   std::error_code failure;
   std::filesystem::create_directory(disk.folder, failure);
-  if (std::filesystem::is_directory(disk.folder)) return;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(disk.folder, ignored)) return;
   throw data_error("E-DISK-FOLDER", disk.folder.string(),
                    fmt::format("the folder of the disk budget cannot be created: {}", failure.message()),
                    "a folder, or a new one in a folder that exists and can be written", {"--disk /tmp/plimsoll:4GiB"});

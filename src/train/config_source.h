@@ -40,6 +40,9 @@ Setting read_assignment(std::string_view assignment);
 // A setting that an option of the command line stands for.
 Setting option_setting(std::string name, std::string option, std::string text);
 
+// That of a budget, which may not be empty (E-CONFIG-SIZE): a variable of a script that is not set is no wish for no limit.
+Setting budget_setting(std::string name, std::string option, std::string text);
+
 // E-CONFIG-TYPE: the value is not what `expected` says.
 Error type_error(const Setting& setting, const std::string& expected);
 

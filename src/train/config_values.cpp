@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <system_error>
 
 #include "base/text.h"
+#include "formats/utf8.h"
 #include "train/config_source.h"
 
 namespace plimsoll {
@@ -125,7 +127,16 @@ bool is_auto(const Setting& setting) {
 std::filesystem::path path(const Setting& setting) {
   const std::string name = text(setting);
   if (name.find('\0') != std::string::npos) throw type_error(setting, "a path; no path holds a zero byte");
-  return name.empty() ? std::filesystem::path() : std::filesystem::absolute(setting.base / name);
+  if (name.empty()) return {};
+  // Where the current folder is gone, the path stays relative, and whoever opens it says so.
+  std::error_code gone;
+  const std::filesystem::path relative = setting.base / name, whole = std::filesystem::absolute(relative, gone);
+  const std::filesystem::path& result = gone ? relative : whole;
+  if (utf8_valid_prefix(result.native()) != result.native().size()) {
+    throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is a path that is not UTF-8", setting.name),
+                       "a path in UTF-8, that of the configuration's folder included: plans and reports name it");
+  }
+  return result;
 }
 
 Bytes size(const Setting& setting) {
