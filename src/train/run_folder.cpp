@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,12 +13,14 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
+#include "formats/file.h"
 
 namespace plimsoll {
 namespace {
@@ -25,6 +28,20 @@ namespace {
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created",
                     {"--run ANOTHER_FOLDER"});
+}
+
+Error already_holds_run(const std::filesystem::path& path) {
+  return config_error("E-RUN-EXISTS", path.string(), "it already holds a run", "a new folder, or --resume to continue this one",
+                      {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
+}
+
+std::optional<std::int64_t> pid_of(const std::filesystem::path& run_json) {
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  try {
+    return nlohmann::json::parse(read_text(run_json, kMostBytes, "E-IO-READ")).at("pid").get<std::int64_t>();
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 // What a run that was killed had not completed.
@@ -49,38 +66,55 @@ std::string_view number_text(double value, std::span<char> room) {
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   std::error_code error;
   const bool exists = std::filesystem::exists(path / "run.json", error);
-  if (exists && !resume) {
-    throw config_error("E-RUN-EXISTS", path.string(), "it already holds a run", "a new folder, or --resume to continue this one",
-                       {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
-  }
+  if (exists && !resume) throw already_holds_run(path);
   if (!exists && resume) {
     throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
                        {fmt::format("plimsoll train CONFIG --run {}", path.string())});
   }
   RunFolder folder(path);
   folder.begun_ = exists;
-  for (std::filesystem::path missing = std::filesystem::absolute(path).lexically_normal();
-       !std::filesystem::exists(missing, error); missing = missing.parent_path()) {
+  std::filesystem::path missing = std::filesystem::absolute(path, error).lexically_normal();
+  for (; missing.has_relative_path() && !std::filesystem::exists(missing, error); missing = missing.parent_path()) {
     if (missing.has_filename()) folder.created_.push_back(missing);
   }
   std::filesystem::create_directories(path, error);
   if (error) throw cannot_write(path, error.message());
-  if (!std::filesystem::is_directory(path)) throw cannot_write(path, "it is not a folder");
+  if (!std::filesystem::is_directory(path, error)) throw cannot_write(path, "it is not a folder");
   if (access(path.c_str(), W_OK | X_OK) != 0) throw cannot_write(path, std::strerror(errno));
+  folder.lock();
+  // Another process may have begun, or ended, a run between the first look and the lock.
+  if (!resume && std::filesystem::exists(path / "run.json", error)) {
+    folder.begun_ = true;
+    throw already_holds_run(path);
+  }
   if (resume) remove_partial_files(path);
   return folder;
+}
+
+// Two runs in one folder would write over each other's lines and files. The lock is on the folder itself, so nothing is left
+// behind; it goes with the process, however that ends. Where a file system has no locks, there is none.
+void RunFolder::lock() {
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  begun_ = true;  // by the other one: nothing here is ours to remove
+  const std::optional<std::int64_t> pid = pid_of(path_ / "run.json");
+  throw config_error("E-RUN-BUSY", path_.string(),
+                     pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it",
+                     "a folder that no other process uses", {"--run ANOTHER_FOLDER"});
 }
 
 RunFolder::~RunFolder() {
   if (metrics_ >= 0) close(metrics_);
   if (!begun_ && !created_.empty()) abandon();
+  if (lock_ >= 0) close(lock_);
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       created_(std::exchange(other.created_, {})),
       begun_(other.begun_),
-      metrics_(std::exchange(other.metrics_, -1)) {}
+      metrics_(std::exchange(other.metrics_, -1)),
+      lock_(std::exchange(other.lock_, -1)) {}
 
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
 void RunFolder::abandon() const noexcept {

@@ -23,8 +23,8 @@ struct Metrics {
 class RunFolder {
  public:
   // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING
-  // for
-  // --resume without a run, E-IO-WRITE (exit 5) where nothing can be written. The run has begun with its first run.json.
+  // for --resume without a run, E-RUN-BUSY (exit 2) where another process trains in it, E-IO-WRITE (exit 5) where nothing can be
+  // written. The run has begun with its first run.json. The folder is locked while this lives.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
@@ -43,12 +43,13 @@ class RunFolder {
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
+  void lock();
   void abandon() const noexcept;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
   bool begun_ = false;
-  int metrics_ = -1;
+  int metrics_ = -1, lock_ = -1;
 };
 
 }  // namespace plimsoll
