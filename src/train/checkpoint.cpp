@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "base/error.h"
@@ -40,6 +42,21 @@ std::string progress_text(const Progress& progress) {
       .dump();
 }
 
+// What no run has: what follows multiplies these and divides by them.
+void check(const Progress& progress) {
+  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36, kMostBatch = 1 << 24;
+  const auto in = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high) throw std::out_of_range(fmt::format("{} is {}, not in [{}, {}]", name, value, low, high));
+  };
+  in("updates", progress.updates, 0, kMostUpdates);
+  in("micro_batch", progress.micro_batch, 1, kMostBatch);
+  in("accumulation", progress.accumulation, 1, kMostBatch / progress.micro_batch);
+  const std::int64_t samples = progress.updates * progress.micro_batch * progress.accumulation;
+  in("samples", progress.samples, samples, samples);
+  in("units", progress.units, 0, std::int64_t{1} << 62);
+  if (!std::isfinite(progress.seconds) || progress.seconds < 0) throw std::out_of_range("seconds are no time");
+}
+
 Progress parse(const SafetensorsFile& file) {
   constexpr std::int64_t kMostBytes = 1 << 16;
   const StoredTensor* state = file.find(kState);
@@ -60,6 +77,7 @@ Progress parse(const SafetensorsFile& file) {
     progress.accumulation = object.at("accumulation").get<std::int64_t>();
     progress.seed = object.at("seed").get<std::int64_t>();
     progress.data_hash = object.at("data_hash").get<std::string>();
+    check(progress);
     return progress;
   } catch (const std::exception& error) {
     throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("its counters are broken: {}", error.what()),

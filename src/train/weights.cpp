@@ -62,7 +62,12 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, const
   std::map<std::string, const StoredTensor*, std::less<>> stored;
   for (const StoredTensor& tensor : file.tensors()) {
     const std::string_view name = gpt2_parameter_name(tensor.name);
-    if (!name.empty()) stored.emplace(name, &tensor);
+    if (name.empty()) continue;
+    const auto [other, is_new] = stored.emplace(name, &tensor);
+    if (is_new) continue;
+    throw data_error("E-FORMAT-WEIGHTS", file.path(),
+                     fmt::format("{} and {} are the same parameter", other->second->name, tensor.name),
+                     "each parameter once, with the prefix \"transformer.\" or without it");
   }
   std::array<std::byte, 1 << 16> staging;
   for (const ValueId id : graph.parameters()) {
@@ -78,6 +83,13 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, const
                        fmt::format("{}, as config.json says", to_text(value.type.shape)));
     }
     file.read_f32(*found->second, view(id).as<float>(), staging);
+    stored.erase(found);
+  }
+  // Blocks past those of config.json would be left out silently, and the model would be another one.
+  for (const auto& [name, tensor] : stored) {
+    if (!name.starts_with("h.")) continue;
+    throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor->name),
+                     "the blocks of config.json and no more");
   }
 }
 
