@@ -35,7 +35,9 @@ void prepare_environment(char** argv) {
 std::filesystem::path cache_folder() {
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return std::filesystem::path(cache) / "plimsoll";
   if (const std::string home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "plimsoll";
-  return std::filesystem::temp_directory_path() / "plimsoll-cache";
+  std::error_code none;  // TMPDIR may name no folder
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(none);
+  return (none ? std::filesystem::path("/tmp") : temporary) / "plimsoll-cache";
 }
 
 bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/settings.h"
+#include "formats/file.h"
+#include "formats/temporary_folder.h"
 #include "train/calibrate.h"
 #include "train/child.h"
 #include "train/measure.h"
@@ -17,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 // Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels.
-void measure_config(const Config& config, const MachineRecord& known, const MachineFacts& facts) {
+MachineRecord measure_config(const Config& config, const MachineRecord& known) {
   const DataFiles data = open_data(config, cache_folder());
   const PlanRequest request = plan_request(config);
   MachineRecord record = known;
@@ -39,7 +40,31 @@ void measure_config(const Config& config, const MachineRecord& known, const Mach
     const nlohmann::json measured = nlohmann::json::parse(text);
     for (const auto& [key, value] : measured.items()) record.kernel_seconds[key] = value.get<double>();
   }
-  write_machine_file(machine_file_path(cache_folder(), facts), record);
+  return keep_kernels(record, cache_folder());
+}
+
+// The object of the machine file with keys on top: `plan --machine` takes either.
+nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& facts, const MemoryFact& available) {
+  const TemporaryFolder folder;
+  write_machine_file(folder / "machine.json", record);
+  constexpr std::int64_t kMostBytes = 64 << 20;
+  nlohmann::json object = nlohmann::json::parse(read_text(folder / "machine.json", kMostBytes, "E-MACHINE-FILE"));
+  const Machine& machine = record.machine;
+  object.update({{"machine_hash", machine.hash},
+                 {"gemm_fp32_flops_per_second", machine.flops_per_second},
+                 {"copy_bytes_per_second", record.copy_bytes_per_second},
+                 {"update_bytes_per_second", machine.bytes_per_second},
+                 {"call_seconds", machine.step_seconds},
+                 {"memory_bytes", facts.memory.n},
+                 {"available_bytes", available.bytes.n},
+                 {"kernels_measured", record.kernel_seconds.size()},
+                 {"file", machine_file_path(cache_folder(), facts).string()}});
+  object["reserve"].update({{"code_bytes", machine.reserve.code.n},
+                            {"per_primitive_bytes", machine.reserve.per_primitive.n},
+                            {"per_step_bytes", machine.reserve.per_step.n},
+                            {"threads_bytes", machine.reserve.threads.n},
+                            {"slack_bytes", machine.reserve.slack.n}});
+  return object;
 }
 
 }  // namespace
@@ -48,37 +73,16 @@ int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) config = load_settings(arguments.config);
-  const int threads = config ? config->threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
   MachineRecord record = calibrated_machine(threads, cache_folder(), say);
-  if (config) {
-    measure_config(*config, record, facts);
-    record = calibrated_machine(threads, cache_folder(), say);
-  }
+  if (config) record = measure_config(*config, record);
   const Machine& machine = record.machine;
   const MemoryFact available = available_memory();
   if (arguments.json) {
-    const nlohmann::json object = {{"schema", "plimsoll.machine/1"},
-                                   {"name", machine.name},
-                                   {"instruction_set", machine.instruction_set},
-                                   {"libraries", machine.libraries},
-                                   {"threads", machine.threads},
-                                   {"machine_hash", machine.hash},
-                                   {"gemm_fp32_flops_per_second", machine.flops_per_second},
-                                   {"copy_bytes_per_second", record.copy_bytes_per_second},
-                                   {"update_bytes_per_second", machine.bytes_per_second},
-                                   {"call_seconds", machine.step_seconds},
-                                   {"memory_bytes", facts.memory.n},
-                                   {"available_bytes", available.bytes.n},
-                                   {"kernels_measured", record.kernel_seconds.size()},
-                                   {"reserve",
-                                    {{"code_bytes", machine.reserve.code.n},
-                                     {"per_primitive_bytes", machine.reserve.per_primitive.n},
-                                     {"per_step_bytes", machine.reserve.per_step.n},
-                                     {"threads_bytes", machine.reserve.threads.n},
-                                     {"slack_bytes", machine.reserve.slack.n}}},
-                                   {"file", machine_file_path(cache_folder(), facts).string()}};
-    fmt::print("{}\n", object.dump());
+    const std::string text =
+        machine_json(record, facts, available).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    fmt::print("{}\n", text);
     return 0;
   }
   fmt::print("{}, {} threads, {}\n", machine.name, machine.threads, machine.instruction_set);
@@ -94,7 +98,7 @@ int run_machine(const MachineArguments& arguments) {
 }
 
 std::string version_text() {
-  const MachineFacts facts = machine_facts(static_cast<int>(std::thread::hardware_concurrency()));
+  const MachineFacts facts = machine_facts(usable_cores());
   std::string libraries;
   for (const std::string& library : facts.libraries) libraries += (libraries.empty() ? "" : ", ") + library;
   return fmt::format("plimsoll {}\n{}\n{}\n{} threads", PLIMSOLL_VERSION, facts.instruction_set, libraries, facts.threads);

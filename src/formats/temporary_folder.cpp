@@ -8,11 +8,11 @@
 
 namespace plimsoll {
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-XXXXXX").string();
+TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
+  std::string pattern = (parent / "plimsoll-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {
-    throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there", "a folder that can be written",
-                     {"TMPDIR=FOLDER plimsoll ..."});
+    throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there",
+                     "a folder that can be written, with free space");
   }
   path_ = pattern;
 }

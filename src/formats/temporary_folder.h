@@ -8,8 +8,8 @@ namespace plimsoll {
 
 class TemporaryFolder {
  public:
-  // Below TMPDIR. data_error E-IO-WRITE where none can be made there.
-  TemporaryFolder();
+  // Below `parent`. data_error E-IO-WRITE where none can be made there.
+  explicit TemporaryFolder(const std::filesystem::path& parent = "/tmp");
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

@@ -65,6 +65,8 @@ std::optional<MachineRecord> known_machine(const std::filesystem::path& path, co
   return {};
 }
 
+bool writable(const std::filesystem::path& folder) { return ::access(folder.c_str(), W_OK | X_OK) == 0; }
+
 Config probe_config(const std::filesystem::path& tokens, std::int64_t layers, std::int64_t width, std::int64_t vocab,
                     int threads) {
   constexpr std::int64_t kContext = 64;
@@ -148,8 +150,8 @@ void settle_process() {
 
 // outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps
 // alone and the third one shows whether the model holds for wider layers and a larger vocabulary.
-ReserveModel calibrate_reserve(const Machine& machine) {
-  const TemporaryFolder folder;
+ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent) {
+  const TemporaryFolder folder(parent);
   const std::filesystem::path tokens = folder.path() / "tokens.bin";
   write_tokens(tokens);
   const auto probe = [&](std::int64_t layers, std::int64_t width, std::int64_t vocab) {
@@ -182,7 +184,7 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
   if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
   const Rates rates = measure_rates_in_child(threads);
   MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
-  record.machine.reserve = calibrate_reserve(record.machine);
+  record.machine.reserve = calibrate_reserve(record.machine, writable(cache_folder) ? cache_folder : "/tmp");
   record.machine.hash = machine_hash(record.machine);
   if (say && rates.others > 0.1) {
     say(fmt::format("other processes had {:.0f} % of the processors meanwhile: predicted times may be too long",
@@ -193,6 +195,18 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
   } catch (const Error& error) {
     if (say) say(fmt::format("the measurements are not kept: {}", error.what()));
   }
+  return record;
+}
+
+MachineRecord keep_kernels(const MachineRecord& measured, const std::filesystem::path& cache_folder) {
+  const MachineFacts facts = machine_facts(measured.machine.threads);
+  const std::filesystem::path path = machine_file_path(cache_folder, facts);
+  const MeasuringLock lock(path);
+  MachineRecord record = known_machine(path, facts).value_or(measured);
+  if (record.machine.hash == measured.machine.hash) {
+    for (const auto& [key, seconds] : measured.kernel_seconds) record.kernel_seconds.insert_or_assign(key, seconds);
+  }
+  write_machine_file(path, record);
   return record;
 }
 

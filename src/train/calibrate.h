@@ -16,12 +16,17 @@ namespace plimsoll {
 void settle_process();
 
 // Solves the reserve model from a few probes (train/probe.h) and adds its margins. Takes the machine's rates and threads.
-ReserveModel calibrate_reserve(const Machine& machine);
+// The files of the probes lie below `parent`.
+ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent);
 
 // The machine with this many threads, and what is known of its kernels: read from `cache_folder`, or measured in a few seconds
 // and written there. A cache file that is stale or damaged is measured again; one that cannot be written is said and does no
 // harm. Starts child processes: call it before the first parallel_for.
 MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder,
                                  const std::function<void(const std::string&)>& say);
+
+// Adds the seconds of these kernels to the machine's file, beside those that other processes added meanwhile, and returns what
+// the file holds. Kernels of a machine that was measured anew meanwhile are left out.
+MachineRecord keep_kernels(const MachineRecord& measured, const std::filesystem::path& cache_folder);
 
 }  // namespace plimsoll

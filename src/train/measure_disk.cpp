@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "plan/passes/paging.h"
+#include "train/clock.h"
 #include "train/machine_file.h"
 
 namespace plimsoll {
@@ -23,42 +23,42 @@ using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.disk/1";
 constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
-constexpr int kPages = 96;    // of the file
+constexpr int kPages = 96;    // of the file, where the budget has room for so many
 constexpr int kInFlight = 4;  // of each way
 constexpr double kMostRate = 1e12, kMostLatency = 10;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Seconds of a page, in one way while the other one is as busy.
-double measure_page(const std::filesystem::path& folder, Bytes page_bytes) {
+double measure_page(const std::filesystem::path& folder, Bytes page_bytes, int pages) {
   std::vector<PageFile::Piece> pieces;
-  for (int i = 0; i < kPages; ++i) pieces.push_back({page_bytes * i, page_bytes});
-  PageFile file(folder, {page_bytes * kPages, kTransfers, kTransferStaging, 2 * kInFlight}, pieces);
+  for (int i = 0; i < pages; ++i) pieces.push_back({page_bytes * i, page_bytes});
+  PageFile file(folder, {page_bytes * pages, kTransfers, kTransferStaging, 2 * kInFlight}, pieces);
   std::vector<std::byte> memory(static_cast<std::size_t>(page_bytes.n) * 2 * kInFlight);
   const auto page = [&](int slot) {
     return std::span(memory).subspan(static_cast<std::size_t>(page_bytes.n * slot), page_bytes.n);
   };
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
-  for (int i = 0; i < kPages; ++i)
+  for (int i = 0; i < pages; ++i)
     file.write(page_bytes * i, page_bytes,
                [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
-  const double start = now();
-  for (int i = 0; i < kPages / 2; ++i) {
+  const double start = seconds_now();
+  for (int i = 0; i < pages / 2; ++i) {
     const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
     if (i >= kInFlight) file.wait(in), file.wait(out);
     file.start_read(in, page_bytes * i, page(static_cast<int>(in)));
-    file.start_write(out, page_bytes * (kPages / 2 + i), page(static_cast<int>(out)));
+    file.start_write(out, page_bytes * (pages / 2 + i), page(static_cast<int>(out)));
   }
   for (std::uint32_t event = 0; event < 2 * kInFlight; ++event) file.wait(event);
-  return (now() - start) / (kPages / 2);
+  return (seconds_now() - start) / (pages / 2);
 }
 
 struct DiskRate {
   double bytes_per_second = 0, latency_seconds = 0;  // a page takes latency + bytes / rate
 };
 
-DiskRate measure(const std::filesystem::path& folder) {
-  const double large = measure_page(folder, kLarge), small = std::min(measure_page(folder, kSmall), large);
+DiskRate measure(const std::filesystem::path& folder, Bytes capacity) {
+  const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / kLarge.n, kPages));
+  const int pages = std::max(2 * kInFlight, most / 2 * 2);
+  const double large = measure_page(folder, kLarge, pages), small = std::min(measure_page(folder, kSmall, pages), large);
   const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
   return {rate, std::max(0.0, small - static_cast<double>(kSmall.n) / rate)};
 }
@@ -89,9 +89,10 @@ void add_disk_tier(Machine& machine, const std::filesystem::path& folder, Bytes 
   std::optional<DiskRate> rate = known(path);
   if (!rate) {
     if (say) say(fmt::format("measuring the disk of {}, once, for {}", folder.string(), path.string()));
-    rate = measure(folder);
+    rate = measure(folder, capacity);
     try {
-      std::filesystem::create_directories(cache);
+      std::error_code ignored;  // the write says what is wrong with the folder
+      std::filesystem::create_directories(cache, ignored);
       write_file_atomically(
           path,
           json{{"schema", kSchema}, {"bytes_per_second", rate->bytes_per_second}, {"latency_seconds", rate->latency_seconds}}
