@@ -57,7 +57,7 @@ struct LayoutArguments {
   std::string file, out;
   std::optional<std::int64_t> capacity;
   bool minimize = false, json = false;
-  std::int64_t work_limit = -1;
+  std::optional<std::int64_t> work_limit;
 };
 int run_layout(const LayoutArguments& arguments);
 

@@ -4,18 +4,21 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace plimsoll {
 
 int report_failure(const Error& error, bool json) {
-  fmt::print(stderr, "{}  [{}] {}\n", error.code, error.where, error.message);
-  if (!error.expected.empty()) fmt::print(stderr, "  expected: {}\n", error.expected);
-  for (const std::string& remedy : error.remedies) fmt::print(stderr, "  try: {}\n", remedy);
-  fmt::print(stderr, "  more: plimsoll explain {}\n", error.code);
+  std::string text = fmt::format("{}  [{}] {}\n", error.code, error.where, error.message);
+  if (!error.expected.empty()) text += fmt::format("  expected: {}\n", error.expected);
+  for (const std::string& remedy : error.remedies) text += fmt::format("  try: {}\n", remedy);
+  text += fmt::format("  more: plimsoll explain {}\n", error.code);
+  // Where a stream is closed or full there is nobody to tell; the exit code is what remains.
+  std::fputs(text.c_str(), stderr);
   if (json) {
     const nlohmann::json object = {{"schema", "plimsoll.error/1"}, {"code", error.code},         {"where", error.where},
                                    {"message", error.message},     {"expected", error.expected}, {"try", error.remedies}};
-    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    std::puts(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
   return static_cast<int>(error.exit);
 }

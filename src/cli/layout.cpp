@@ -26,17 +26,21 @@ int run_layout(const LayoutArguments& arguments) {
     throw config_error("E-USAGE", "layout", "give either --capacity or --minimize", "one of the two",
                        {"plimsoll layout FILE.csv --minimize"});
   }
+  if (arguments.work_limit && *arguments.work_limit < 0) {
+    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work_limit), "0 or more");
+  }
+  const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // without: until it has decided
   const layout::NamedProblem csv = layout::read_csv_file(arguments.file);
   const double start = cpu_seconds();
   layout::Solution solution;
   std::string status = "fits";
   bool optimal = false;
   if (arguments.minimize) {
-    layout::Placement placement = layout::minimize(csv.problem, arguments.work_limit);
+    layout::Placement placement = layout::minimize(csv.problem, work_limit);
     optimal = placement.optimal;
     solution = std::move(placement.solution);
   } else {
-    layout::SearchResult result = layout::solve(csv.problem, *arguments.capacity, arguments.work_limit);
+    layout::SearchResult result = layout::solve(csv.problem, *arguments.capacity, work_limit);
     status = layout::status_name(result.status);
     solution = std::move(result.solution);
     optimal = status == "fits" && solution.height == layout::lower_bound(csv.problem);
@@ -59,9 +63,11 @@ int run_layout(const LayoutArguments& arguments) {
         {"cpu_seconds", seconds}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print("{}: height {}, load {}{} ({:.2f} CPU seconds)\n", status, fits ? std::to_string(solution.height) : "-", load,
-               optimal ? ", optimal" : "", seconds);
-    if (fits && arguments.out.empty()) fmt::print("{}", layout::write_csv(csv, solution));
+    // Where the addresses go to stdout, they are all that is there.
+    const bool csv_follows = fits && arguments.out.empty();
+    fmt::print(csv_follows ? stderr : stdout, "{}: height {}, load {}{} ({:.2f} CPU seconds)\n", status,
+               fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);
+    if (csv_follows) fmt::print("{}", layout::write_csv(csv, solution));
   }
   return static_cast<int>(fits ? ExitCode::ok : ExitCode::does_not_fit);
 }

@@ -18,6 +18,7 @@
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "train/calibrate.h"
+#include "train/config_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -33,6 +34,19 @@ void add_budgets(CLI::App& command, BudgetArguments& budgets) {
 CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   command.add_option("--set", config.sets, "a key of the configuration: --set train.updates=50")->allow_extra_args(false);
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
+}
+
+// Names of other programs, by the key that each stands for.
+std::string aliases_footer() {
+  std::string text = "Names of other programs are understood as well, in the file and in --set:\n";
+  for (const ConfigKey& key : config_keys()) {
+    std::vector<std::string_view> names;
+    for (const ConfigAlias& alias : config_aliases()) {
+      if (alias.key == key.name) names.push_back(alias.name);
+    }
+    if (!names.empty()) text += fmt::format("  {}: {}\n", key.name, fmt::join(names, ", "));
+  }
+  return text;
 }
 
 void add_config(CLI::App& command, ConfigArguments& config) {
@@ -70,6 +84,7 @@ void add_diff(CLI::App& command, PlanArguments& a) {
 void add_plan(CLI::App& app, PlanArguments& a) {
   CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
   add_config_file(*command, a.config);
+  command->footer(aliases_footer());
   add_budgets(*command, a.config.budgets);
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
@@ -83,6 +98,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
   add_config(*command, a.config);
+  command->footer(aliases_footer());
   command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
   command->add_option("--plan", a.plan, "replay this plan");
   command->add_option("--updates", a.updates, "stop after so many updates");
@@ -104,7 +120,7 @@ void add_others(CLI::App& app, Arguments& a) {
   generate->add_option("--tokens", a.generate.tokens, "how many to generate");
   generate->add_option("--temperature", a.generate.temperature, "0: always the likeliest");
   generate->add_option("--seed", a.generate.seed, "of the draws");
-  generate->add_option("--threads", a.generate.threads, "default: all cores");
+  generate->add_option("--threads", a.generate.threads, "0 (the default): all cores that it may use");
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout->add_option("FILE", a.layout.file, "CSV with the columns id, lower, upper, size")->required();

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 
 #include "cli/environment.h"
+#include "train/clock.h"
 
 namespace plimsoll {
 namespace {
@@ -17,8 +17,6 @@ constexpr double kPlainInterval = 10, kLiveInterval = 0.1;
 constexpr std::int64_t kMostPlainLines = 100;
 constexpr double kSmoothing = 0.9;
 constexpr int kPlainColumns = 200;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -83,7 +81,7 @@ void ProgressLine::show(const Metrics& metrics) {
   const auto smooth = [](double mean, double value) { return mean == 0 ? value : kSmoothing * mean + (1 - kSmoothing) * value; };
   mean_seconds_ = smooth(mean_seconds_, metrics.seconds);
   mean_loss_ = smooth(mean_loss_, metrics.loss);
-  const double time = now();
+  const double time = seconds_now();
   const bool first = last_update_ == 0, last = metrics.update == updates_;
   const bool soon = time - last_shown_ < (live_ ? kLiveInterval : kPlainInterval) ||
                     (!live_ && metrics.update - last_update_ < updates_ / kMostPlainLines);
