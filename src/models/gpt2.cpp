@@ -72,6 +72,8 @@ class Gpt2 {
         seed_(seed),
         wte_(builder.add_parameter("wte.weight", {config.vocab, config.width},
                                    {Initializer::Kind::normal, config.initializer_range})),
+        // Positions start at half the spread of tokens, 0.01 beside 0.02, as OpenAI's own code has it (openai/gpt-2,
+        // src/model.py).
         wpe_(builder.add_parameter("wpe.weight", {config.context, config.width},
                                    {Initializer::Kind::normal, config.initializer_range / 2})),
         blocks_(make_blocks(builder, config)),

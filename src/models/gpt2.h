@@ -44,7 +44,7 @@ struct ModelGraph {
 
 ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed);
 
-// "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "byte-10m" (the demonstration's); empty name list in the error names them all.
+// A shape by one of the names below; E-CONFIG-PRESET lists them.
 Gpt2Config gpt2_preset(std::string_view name);
 std::vector<std::string_view> gpt2_preset_names();
 
