@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/init.h"
-#include "cli/plan_file.h"
+#include "train/plan_file.h"
 
 namespace plimsoll {
 namespace {

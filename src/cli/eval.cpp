@@ -12,6 +12,8 @@
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "train/calibrate.h"
+#include "train/child.h"
+#include "train/token_place.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -21,6 +23,13 @@ namespace {
 // The largest batch of these that fits; evaluation keeps nothing, so more than a few samples gain nothing.
 constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
 
+// Tokenising takes memory of its own, so it happens in a child.
+TokenFile open_evaluated(const Config& config) {
+  const std::filesystem::path& path = config.data.validation.empty() ? config.data.train : config.data.validation;
+  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, path, cache_folder()))).dump(); });
+  return open_place(place_from(nlohmann::json::parse(place)));
+}
+
 }  // namespace
 
 int run_eval(const EvalArguments& arguments) {
@@ -29,17 +38,16 @@ int run_eval(const EvalArguments& arguments) {
   config.model.shape.vocab = model.vocab;
   const MachineRecord machine =
       calibrated_machine(config.threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  const DataFiles data = open_data(config, cache_folder());
-  const TokenFile& source = data.validation ? *data.validation : data.train;
+  const Bytes budget = inference_budget(config.memory);
+  const TokenFile source = open_evaluated(config);
   const std::int64_t tokens = std::min(config.model.context, model.context);
 
   std::optional<InferencePlan> chosen;
   for (const std::int64_t batch : kBatches) {
-    chosen = plan_inference(build_evaluation_graph(model, tokens, source.bytes_per_token, batch), batch, machine,
-                            config.memory.budget);
+    chosen = plan_inference(build_evaluation_graph(model, tokens, source.bytes_per_token, batch), batch, machine, budget);
     if (chosen->fits || batch == 1) break;
   }
-  require_fit(*chosen, config.memory.budget);
+  require_fit(*chosen, budget);
   cpu::set_thread_count(config.threads);
   const Program program = lower(chosen->plan);
   verify(program, chosen->plan.graph);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <thread>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -18,7 +20,9 @@
 #include "formats/bpe_vocabulary.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
+#include "train/child.h"
 #include "train/config.h"
+#include "train/machine_facts.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -27,29 +31,75 @@ namespace {
 constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
 constexpr std::int64_t kTokenBucket = 64, kMostTokens = 1 << 24;
 
-// Text to tokens and back, for the vocabulary that lies beside the weights.
-class Tokenizer {
+// The prompt as tokens, and the bytes of every token: all that generating needs of a vocabulary. Its merges, the text of its
+// files and the encoder stay in a child process; what comes back is charged to the plan.
+class Vocabulary {
  public:
-  Tokenizer(const std::filesystem::path& folder, const Gpt2Config& model) {
-    if (!model.byte_vocabulary) vocabulary_.emplace(BpeVocabulary::load(folder));
+  Vocabulary(const std::filesystem::path& folder, const Gpt2Config& model, const std::string& prompt) {
+    if (model.byte_vocabulary) {
+      check_size(folder, kBytes, model.vocab);
+      for (const char letter : prompt) prompt_.push_back(static_cast<unsigned char>(letter));
+      return;
+    }
+    unpack(run_in_child([&] {
+      const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
+      check_size(folder, vocabulary.size(), model.vocab);
+      return packed(vocabulary, BpeEncoder(vocabulary).encode(prompt));
+    }));
   }
 
-  std::vector<std::int32_t> encode(const std::string& text) const {
-    std::vector<std::int32_t> tokens;
-    if (vocabulary_) {
-      for (const Token token : BpeEncoder(*vocabulary_).encode(text)) tokens.push_back(token);
-    } else {
-      for (const char letter : text) tokens.push_back(static_cast<unsigned char>(letter));
-    }
-    return tokens;
-  }
+  const std::vector<std::int32_t>& prompt() const { return prompt_; }
+  std::int64_t size() const { return ends_.empty() ? kBytes : std::ssize(ends_); }
+  Bytes heap() const { return Bytes{std::ssize(text_) + 4 * std::ssize(ends_) + 4 * std::ssize(prompt_)}; }
 
   std::string decode(std::int32_t token) const {
-    return vocabulary_ ? vocabulary_->decode(std::span<const std::int32_t>(&token, 1)) : std::string(1, static_cast<char>(token));
+    if (ends_.empty()) return std::string(1, static_cast<char>(token));
+    const auto index = static_cast<std::size_t>(token);
+    const std::uint32_t begin = index == 0 ? 0 : ends_[index - 1];
+    return text_.substr(begin, ends_[index] - begin);
   }
 
  private:
-  std::optional<BpeVocabulary> vocabulary_;
+  static constexpr std::int64_t kBytes = 256;
+
+  // A model may have more rows than the vocabulary has tokens (padding); the other way round, a prompt would read past them.
+  static void check_size(const std::filesystem::path& folder, std::int64_t tokens, std::int64_t rows) {
+    if (tokens <= rows) return;
+    throw data_error("E-DATA-TOKEN", folder.string(), fmt::format("the vocabulary has {} tokens and the model {}", tokens, rows),
+                     "a model with at least as many", {"the vocab.json and merges.txt that the model was trained with"});
+  }
+
+  static void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
+
+  // Two counts, the prompt, the end of each token's bytes, the bytes.
+  static std::string packed(const BpeVocabulary& vocabulary, const std::vector<Token>& prompt) {
+    std::string out, text;
+    put(out, static_cast<std::uint32_t>(prompt.size()));
+    put(out, static_cast<std::uint32_t>(vocabulary.size()));
+    for (const Token token : prompt) put(out, token);
+    for (std::int64_t i = 0; i < vocabulary.size(); ++i) {
+      text += vocabulary.bytes_of(static_cast<Token>(i));
+      put(out, static_cast<std::uint32_t>(text.size()));
+    }
+    return out + text;
+  }
+
+  void unpack(const std::string& answer) {
+    std::uint32_t counts[2];
+    std::memcpy(counts, answer.data(), sizeof counts);
+    prompt_.resize(counts[0]);
+    ends_.resize(counts[1]);
+    const char* at = answer.data() + sizeof counts;
+    std::memcpy(prompt_.data(), at, 4 * prompt_.size());
+    at += 4 * prompt_.size();
+    std::memcpy(ends_.data(), at, 4 * ends_.size());
+    at += 4 * ends_.size();
+    text_.assign(at, answer.data() + answer.size());
+  }
+
+  std::vector<std::int32_t> prompt_;
+  std::vector<std::uint32_t> ends_;  // empty: tokens are bytes
+  std::string text_;
 };
 
 // One token from softmax(logits / temperature), by a number of its own for each step; temperature 0 takes the likeliest.
@@ -73,6 +123,10 @@ void check(const GenerateArguments& arguments) {
     throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens),
                        fmt::format("from 1 to {}", kMostTokens));
   }
+  if (arguments.threads < 0 || arguments.threads > kMaxThreads) {
+    throw config_error("E-USAGE", "--threads", fmt::format("it is {}", arguments.threads),
+                       fmt::format("from 1 to {}, or 0 for all cores", kMaxThreads));
+  }
   if (!(arguments.temperature >= 0)) {
     throw config_error("E-USAGE", "--temperature", fmt::format("it is {}", arguments.temperature), "0 or more");
   }
@@ -82,17 +136,17 @@ void check(const GenerateArguments& arguments) {
 
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
-  const std::optional<Bytes> budget = load_budgets(arguments.budgets).budget;
+  const MemorySettings memory = load_budgets(arguments.budgets);
   const Gpt2Config model = read_gpt2_config(arguments.weights);
-  const Tokenizer tokenizer(arguments.weights, model);
-  std::vector<std::int32_t> tokens = tokenizer.encode(arguments.prompt);
-  const auto wanted = static_cast<std::int64_t>(tokens.size()) + arguments.tokens;
+  const Vocabulary vocabulary(arguments.weights, model, arguments.prompt);
+  const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
   const std::int64_t window = std::min(model.context, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
-  const int threads = arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const MachineRecord machine =
       calibrated_machine(threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
 
-  const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget);
+  const Bytes budget = inference_budget(memory);
+  const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget, vocabulary.heap());
   require_fit(plan, budget);
   cpu::set_thread_count(threads);
   const Program program = lower(plan.plan);
@@ -102,19 +156,25 @@ int run_generate(const GenerateArguments& arguments) {
   load_weights(plan.plan.graph, arguments.weights, [&](ValueId id) { return executor.view(id); });
 
   const GenerateValues& values = plan.graph.model.generate;
+  // The last tokens of the text, as many as the model sees.
+  std::vector<std::int32_t> seen;
+  seen.reserve(static_cast<std::size_t>(window) + 1);
+  const auto prompt = std::span(vocabulary.prompt()).last(std::min(vocabulary.prompt().size(), static_cast<std::size_t>(window)));
+  seen.assign(prompt.begin(), prompt.end());
   std::fputs(arguments.prompt.c_str(), stdout);
   for (std::int64_t step = 0; step < arguments.tokens; ++step) {
-    const std::size_t used = std::min(tokens.size(), static_cast<std::size_t>(window));
     executor.run(Section::generate, false, [&] {
       const std::span<std::int32_t> input = executor.view(values.tokens).as<std::int32_t>();
       std::fill(input.begin(), input.end(), 0);
-      std::copy(tokens.end() - static_cast<std::ptrdiff_t>(used), tokens.end(), input.begin());
+      std::copy(seen.begin(), seen.end(), input.begin());
       const std::span<std::uint32_t> ids = executor.view(values.sample_ids).as<std::uint32_t>();
       std::fill(ids.begin(), ids.end(), 0u);
-      *executor.view(values.position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(used) - 1;
+      *executor.view(values.position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(seen.size()) - 1;
     });
-    tokens.push_back(draw(executor.view(values.logits).as<float>(), arguments.temperature, arguments.seed, step));
-    const std::string text = tokenizer.decode(tokens.back());
+    const std::span<const float> logits = executor.view(values.logits).as<float>();
+    seen.push_back(draw(logits.first(static_cast<std::size_t>(vocabulary.size())), arguments.temperature, arguments.seed, step));
+    const std::string text = vocabulary.decode(seen.back());
+    if (std::ssize(seen) > window) seen.erase(seen.begin());
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }

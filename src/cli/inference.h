@@ -1,13 +1,15 @@
 // Plans for commands that only run weights forward: one section, no search.
 #pragma once
 
-#include <optional>
-
 #include "plan/plan.h"
+#include "train/config.h"
 #include "train/machine_file.h"
 #include "train/setup.h"
 
 namespace plimsoll {
+
+// The budget that was asked for, or what the machine has; E-MEM-MACHINE (exit 3) where it has less than that.
+Bytes inference_budget(const MemorySettings& memory);
 
 struct InferencePlan {
   InferenceGraph graph;
@@ -15,9 +17,10 @@ struct InferencePlan {
   std::int64_t batch = 1;
   bool fits = true;
 };
-InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine,
-                             const std::optional<Bytes>& budget);
+// `vocabulary`: heap that stays beside the plan's own, charged to the process.
+InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine, Bytes budget,
+                             Bytes vocabulary = {});
 // Throws E-PLAN-FIT (exit 3) where the plan does not fit.
-void require_fit(const InferencePlan& plan, const std::optional<Bytes>& budget);
+void require_fit(const InferencePlan& plan, Bytes budget);
 
 }  // namespace plimsoll

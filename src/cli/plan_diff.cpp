@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/plan_file.h"
+#include "train/plan_file.h"
 
 namespace plimsoll {
 namespace {

@@ -156,6 +156,12 @@ Error unknown_format(const std::string& format) {
 
 }  // namespace
 
+Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token) {
+  return data_error("E-DATA-TOKEN", source.name, fmt::format("token {} is {}", position, token),
+                    fmt::format("tokens below the model's vocabulary of {}", source.vocab),
+                    {fmt::format("--set model.vocab={}, or check data.format", token + 1)});
+}
+
 TokenFile open_source(const SourceRequest& request) {
   File file = File::open(request.path, "E-DATA-MISSING");
   if (file.size() == 0) throw data_error("E-DATA-EMPTY", file.path(), "it is empty", "text or tokens to train on");
@@ -168,6 +174,20 @@ TokenFile open_source(const SourceRequest& request) {
                      "at least 2: one to read and one to predict");
   }
   return source;
+}
+
+void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {
+  if (source.vocab >= std::int64_t{1} << (8 * source.bytes_per_token)) return;
+  const std::int64_t tokens = samples > 0 && samples < source.tokens / context ? samples * context + 1 : source.tokens;
+  std::int64_t position = 0;
+  for_each_piece(
+      source.file, source.offset, source.offset + tokens * source.bytes_per_token, [&](std::span<const std::byte> piece) {
+        for (std::size_t at = 0; at < piece.size(); at += static_cast<std::size_t>(source.bytes_per_token), ++position) {
+          std::uint16_t token = 0;
+          std::memcpy(&token, piece.data() + at, static_cast<std::size_t>(source.bytes_per_token));
+          if (token >= source.vocab) throw token_error(source, position, token);
+        }
+      });
 }
 
 std::string content_hash(const TokenFile& source) {

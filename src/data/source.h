@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/error.h"
 #include "formats/file.h"
 
 namespace plimsoll {
@@ -35,7 +36,14 @@ struct SourceRequest {
 // vocabulary). "bpe" takes up to 8 MiB of memory, most of it while the vocabulary is read.
 TokenFile open_source(const SourceRequest& request);
 
+// E-DATA-TOKEN: the token at this position is past the vocabulary.
+Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token);
+
 // 32 hex digits over the tokens and their width. Reads the file once, in pieces, and drops them from the page cache.
 std::string content_hash(const TokenFile& source);
+
+// Reads the tokens of the first `samples` samples of `context` tokens (0: all) once, in pieces, as above. E-DATA-TOKEN names the
+// first one that is past the vocabulary.
+void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples);
 
 }  // namespace plimsoll

@@ -1,7 +1,5 @@
 #include "data/window.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -36,9 +34,7 @@ std::int32_t unpack_row(const std::byte* raw, std::int64_t length, std::span<std
     std::memcpy(&token, raw + position * source.bytes_per_token, static_cast<std::size_t>(source.bytes_per_token));
     if (token >= source.vocab) break;
   }
-  throw data_error("E-DATA-TOKEN", source.name, fmt::format("token {} is {}", first + position, token),
-                   fmt::format("tokens below the model's vocabulary of {}", source.vocab),
-                   {fmt::format("--set model.vocab={}, or check data.format", token + 1)});
+  throw token_error(source, first + position, token);
 }
 
 std::size_t row_bytes(const TokenFile& source, const Samples& samples) {
@@ -66,6 +62,12 @@ void plan_window(Window& window, const SampleOrder& order, const Samples& sample
     window.samples[static_cast<std::size_t>(i)] = ref;
     window.valid_units += samples.valid_units(ref.sample);
   }
+}
+
+std::int64_t window_units(const SampleOrder& order, const Samples& samples, std::int64_t first_position, std::int64_t count) {
+  std::int64_t units = 0;
+  for (std::int64_t i = 0; i < count; ++i) units += samples.valid_units(order.at(first_position + i).sample);
+  return units;
 }
 
 std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token) {

@@ -27,6 +27,9 @@ struct Window {
 void plan_window(Window& window, const SampleOrder& order, const Samples& samples, std::int64_t first_position,
                  std::int64_t count, std::int64_t micro_batch);
 
+// The valid units alone of the `count` samples from `first_position` on; nothing is held.
+std::int64_t window_units(const SampleOrder& order, const Samples& samples, std::int64_t first_position, std::int64_t count);
+
 // Where a micro-batch of b samples and context T goes; the caller's planned buffers.
 struct MicroBatch {
   std::span<std::int32_t> inputs;       // [b, T]; 0 where a sample is short or absent

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "models/gpt2.h"
+#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -261,7 +262,7 @@ const ConfigKey kKeys[] = {
     {"precision.compute", "fp32", "\"fp32\"", set_compute, [](const C& c) { return toml_text(c.compute); }},
 
     {"machine.threads", "0: as many as there are usable cores", "0",
-     [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, 1024)); },
+     [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },
      [](const C& c) { return shown(std::int64_t{c.threads}); }},
 };
 

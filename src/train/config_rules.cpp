@@ -1,7 +1,6 @@
 #include "train/config_rules.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 
 #include "models/gpt2.h"
 #include "train/batch.h"
+#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -169,12 +169,6 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
                                        given.where("schedule.warmup"), warmup, total));
   }
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <hwy/highway.h>
 #include <link.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <charconv>
@@ -175,6 +176,12 @@ MemoryFact total_memory(const fs::path& root) {
 MemoryFact available_memory(const fs::path& root) {
   return least(root, "MemAvailable:", "what the kernel calls available",
                [](const Group& group, std::int64_t limit) { return limit - group.unreclaimable().value_or(0); });
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 MachineFacts machine_facts(int threads) {

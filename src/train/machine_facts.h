@@ -19,6 +19,11 @@ struct MachineFacts {
 };
 MachineFacts machine_facts(int threads);
 
+// Cores that this process may run on, at least 1: what "0 threads" means everywhere.
+int usable_cores();
+// More threads than this are taken for a mistake.
+inline constexpr int kMaxThreads = 1024;
+
 // Bytes and, in words, what sets them.
 struct MemoryFact {
   Bytes bytes;

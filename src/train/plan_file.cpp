@@ -1,4 +1,4 @@
-#include "cli/plan_file.h"
+#include "train/plan_file.h"
 
 #include <nlohmann/json.hpp>
 

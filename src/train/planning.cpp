@@ -1,14 +1,15 @@
 #include "train/planning.h"
 
 #include <fmt/format.h>
+#include <sys/vfs.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
+#include "train/clock.h"
 #include "train/machine_facts.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
@@ -17,8 +18,6 @@ namespace plimsoll {
 namespace {
 
 using nlohmann::json;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 CpuCatalogue catalogue_of(const MachineRecord& record) {
   return CpuCatalogue({record.machine.flops_per_second, record.machine.bytes_per_second, record.machine.step_seconds},
@@ -42,6 +41,17 @@ std::vector<std::string> set(const std::string& key, const std::string& value) {
 std::vector<std::string> both(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// A folder for temporary files that is on a disk, not in memory, and has room; empty where there is none.
+std::filesystem::path disk_for(Bytes bytes) {
+  constexpr long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
+  for (const char* folder : {"/var/tmp", "/tmp"}) {
+    struct statfs facts {};
+    if (::statfs(folder, &facts) != 0 || facts.f_type == kTmpfs || facts.f_type == kRamfs) continue;
+    if (static_cast<double>(facts.f_bavail) * static_cast<double>(facts.f_bsize) >= static_cast<double>(bytes.n)) return folder;
+  }
+  return {};
 }
 
 // What a user may change, cheapest for the result first.
@@ -72,14 +82,15 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
     }
   }
   if (!config.memory.disk && request.state != StatePolicy::memory && state.n > 0) {
-    const DiskBudget disk{std::filesystem::temp_directory_path() / "plimsoll", align_up(state, kGiB)};
-    changes.push_back({"optimizer state on the disk",
-                       {"--disk", fmt::format("{}:{}", disk.folder.string(), disk.size.n)},
-                       false,
-                       [disk](Config& c, PlanRequest& r, Budget& b) {
-                         c.memory.disk = disk;
-                         r.disk = b.disk = disk.size;
-                       }});
+    const DiskBudget disk{disk_for(state) / "plimsoll", align_up(state, kGiB)};
+    if (disk.folder.is_absolute())
+      changes.push_back({"optimizer state on the disk",
+                         {"--disk", fmt::format("{}:{}", disk.folder.string(), disk.size.n)},
+                         false,
+                         [disk](Config& c, PlanRequest& r, Budget& b) {
+                           c.memory.disk = disk;
+                           r.disk = b.disk = disk.size;
+                         }});
   }
   changes.push_back({"a larger budget: this configuration's floor",
                      {"--memory", std::to_string(floor.n)},
@@ -108,6 +119,20 @@ struct Outcome {
   double seconds;
 };
 
+// What a request comes to; empty where it does not fit, or asks for what cannot be (a disk that is too small for the state).
+std::optional<Outcome> outcome_of(const Config& config, const PlanningInput& input, const PlanRequest& request,
+                                  const Machine& machine, const Budget& budget) {
+  try {
+    CpuCatalogue catalogue = catalogue_of(input.machine);
+    PlanSpace space(source_of(config, input.facts), request, machine, catalogue);
+    const auto best = space.best(budget);
+    if (const Plan* plan = std::get_if<Plan>(&best)) return Outcome{plan->process, plan->update_seconds};
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal) throw;
+  }
+  return {};
+}
+
 // Plans the changed configuration; empty where it does not fit either.
 std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input) {
   Config changed = config;
@@ -126,11 +151,7 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
       return {};  // full or not to be written: no remedy
     }
   }
-  CpuCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(changed, input.facts), request, machine, catalogue);
-  const auto best = space.best(budget);
-  if (const Plan* plan = std::get_if<Plan>(&best)) return Outcome{plan->process, plan->update_seconds};
-  return {};
+  return outcome_of(changed, input, request, machine, budget);
 }
 
 // What optimizer state would take on a disk.
@@ -190,14 +211,12 @@ json levers(const Config& config, const PlanningInput& input) {
   for (const Lever& lever : all) {
     PlanRequest request = input.request;
     lever.apply(request);
-    CpuCatalogue catalogue = catalogue_of(input.machine);
-    PlanSpace space(source_of(config, input.facts), request, input.machine.machine, catalogue);
-    const auto best = space.best({});
-    const Plan& plan = std::get<Plan>(best);
+    const std::optional<Outcome> outcome = outcome_of(config, input, request, input.machine.machine, {});
+    if (!outcome) continue;
     list.push_back({{"name", lever.name},
                     {"arguments", lever.arguments},
-                    {"process_bytes", plan.process.n},
-                    {"update_seconds", plan.update_seconds},
+                    {"process_bytes", outcome->process.n},
+                    {"update_seconds", outcome->seconds},
                     {"changes_result", request.micro_batch != most}});
   }
   return list;
@@ -219,14 +238,16 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
   plan["bounds"]["ceiling_bytes"] = space.ceiling().n;
 }
 
-// Without a budget: what the machine has left, less a little for everybody else.
+}  // namespace
+
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {
   constexpr int kPercent = 95;
   if (!budget.memory) {
     budget.memory = Bytes{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
-    say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent, to_text(available.bytes),
-                    available.source));
+    if (say)
+      say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
+                      to_text(available.bytes), available.source));
   } else if (*budget.memory > available.bytes) {
     const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
                                             to_text(available.bytes), available.source);
@@ -234,11 +255,9 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
       throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
                   {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
     }
-    say("note: " + message + ": this plan cannot run there now");
+    if (say) say("note: " + message + ": this plan cannot run there now");
   }
 }
-
-}  // namespace
 
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
@@ -257,11 +276,11 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
 }
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
-  const double start = now();
+  const double start = seconds_now();
   CpuCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space.best(input.budget);
-  const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
+  const PlanContext context{input.budget, config_hash(config), config.compute, seconds_now() - start};
   PlanningResult result;
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -278,10 +297,34 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   return result;
 }
 
+namespace {
+
+// A plan goes in the micro-batches that it was made for, whatever a configuration or a run that is resumed asks for.
+void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
+  const std::optional<std::int64_t> asked = input.request.micro_batch;
+  if (!asked || *asked == record.decisions.micro_batch) return;
+  throw config_error(
+      "E-PLAN-REPLAY", "plan",
+      fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
+      "a plan of the micro-batch that train.micro_batch says, or that the run began with",
+      {fmt::format("plimsoll plan CONFIG --set train.micro_batch={} --out plan.json", *asked)});
+}
+
+Error stored_passes(std::string message, std::string disk) {
+  return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
+               "a disk budget that holds it, or a plan that was made for this one", {std::move(disk)});
+}
+
+}  // namespace
+
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
-  const double start = now();
+  const double start = seconds_now();
   const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
+  check_replayed_batch(input, record);
+  if (record.decisions.paging.active() && !input.budget.disk) {
+    throw stored_passes("the plan keeps optimizer state on a disk, and no disk is given", "--disk PATH:SIZE");
+  }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || blocks.size() != record.decisions.blocks.size()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
@@ -299,7 +342,12 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
                 "a plan that was made for this budget", {"plimsoll plan CONFIG --memory SIZE --out plan.json"});
   }
-  const PlanContext context{input.budget, config_hash(config), config.compute, now() - start};
+  if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); result.plan->stored > disk) {
+    throw stored_passes(
+        fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(result.plan->stored), to_text(disk)),
+        "--disk PATH:" + std::to_string(result.plan->stored.n));
+  }
+  const PlanContext context{input.budget, config_hash(config), config.compute, seconds_now() - start};
   result.text = to_json(*result.plan, context, false).dump(1);
   return result;
 }

@@ -9,6 +9,7 @@
 
 #include "plan/json.h"
 #include "train/config.h"
+#include "train/machine_facts.h"
 #include "train/machine_file.h"
 #include "train/setup.h"
 
@@ -33,6 +34,11 @@ struct PlanningPlace {
 // machine has. A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
+
+// Without a budget of memory: 95 % of what is available. One that is more than that is said; E-MEM-MACHINE (exit 3) where
+// something is to run now. `say` may be empty.
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
+                   const std::function<void(const std::string&)>& say);
 
 struct PlanExtras {
   bool values = false;

@@ -2,16 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
-#include "formats/file.h"
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
 #include "train/child.h"
+#include "train/plan_file.h"
 #include "train/planning.h"
 #include "train/requests.h"
 
@@ -20,56 +20,12 @@ namespace {
 
 using nlohmann::json;
 
-TokenFilePlace place_of(const TokenFile& file) {
-  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
-}
-
-TokenFile open_place(const TokenFilePlace& place) {
-  TokenFile file;
-  file.file = File::open(place.path, "E-DATA-MISSING");
-  file.name = place.name;
-  file.offset = place.offset;
-  file.tokens = place.tokens;
-  file.bytes_per_token = place.bytes_per_token;
-  file.vocab = place.vocab;
-  return file;
-}
-
-json place_json(const TokenFilePlace& place) {
-  return {{"path", place.path},
-          {"name", place.name},
-          {"offset", place.offset},
-          {"tokens", place.tokens},
-          {"width", place.bytes_per_token},
-          {"vocab", place.vocab}};
-}
-
-TokenFilePlace place_from(const json& object) {
-  return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
-}
-
 json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
-
-json read_plan(const std::filesystem::path& path) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-  const auto refuse = [&](const std::string& why) {
-    return config_error("E-PLAN-FILE", path.string(), why, "a file that `plimsoll plan --out` wrote",
-                        {"plimsoll plan CONFIG --out plan.json"});
-  };
-  std::string text;
-  try {
-    text = read_text(path, kMostBytes, "E-PLAN-FILE");
-  } catch (const Error& error) {
-    throw refuse(error.message);
-  }
-  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object() || !object.contains("record")) throw refuse("it is not a plan");
-  return object;
-}
 
 // The bounds were found when the plan was made; a replay does not search.
 PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
-  const json plan = read_plan(path);
+  const json plan = read_plan(path.string());
+  if (!plan.contains("record")) throw not_a_plan(path.string(), "it has no record to replay");
   PlanningResult result = replay_plan(config, input, record_from_json(plan.at("record")));
   json object = json::parse(result.text);
   if (const json bounds = plan.value("bounds", json()); bounds.is_object()) object["bounds"].update(bounds);
@@ -79,27 +35,30 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
 
 void save_vocabulary(const Config& config, const std::filesystem::path& folder) {
   if (folder.empty() || config.data.vocabulary.empty()) return;
-  std::filesystem::create_directories(folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
   BpeVocabulary::load(config.data.vocabulary).save(folder);
 }
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
   PlanningInput input = planning_input(config, options.cache, say);
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
-  json result = {{"data_hash", options.hash_data ? content_hash(input.data.train) : ""},
-                 {"train", place_json(place_of(input.data.train))},
+  json result = {{"data_hash", content_hash(input.data.train)},
+                 {"train", to_json(place_of(input.data.train))},
                  {"validation", nullptr},
                  {"machine", machine_text(input.machine.machine)},
                  {"budget", optional_bytes(input.budget.memory)}};
-  if (input.data.validation) result["validation"] = place_json(place_of(*input.data.validation));
+  if (input.data.validation) {
+    // Found now rather than after hours of training. Training data is checked as it is read.
+    check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+  }
+  if (input.data.validation) result["validation"] = to_json(place_of(*input.data.validation));
   const PlanningResult planned =
       options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{}) : replay(config, input, options.plan_file);
   result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));
-    result["floor"] = planned.plan->floor.n;
-    result["knee"] = planned.plan->knee.n;
-    result["ceiling"] = planned.plan->ceiling.n;
     save_vocabulary(config, options.vocabulary_to);
   }
   return result.dump();
@@ -126,9 +85,6 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   prepared.plan_text = result.at("plan").get<std::string>();
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
-  prepared.floor = Bytes{result.at("floor")};
-  prepared.knee = Bytes{result.at("knee")};
-  prepared.ceiling = Bytes{result.at("ceiling")};
   return prepared;
 }
 

@@ -12,16 +12,11 @@
 #include "train/config.h"
 #include "train/machine_file.h"
 #include "train/setup.h"
+#include "train/token_place.h"
 
 namespace plimsoll {
 
 using Say = std::function<void(const std::string&)>;
-
-// A token file by where it lies, so that another process can open it without its vocabulary.
-struct TokenFilePlace {
-  std::string path, name;
-  std::int64_t offset = 0, tokens = 0, bytes_per_token = 1, vocab = 256;
-};
 
 struct Prepared {
   PlanRecord record;
@@ -31,7 +26,6 @@ struct Prepared {
   std::string data_hash;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // what was planned for: the request, or what the machine has
-  Bytes floor, knee, ceiling;
 };
 
 // A plan that does not fit, as JSON with remedies.
@@ -43,8 +37,7 @@ struct PrepareOptions {
   std::filesystem::path cache;              // for machine files and tokens
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
-  bool hash_data = true;
-  std::filesystem::path vocabulary_to;  // save the vocabulary here; empty: do not
+  std::filesystem::path vocabulary_to;      // save the vocabulary here; empty: do not
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);

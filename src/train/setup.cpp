@@ -44,12 +44,13 @@ DataFacts DataFiles::facts() const {
   return {width, validation.has_value()};
 }
 
+TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache) {
+  return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache});
+}
+
 DataFiles open_data(const Config& config, const std::filesystem::path& cache) {
-  const auto open = [&](const std::filesystem::path& path) {
-    return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache});
-  };
-  DataFiles files{open(config.data.train), {}};
-  if (!config.data.validation.empty()) files.validation = open(config.data.validation);
+  DataFiles files{open_data_file(config, config.data.train, cache), {}};
+  if (!config.data.validation.empty()) files.validation = open_data_file(config, config.data.validation, cache);
   return files;
 }
 

@@ -45,6 +45,7 @@ struct DataFiles {
   DataFacts facts() const;
 };
 // `cache`: folder for token files of text that goes through a vocabulary.
+TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache);
 DataFiles open_data(const Config& config, const std::filesystem::path& cache);
 
 }  // namespace plimsoll

@@ -1,0 +1,45 @@
+#include "train/token_place.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "formats/utf8.h"
+
+namespace plimsoll {
+
+using nlohmann::json;
+
+TokenFilePlace place_of(const TokenFile& file) {
+  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
+}
+
+TokenFile open_place(const TokenFilePlace& place) {
+  TokenFile file;
+  file.file = File::open(place.path, "E-DATA-MISSING");
+  file.name = place.name;
+  file.offset = place.offset;
+  file.tokens = place.tokens;
+  file.bytes_per_token = place.bytes_per_token;
+  file.vocab = place.vocab;
+  return file;
+}
+
+json to_json(const TokenFilePlace& place) {
+  for (const std::string& text : {place.path, place.name}) {
+    if (utf8_valid_prefix(text) != text.size()) {
+      throw data_error("E-DATA-PATH", text, "the path is not UTF-8", "a path in UTF-8, and a cache folder whose path is");
+    }
+  }
+  return {{"path", place.path},
+          {"name", place.name},
+          {"offset", place.offset},
+          {"tokens", place.tokens},
+          {"width", place.bytes_per_token},
+          {"vocab", place.vocab}};
+}
+
+TokenFilePlace place_from(const json& object) {
+  return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
+}
+
+}  // namespace plimsoll

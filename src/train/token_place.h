@@ -1,0 +1,25 @@
+// A token file by where it lies, as JSON text too, so that a child process can open (and tokenise) data and its parent can read
+// it without a vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "data/source.h"
+
+namespace plimsoll {
+
+struct TokenFilePlace {
+  std::string path, name;
+  std::int64_t offset = 0, tokens = 0, bytes_per_token = 1, vocab = 256;
+};
+
+TokenFilePlace place_of(const TokenFile& file);
+TokenFile open_place(const TokenFilePlace& place);
+
+// data_error E-DATA-PATH where a path is not UTF-8, which JSON cannot hold: that of the cache, for example.
+nlohmann::json to_json(const TokenFilePlace& place);
+TokenFilePlace place_from(const nlohmann::json& object);
+
+}  // namespace plimsoll
