@@ -21,6 +21,10 @@ def configs(test):
         (2, "E-CONFIG-SYNTAX", b"\x7fELF\0\0\0\0" + os.urandom(500)),
         (2, "E-CONFIG-SYNTAX", b'seed = 1\n[data]\ntrain = "\xff\xfe.txt"\n'),
         (2, "E-CONFIG-SYNTAX", "seed = = 1"),
+        (2, "E-CONFIG-SYNTAX", "a" + ".a" * 200000 + " = 1\n"),
+        (2, "E-CONFIG-SYNTAX", "[a" + ".a" * 200000 + "]\nb = 1\n"),
+        (2, "E-CONFIG-SYNTAX", "a = " + "[" * 500000 + "\n"),
+        (2, "E-CONFIG-SYNTAX", "a = {b" + ".b" * 200000 + " = 1}\n"),
         (2, "E-CONFIG-MISSING", ""),
         (2, "E-CONFIG-FILE", "# " + "x" * (2 << 20)),
         (2, "E-CONFIG-KEY", good + "[training]\nupdates = 3\n"),
@@ -70,6 +74,8 @@ def settings(test):
 
 def budgets():
     return [
+        (2, "E-CONFIG-SIZE", ["--memory", ""]),
+        (2, "E-CONFIG-SIZE", ["--disk", ""]),
         (2, "E-CONFIG-SIZE", ["--memory", "lots"]),
         (2, "E-CONFIG-SIZE", ["--memory", "-5"]),
         (2, "E-CONFIG-SIZE", ["--memory", "2XiB"]),
@@ -213,6 +219,8 @@ def weights(test):
         safetensors(tensors, entry(shape=[1 << 40, 1 << 40])),
         safetensors(tensors, entry(shape=[-1])),
         safetensors(tensors, lambda entries: []),
+        safetensors({**tensors, "transformer." + first: tensors[first]}),
+        safetensors({**tensors, "h.2.ln_1.weight": tensors[first]}),
     ]
     test.write(
         "init.toml",
@@ -323,6 +331,7 @@ def layouts(test):
     test.write("good.csv", good)
     test.fails(2, "E-USAGE", "layout", "good.csv", "--minimize", "--capacity", "20")
     test.fails(2, "E-USAGE", "layout", "good.csv", "--capacity", "twenty")
+    test.fails(2, "E-USAGE", "layout", "good.csv", "--minimize", "--work-limit=-1")
     test.fails(5, "E-IO-WRITE", "layout", "good.csv", "--minimize", "--out", "no/such/out.csv")
     test.equal("a negative capacity", test.run("layout", "good.csv", "--capacity=-1").code in (2, 3), True)
     test.that(not test.path("out.csv").exists(), "no layout is written from bad input")

@@ -105,7 +105,7 @@ RUN = {
         "reserve_bytes": MAYBE,
         "arena_bytes": MAYBE,
         "live_bytes": MAYBE,
-        "tiers": [TIER],
+        "tiers": [{**TIER, "arena_bytes": MAYBE}],
         "phases": list,
         "method": ("audit", "resident"),
         "grown_after_warmup_bytes": MAYBE,
@@ -406,6 +406,9 @@ def layouts(test):
                     a["offset"]
                 )
                 test.that(apart or not overlap(a, b), f"{a} and {b} are apart")
+    alone = test.run("layout", "in.csv", "--minimize")
+    test.equal("the addresses alone", alone.out, test.path("out.csv").read_bytes())
+    test.that("height 50" in alone.text()[1], "the summary is on stderr")
     test.path("out.csv").unlink()
     result = test.run("layout", "in.csv", "--capacity", "49", "--out", "out.csv", "--json")
     test.equal("too small", (result.code, result.json()["status"], test.path("out.csv").exists()), (3, "impossible", False))

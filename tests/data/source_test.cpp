@@ -126,5 +126,20 @@ TEST_F(Source, TokenisesTextOnce) {
   EXPECT_EQ(open_source(bytes).bytes_per_token, 1) << "a vocabulary of 256 is a vocabulary of bytes";
 }
 
+TEST(TokenCheck, ReadsAsFarAsTheSamplesGo) {
+  const ScratchFolder folder;
+  write_raw(folder / "x.bin", u16_bytes({1, 2, 3, 4, 5, 6, 7, 300, 9, 10}));
+  SourceRequest request{folder / "x.bin", "u16", 256, {}, {}};
+  const TokenFile source = open_source(request);
+  EXPECT_ERROR(check_tokens(source, 4, 0), "E-DATA-TOKEN", "token 7 is 300");
+  EXPECT_NO_THROW(check_tokens(source, 3, 2));  // tokens 0 to 6
+  EXPECT_ERROR(check_tokens(source, 7, 1), "E-DATA-TOKEN", "token 7 is 300");
+  request.vocab = 301;
+  EXPECT_NO_THROW(check_tokens(open_source(request), 4, 0));
+  request.format = "bytes";
+  request.vocab = 7;
+  EXPECT_ERROR(check_tokens(open_source(request), 4, 0), "E-DATA-TOKEN", "token 12 is 7");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -109,5 +109,17 @@ TEST_F(WindowTest, BuffersOfAnotherShape) {
   EXPECT_ERROR(fill_micro_batch(source, samples, window, 0, std::span(staging).first(8), out.view()), "E-INTERNAL", "staging");
 }
 
+TEST(Window, UnitsAreKnownWithoutTheWindow) {
+  const Samples samples{103, 8};
+  for (const OrderKind kind : {OrderKind::shuffled, OrderKind::sequential}) {
+    const SampleOrder order{kind, 5, samples.count()};
+    for (const std::int64_t first : {0, 3, 11, 40}) {
+      Window window;
+      plan_window(window, order, samples, first, 15, 4);
+      EXPECT_EQ(window_units(order, samples, first, 15), window.valid_units);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -317,6 +317,35 @@ TEST_F(ConfigTest, DiskFolderIsCreatedBesideItsParent) {
   EXPECT_ERROR(create_disk_folder({folder_ / "no/new", kMiB}), "E-DISK-FOLDER", "no/new");
 }
 
+TEST_F(ConfigTest, DotsAreCountedOutsideOfTextAndPerKey) {
+  const std::string dots = "a.b.c.d.e.f.g.h.i.j.k.l";
+  std::string text = kSmall;
+  text.replace(text.find("text.txt"), 8, dots);
+  EXPECT_EQ(load(text + "# " + dots + "[[[[[[[[[[[[\n").data.train, folder_ / dots);
+  EXPECT_EQ(small({"data.train=" + dots}).data.train.filename(), dots);
+  EXPECT_EQ(small({"data.train=\"x\"\ny" + std::string(20, '.') + "=1"}).data.train.native().find("\"x\"") == std::string::npos,
+            false);
+  EXPECT_NO_THROW(load(std::string(kSmall) + "[optimizer]\nbetas = [0.9, 0.95]\n"));
+  const std::string several = "\"\"\"\n" + dots + "\\\"\"\"\"";
+  EXPECT_ERROR(load(std::string(kSmall) + "[schedule]\nname = " + several + "\n"), "E-CONFIG-VALUE", "schedule.name");
+  EXPECT_ERROR(load(std::string(kSmall) + "\n" + dots + " = 1\n"), "E-CONFIG-SYNTAX", "run.toml:14");
+  EXPECT_ERROR(load(std::string(kSmall) + "x = '" + dots + "\n" + dots + " = 1\n"), "E-CONFIG-SYNTAX", "run.toml:14");
+  EXPECT_ERROR(load("x = " + std::string(1000, '[')), "E-CONFIG-SYNTAX", "deeper");
+}
+
+TEST_F(ConfigTest, BudgetsOfTheCommandLineAreNotEmpty) {
+  EXPECT_ERROR(small({}, {""}), "E-CONFIG-SIZE", "--memory");
+  EXPECT_ERROR(small({}, {{}, "  "}), "E-CONFIG-SIZE", "--host-memory");
+  EXPECT_ERROR(small({}, {{}, {}, ""}), "E-CONFIG-SIZE", "--disk");
+  EXPECT_EQ(small({}, {"auto"}).memory.budget, std::nullopt);
+}
+
+TEST_F(ConfigTest, PathsAreUtf8) {
+  EXPECT_ERROR(small({"data.train=caf\xe9.txt"}), "E-CONFIG-VALUE", "data.train");
+  EXPECT_ERROR(small({}, {{}, {}, "caf\xe9:1GiB"}), "E-CONFIG-VALUE", "memory.disk");
+  EXPECT_EQ(small({"data.train=caf\xc3\xa9.txt"}).data.train.filename(), "caf\xc3\xa9.txt");
+}
+
 TEST(ConfigKeys, AliasesNameKeysAndHideNone) {
   for (const ConfigAlias& alias : config_aliases()) {
     EXPECT_NO_THROW(config_key(alias.key)) << alias.name;

@@ -200,6 +200,10 @@ TEST(Child, AnswersAndErrorsComeBack) {
     EXPECT_EQ(error.remedies, (std::vector<std::string>{"one", "two"}));
   }
   EXPECT_ERROR(run_in_child([]() -> std::string { throw std::runtime_error("odd"); }), "E-INTERNAL", "odd");
+  EXPECT_ERROR(run_in_child([]() -> std::string { throw data_error("E-DATA-MISSING", "caf\xe9.txt", "what"); }), "E-DATA-MISSING",
+               "caf");
+  EXPECT_ERROR(run_in_child([]() -> std::string { throw std::runtime_error("\xff"); }), "E-INTERNAL", "child process");
+  EXPECT_ERROR(run_in_child([]() -> std::string { throw 7; }), "E-CHILD", "status 1");
   EXPECT_ERROR(run_in_child([]() -> std::string { return std::raise(SIGKILL), ""; }), "E-CHILD", "memory ran out");
   EXPECT_ERROR(run_in_child([]() -> std::string { _exit(7); }), "E-CHILD", "status 7");
 }

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What must not be lost or overwritten: a run whose validation data fails, a folder with two runs, a plan of another batch."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import time
+
+from _plimsoll import Test
+
+UPDATES = 40
+
+
+def arguments(run, *more):
+    return ["train", "config.toml", "--set", f"train.updates={UPDATES}", "--run", run, *more]
+
+
+def wait_for_lines(test, process, run, count):
+    path, deadline = test.path(run) / "metrics.jsonl", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if path.exists() and path.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.002)
+
+
+def bad_validation(test):
+    """A token past the vocabulary is found before the first update, as far as it will be read."""
+    good = [*range(200)] * 20
+    test.write("train.bin", struct.pack(f"<{len(good)}H", *good))
+    test.write("bad.bin", struct.pack(f"<{len(good)}H", *good[:-7], 999, *good[-6:]))
+    sets = ["--set", "data.format=u16", "--set", "data.train=train.bin", "--set", "data.validation=bad.bin"]
+    error = test.fails(5, "E-DATA-TOKEN", *arguments("bad", *sets, "--set", "train.evaluate_samples=0"))
+    test.that(error and f"token {len(good) - 7} is 999" in error["message"], f"the token is named: {error}")
+    test.that(not test.path("bad").exists(), "no run begins")
+    test.succeeds(*arguments("good", *sets, "--updates", "1", "--json"))
+
+
+def lost_validation(test):
+    """Validation data that vanishes while a run goes on costs its evaluation and nothing else."""
+    whole = test.succeeds(*arguments("whole", "--json"))
+    text = test.path("validation.txt").read_bytes()
+    for every in (0, 7):
+        run = f"lost-{every}"
+        process = test.start(*arguments(run, "--json", "--set", f"train.evaluate_every={every}"))
+        wait_for_lines(test, process, run, 1)
+        os.truncate(test.path("validation.txt"), 5)
+        process.communicate(timeout=60)
+        report = test.report(run)
+        test.equal(f"end of {run}", (process.returncode, report["status"]), (5, "failed"))
+        test.equal("what ended it", report["error"]["code"], "E-IO-READ")
+        test.that(test.path(f"{run}/checkpoint.safetensors").exists(), "the run was saved")
+        if not every:
+            test.equal("updates that were kept", report["updates"], UPDATES)
+        test.path("validation.txt").write_bytes(text)
+        ended = test.succeeds(*arguments(run, "--resume", "--json"))
+        for key in ("loss_bits", "validation_loss", "parameters_xxh128"):
+            test.equal(f"final {key} of {run}", ended["final"][key], whole["final"][key])
+
+
+def two_processes(test):
+    process = test.start("train", "config.toml", "--run", "shared", "--updates", "100000")
+    wait_for_lines(test, process, "shared", 1)
+    error = test.fails(2, "E-RUN-BUSY", "train", "config.toml", "--run", "shared", "--resume")
+    test.that(error and str(process.pid) in error["message"], f"the process is named: {error}")
+    test.fails(2, "E-RUN-EXISTS", "train", "config.toml", "--run", "shared")
+    test.equal("the first one goes on", process.poll(), None)
+    process.terminate()
+    process.communicate(timeout=60)
+    test.equal("the first one's end", process.returncode, 6)
+    count = test.report("shared")["updates"]
+    test.succeeds("train", "config.toml", "--run", "shared", "--resume", "--updates", str(count + 1))
+
+
+def replay(test):
+    four, disk = ["--set", "train.micro_batch=4"], ["--disk", f"{test.path('pages')}:1GiB", "--set", "plan.optimizer_state=disk"]
+    test.succeeds("plan", "config.toml", *four, "--out", "four.json")
+    test.fails(2, "E-PLAN-REPLAY", *arguments("other", "--plan", "four.json", "--set", "train.micro_batch=2"))
+    test.that(not test.path("other").exists(), "no run begins")
+    test.succeeds(*arguments("two", "--set", "train.micro_batch=2", "--updates", "2"))
+    error = test.fails(2, "E-PLAN-REPLAY", *arguments("two", "--resume", "--plan", "four.json"))
+    test.that(error and "micro-batches of 4, and 2" in error["message"], f"both are named: {error}")
+    test.succeeds(*arguments("four", "--plan", "four.json", "--updates", "1"))
+    test.equal("batch of a replay", test.report("four")["batch"]["micro"], 4)
+
+    test.succeeds("plan", "config.toml", *four, *disk, "--out", "disk.json")
+    small = ["--disk", f"{test.path('pages')}:8KiB"]
+    for budget in ([], small):
+        test.fails(3, "E-PLAN-FIT", *arguments("small", *four, "--plan", "disk.json", *budget))
+    test.succeeds(*arguments("disk", *four, *disk, "--plan", "disk.json", "--updates", "1"))
+
+
+def small_disk(test):
+    """A disk that is too small for the state is no reason to refuse a plan that leaves it in memory."""
+    plan = test.succeeds("plan", "config.toml", "--disk", f"{test.path('pages')}:8KiB", "--json")
+    test.equal("status", plan["status"], "fits")
+    test.that("optimizer state on the disk" not in [lever["name"] for lever in plan["levers"]], "what cannot be is no lever")
+
+
+def counters(test):
+    """Counters of a checkpoint that no run has, in a file that is whole otherwise."""
+    test.succeeds(*arguments("counted", "--updates", "5"))
+    path = test.path("counted/checkpoint.safetensors")
+    whole = path.read_bytes()
+    begin = whole.index(b'{"accumulation":')
+    text = whole[begin : whole.index(b"}", begin) + 1]
+    count = json.loads(text)
+    for key, value in (("micro_batch", 0), ("micro_batch", 7), ("accumulation", -1), ("samples", 9), ("updates", -5)):
+        size, changed = len(text), json.dumps({**count, key: value}, separators=(",", ":")).encode()
+        path.write_bytes(whole[:begin] + changed.ljust(size)[:size] + whole[begin + size :])
+        test.fails(5, "E-CKPT-FORMAT", *arguments("counted", "--resume"))
+    path.write_bytes(whole)
+    result = test.run(*arguments("counted", "--resume", "--set", "train.updates=50", "--updates", "6"))
+    test.that("train.updates: 40 -> 50; the learning rate follows" in result.text()[1], f"a note: {result.text()[1][:300]}")
+
+
+def paths(test):
+    """Paths that JSON cannot hold are refused in so many words, wherever they stand."""
+    odd = os.fsencode(test.folder) + b"/caf\xe9"
+    os.mkdir(odd)
+    shutil.copy(test.path("train.txt"), odd + b"/train.txt")
+    for key in ("data.train", "data.validation"):
+        command = [test.binary, *arguments("odd", "--json"), "--set", key.encode() + b"=" + odd + b"/train.txt"]
+        result = raw(command, test.folder)
+        test.equal(f"{key} that is not UTF-8", (result.returncode, json.loads(result.stdout)["code"]), (2, "E-CONFIG-VALUE"))
+    command = [test.binary, "plan", "config.toml", "--json", "--disk", odd + b":1GiB"]
+    test.equal("--disk that is not UTF-8", raw(command, test.folder).returncode, 2)
+    result = raw([test.binary, *arguments("odd", "--json"), "--plan", odd + b"/none.json"], test.folder)
+    test.equal("--plan that is not UTF-8", (result.returncode, json.loads(result.stdout)["code"]), (2, "E-PLAN-FILE"))
+    test.that(not test.path("odd").exists(), "no run begins")
+
+
+def raw(command, folder):
+    return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+
+
+def closed_streams(test):
+    """With nobody to tell it to, a failure is still a failure."""
+    for stream in ("2>&-", ">&- 2>&-", "2>/dev/full"):
+        code = subprocess.run(
+            ["sh", "-c", f'"$0" plan nowhere.toml {stream}', test.binary], cwd=test.folder, stdout=subprocess.DEVNULL
+        ).returncode
+        test.equal(f"exit code with {stream}", code, 2)
+
+
+def machine_file(test):
+    """What `machine --json` prints is a machine file."""
+    machine = test.succeeds("machine", "--json")
+    test.write("printed.json", json.dumps(machine))
+    plans = [
+        test.succeeds("plan", "config.toml", "--machine", where, "--json") for where in (machine["file"], "printed.json")
+    ]
+    test.equal("plans for both", plans[0]["plan_hash"], plans[1]["plan_hash"])
+
+
+def main():
+    test = Test("safety")
+    test.run_parts(
+        bad_validation,
+        lost_validation,
+        two_processes,
+        replay,
+        small_disk,
+        counters,
+        paths,
+        closed_streams,
+        machine_file,
+    )
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()

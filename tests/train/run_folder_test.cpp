@@ -1,0 +1,54 @@
+// A run's folder and its report: one run at a time, nothing left where none began, and what the audit must agree with.
+#include "train/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "formats/expect_error.h"
+#include "formats/scratch_folder.h"
+#include "train/run_report.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(RunFolder, BelongsToOneRunAtATime) {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder / "deep/run";
+  {
+    RunFolder first = RunFolder::open(path, false);
+    EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-BUSY", "another process");
+    EXPECT_TRUE(std::filesystem::exists(path)) << "the folder of the first run is not the second one's to remove";
+    first.write_run({{"pid", 4242}});
+    EXPECT_ERROR(RunFolder::open(path, true), "E-RUN-BUSY", "process 4242");
+    EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "--resume");
+    const RunFolder moved = std::move(first);
+    EXPECT_ERROR(RunFolder::open(path, true), "E-RUN-BUSY", "process 4242");
+  }
+  EXPECT_NO_THROW(RunFolder::open(path, true));
+  EXPECT_TRUE(std::filesystem::exists(path / "run.json"));
+}
+
+TEST(RunFolder, WithoutARunNothingIsLeft) {
+  const ScratchFolder folder;
+  { const RunFolder run = RunFolder::open(folder / "deep/run", false); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "deep"));
+  std::filesystem::create_directory(folder / "mine");
+  { const RunFolder run = RunFolder::open(folder / "mine", false); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "mine"));
+}
+
+TEST(RunReport, AuditIsComparedPhaseByPhase) {
+  const std::vector<PhasePlan> planned{{Phase::load, Bytes{640}, Bytes{640}, {}}, {Phase::first, Bytes{1280}, Bytes{1216}, {}}};
+  const PhaseAudit load{Phase::load, Bytes{640}, Bytes{640}};
+  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, Bytes{1280}, Bytes{1216}}}), "");
+  EXPECT_EQ(audit_difference(planned, {load}), "") << "a phase that did not run";
+  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, Bytes{1344}, Bytes{1216}}}),
+            "phase first: planned arena 1280 live 1216 bytes, measured 1344 and 1216");
+  EXPECT_EQ(audit_difference(planned, {{Phase::load, Bytes{640}, Bytes{576}}, {Phase::save, Bytes{64}, Bytes{64}}}),
+            "phase load: planned arena 640 live 640 bytes, measured 640 and 576; phase save: not planned");
+}
+
+}  // namespace
+}  // namespace plimsoll
