@@ -132,7 +132,7 @@ def paths(test):
 
 
 def raw(command, folder):
-    return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
 
 
 def closed_streams(test):
