@@ -1,5 +1,6 @@
 #include "cli/environment.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -24,6 +25,14 @@ std::string variable(const char* name) {
 }
 
 }  // namespace
+
+void hold_standard_streams() {
+  // The lowest free descriptor is taken, so the order makes each open() fill the gap that was found.
+  for (const auto& [fd, flags] : {std::pair{STDIN_FILENO, O_RDONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_WRONLY}}) {
+    if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
+      const int held = ::open("/dev/null", flags);
+  }
+}
 
 void prepare_environment(char** argv) {
   if (std::getenv(kMark) != nullptr) return;

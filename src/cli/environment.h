@@ -6,6 +6,10 @@
 
 namespace plimsoll {
 
+// Gives descriptors 0 to 2 something where the caller closed them: the next file that is opened would otherwise take their place,
+// and diagnostics would be written into it. Output to a closed stdout still fails.
+void hold_standard_streams();
+
 // Passive waiting between parallel regions (another process on the machine would otherwise cost a scheduler quantum a region), no
 // dynamic teams, small stacks. Returns in the process that has them.
 void prepare_environment(char** argv);

@@ -226,6 +226,7 @@ int flushed(int code) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
+  plimsoll::hold_standard_streams();
   plimsoll::prepare_environment(argv);
   plimsoll::settle_process();
   try {

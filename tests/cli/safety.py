@@ -144,6 +144,14 @@ def closed_streams(test):
         test.equal(f"exit code with {stream}", code, 2)
 
 
+    process = subprocess.run(
+        ["sh", "-c", '"$0" train config.toml --run quiet --updates 3 <&- 2>&-', test.binary], cwd=test.folder, timeout=60
+    )
+    test.equal("exit code of a run without stdin and stderr", process.returncode, 0)
+    test.equal("its metrics", [line["update"] for line in test.lines("quiet")], [1, 2, 3])
+    test.equal("its end", test.report("quiet")["status"], "done")
+
+
 def machine_file(test):
     """What `machine --json` prints is a machine file."""
     machine = test.succeeds("machine", "--json")
