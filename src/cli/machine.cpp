@@ -6,8 +6,6 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/settings.h"
-#include "formats/file.h"
-#include "formats/temporary_folder.h"
 #include "train/calibrate.h"
 #include "train/child.h"
 #include "train/measure.h"
@@ -45,10 +43,7 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known) {
 
 // The object of the machine file with keys on top: `plan --machine` takes either.
 nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& facts, const MemoryFact& available) {
-  const TemporaryFolder folder;
-  write_machine_file(folder / "machine.json", record);
-  constexpr std::int64_t kMostBytes = 64 << 20;
-  nlohmann::json object = nlohmann::json::parse(read_text(folder / "machine.json", kMostBytes, "E-MACHINE-FILE"));
+  nlohmann::json object = nlohmann::json::parse(machine_file_text(record));
   const Machine& machine = record.machine;
   object.update({{"machine_hash", machine.hash},
                  {"gemm_fp32_flops_per_second", machine.flops_per_second},

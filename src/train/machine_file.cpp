@@ -160,16 +160,20 @@ MachineRecord read_machine_file(const std::filesystem::path& path) {
   }
 }
 
-void write_machine_file(const std::filesystem::path& path, const MachineRecord& record) {
-  std::error_code ignored;  // the write below says what is wrong with the folder
-  std::filesystem::create_directories(path.parent_path(), ignored);
+std::string machine_file_text(const MachineRecord& record) {
   json object = to_json(record.machine);
   object["rates"]["copy_bytes_per_second"] = record.copy_bytes_per_second;
   object["schema"] = kSchema;
   object["build"] = record.build;
   object["kernels"] = json::object();
   for (const auto& [key, seconds] : record.kernel_seconds) object["kernels"][key] = seconds;
-  write_file_atomically(path, object.dump(1) + "\n");
+  return object.dump(1) + "\n";
+}
+
+void write_machine_file(const std::filesystem::path& path, const MachineRecord& record) {
+  std::error_code ignored;  // the write below says what is wrong with the folder
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  write_file_atomically(path, machine_file_text(record));
 }
 
 bool describes(const MachineRecord& record, const MachineFacts& facts) {

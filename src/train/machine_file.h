@@ -31,6 +31,8 @@ std::filesystem::path machine_file_path(const std::filesystem::path& folder, con
 
 // config_error E-MACHINE-FILE for a file that is absent, malformed or holds impossible values.
 MachineRecord read_machine_file(const std::filesystem::path& path);
+// One JSON object.
+std::string machine_file_text(const MachineRecord& record);
 // Creates the folder; replaces the file as a whole.
 void write_machine_file(const std::filesystem::path& path, const MachineRecord& record);
 
