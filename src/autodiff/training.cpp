@@ -198,7 +198,7 @@ class UpdateSection {
     const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];
     for (const auto& [parameter, accumulator] : accumulators) {
-      update_parameter(parameter, accumulator, values.update_scalars, clip[1]);
+      update_parameter(parameter, accumulator, values.update_scalars, settings_.clip > 0 ? clip[1] : ValueId{});
     }
     return values;
   }
@@ -209,25 +209,32 @@ class UpdateSection {
     return builder_.add_persistent(value.name + "." + name, ValueType(value.type), Role::optimizer_state);
   }
 
+  static std::vector<ValueId> with(std::vector<ValueId> inputs, ValueId coefficient) {
+    if (coefficient.valid()) inputs.push_back(coefficient);
+    return inputs;
+  }
+
+  // `coefficient`: of clipping; invalid without it.
   void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
     const bool decays = settings_.decay_all || builder_.value(parameter).parameter->decay;
     const double decay = decays ? settings_.weight_decay : 0;
     const std::int64_t end = builder_.shape(parameter).elements();
+    const bool clipped = coefficient.valid();
     builder_.set_line("update." + builder_.value(parameter).name);
     if (settings_.kind == OptimizerSettings::Kind::adamw) {
-      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, 0, end};
+      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, clipped, 0, end};
       const ValueId m = state(parameter, "m"), v = state(parameter, "v");
-      builder_.add(ops::kAdamW, attributes, {parameter, m, v, gradient, scalars, coefficient}, {"", "m", "v"});
+      builder_.add(ops::kAdamW, attributes, with({parameter, m, v, gradient, scalars}, coefficient), {"", "m", "v"});
     } else {
-      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, 0, end};
+      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped, 0, end};
       std::vector<ValueId> inputs{parameter};
       std::vector<std::string> names{""};
       if (settings_.momentum > 0) {
         inputs.push_back(state(parameter, "momentum"));
         names.push_back("momentum");
       }
-      inputs.insert(inputs.end(), {gradient, scalars, coefficient});
-      builder_.add(ops::kSgd, attributes, std::move(inputs), std::move(names));
+      inputs.insert(inputs.end(), {gradient, scalars});
+      builder_.add(ops::kSgd, attributes, with(std::move(inputs), coefficient), std::move(names));
     }
   }
 

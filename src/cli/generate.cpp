@@ -163,7 +163,7 @@ int run_generate(const GenerateArguments& arguments) {
   seen.assign(prompt.begin(), prompt.end());
   std::fputs(arguments.prompt.c_str(), stdout);
   for (std::int64_t step = 0; step < arguments.tokens; ++step) {
-    executor.run(Section::generate, false, [&] {
+    executor.run(Section::generate, false, [&](Section) {
       const std::span<std::int32_t> input = executor.view(values.tokens).as<std::int32_t>();
       std::fill(input.begin(), input.end(), 0);
       std::copy(seen.begin(), seen.end(), input.begin());

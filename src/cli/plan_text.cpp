@@ -118,13 +118,26 @@ std::string process_table(const json& predicted) {
   return text;
 }
 
-std::string bounds_table(const json& bounds) {
-  const auto line = [&](const char* title, const char* key, const char* meaning) {
+// "4.2 % above it"; how far a plan is from what no plan can reach.
+std::string gap_text(double figure, double bound) {
+  return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
+}
+
+std::string bounds_table(const json& bounds, double update_seconds) {
+  const auto number = [&](const char* key) { return bounds.at(key).get<double>(); };
+  const auto line = [&](const char* title, const char* key, const std::string& meaning) {
     return fmt::format("{:<36}{:>12}  {}\n", title, size(bounds.at(key)), meaning);
   };
-  return line("bound", "floor_bound_bytes", "no plan can be smaller") + line("floor", "floor_bytes", "the smallest plan found") +
+  const json& lanes = bounds.at("lanes");
+  const double time = number("update_seconds");
+  const bool compute = lanes.at("compute").get<double>() >= lanes.at("transfers").get<double>();
+  return line("bound", "floor_bound_bytes", "no plan can be smaller") +
+         line("floor", "floor_bytes",
+              "the smallest plan found, " + gap_text(number("floor_bytes"), number("floor_bound_bytes"))) +
          line("knee", "knee_bytes", "from here on more memory gains little") +
-         line("ceiling", "ceiling_bytes", "more is of no use");
+         line("ceiling", "ceiling_bytes", "more is of no use") +
+         fmt::format("{:<36}{:>12}  {}; this plan is {}\n", "time bound", duration_text(time),
+                     compute ? "each kernel once" : "what does not fit goes and comes", gap_text(update_seconds, time));
 }
 
 std::string fitting(const json& plan) {
@@ -138,7 +151,8 @@ std::string fitting(const json& plan) {
                       predicted.at("cost_source").at("bound").get<int>() > 0
                           ? "bounded by measured rates; `plimsoll machine CONFIG` measures kernels"
                           : "from measured kernels");
-  text += phase_table(predicted) + "\n" + process_table(predicted) + "\n" + bounds_table(plan.at("bounds"));
+  text += phase_table(predicted) + "\n" + process_table(predicted) + "\n" +
+          bounds_table(plan.at("bounds"), predicted.at("update_seconds").get<double>());
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));
   return text;
 }

@@ -10,6 +10,10 @@ namespace {
 // Sets of backward nodes, one bit each.
 using Bits = std::vector<bool>;
 
+// What holds accumulators in a micro-step. They live through a window of several; in one of its own they begin with their first
+// writer and stay to its end, or where updates run early to the last one that adds to them.
+enum class Accumulators : std::uint8_t { elsewhere, to_the_end, to_the_last_writer };
+
 // What any order of the backward pass obeys. A gradient that was made before a step and is read after it is live at that step;
 // so is an accumulator that was written before, and where it was not, the gradient that it waits for.
 class BackwardOrder {
@@ -25,18 +29,17 @@ class BackwardOrder {
   }
 
   // Bytes beside `touched` at a moment after all that `from` depends on and before all that depends on `to`: both the node that
-  // runs, or `from` a gradient's producer and `to` its reader. 0 where `from` is no backward node. `writes_window`: each
-  // micro-step is a window, so accumulators begin with their writers.
-  std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, bool writes_window) const {
+  // runs, or `from` a gradient's producer and `to` its reader. 0 where `from` is no backward node.
+  std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, Accumulators accumulators) const {
     const int made = index_[from], read = index_[to];
     if (made < 0 || read < 0) return 0;
     std::int64_t bytes = 0;
+    const auto earlier = [&](NodeId node) { return before(node, made) || (from != to && node == from); };
+    const auto later = [&](int node) {
+      return before_[static_cast<std::size_t>(node)][static_cast<std::size_t>(read)] || (from != to && node == read);
+    };
     const auto crosses = [&](ValueId value) {
-      const NodeId producer = graph_.values[value].producer;
-      if (!before(producer, made) && (from == to || producer != from)) return false;
-      return std::any_of(readers_[value].begin(), readers_[value].end(), [&](int reader) {
-        return before_[static_cast<std::size_t>(reader)][static_cast<std::size_t>(read)] || (from != to && reader == read);
-      });
+      return earlier(graph_.values[value].producer) && std::any_of(readers_[value].begin(), readers_[value].end(), later);
     };
     std::set<ValueId> held = touched;
     for (const ValueId value : gradients_) {
@@ -44,7 +47,14 @@ class BackwardOrder {
       held.insert(value);
       bytes += aligned_bytes(value);
     }
-    return writes_window ? bytes + accumulators_beside(made, touched, held) : bytes;
+    if (accumulators == Accumulators::elsewhere) return bytes;
+    if (accumulators == Accumulators::to_the_end) return bytes + accumulators_beside(made, touched, held);
+    for (const auto& [accumulator, writers] : writers_) {
+      const bool begun = std::any_of(writers.begin(), writers.end(), earlier);
+      const bool goes_on = std::any_of(writers.begin(), writers.end(), [&](NodeId writer) { return later(index_[writer]); });
+      if (begun && goes_on && !touched.contains(accumulator)) bytes += aligned_bytes(accumulator);
+    }
+    return bytes;
   }
 
   bool backward(NodeId node) const { return node.valid() && index_[node] >= 0; }
@@ -138,7 +148,8 @@ class WorkingSets {
     }
   }
 
-  std::int64_t every_accumulator() const { return always_ + window_; }
+  // The norm or the first update needs all of them; where updates run early, none needs more than its own.
+  std::int64_t every_accumulator() const { return always_ + (simulation_.timeline.early_updates ? 0 : window_); }
 
   std::int64_t at(int step) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
@@ -208,7 +219,10 @@ class WorkingSets {
   // What orders of the backward pass hold, and scratch.
   std::int64_t beside_node(int step, const std::set<ValueId>& values, NodeId from, NodeId to) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
-    const std::int64_t held = order_.held_beside(from, to, values, simulation_.timeline.accumulation == 1);
+    const Accumulators accumulators = simulation_.timeline.accumulation > 1 ? Accumulators::elsewhere
+                                      : simulation_.timeline.early_updates  ? Accumulators::to_the_last_writer
+                                                                            : Accumulators::to_the_end;
+    const std::int64_t held = order_.held_beside(from, to, values, accumulators);
     if (what.section == Section::micro && graph_.nodes[what.node].op->chunked) return held + least_loss_scratch_.n;
     const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
     return scratch.valid() ? held + simulation_.lifetimes.buffers[scratch].bytes.n : held;
@@ -226,7 +240,7 @@ class WorkingSets {
 
 Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch) {
   const WorkingSets sets(simulation, least_loss_scratch);
-  std::int64_t bound = sets.every_accumulator();  // the norm reads them
+  std::int64_t bound = sets.every_accumulator();
   for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
     bound = std::max({bound, sets.at(step), sets.before(step)});
   }

@@ -12,16 +12,20 @@ namespace {
 
 constexpr int kOutside = -1;
 
-// The block that each step of the micro section works for, forward, backward or recomputing; kOutside for the rest.
+// The block that each step of a micro-step works for, forward, backward or recomputing; kOutside for the rest. Steps of the
+// update that run within it belong to the block whose backward pass they follow.
 std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
   std::map<std::string, int> block_of_line;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (const NodeId id : blocks[i].nodes) block_of_line[simulation.graph.nodes[id].line] = static_cast<int>(i);
   }
   std::vector<int> result;
-  for (const Step& step : simulation.timeline.steps) {
+  for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
+    const Step& step = simulation.timeline.steps[i];
     int block = kOutside;
-    if (step.kind == Step::Kind::node && step.section == Section::micro) {
+    if (step.section == Section::update && simulation.timeline.micro.contains(static_cast<int>(i))) {
+      block = result.back();
+    } else if (step.kind == Step::Kind::node && step.section == Section::micro) {
       const auto found = block_of_line.find(simulation.graph.nodes[step.node].line);
       if (found != block_of_line.end()) block = found->second;
     }
@@ -88,31 +92,55 @@ Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks,
 
 namespace {
 
-// How much longer than the kernels beside them the transfers of streamed state take: each way is a lane of its own.
+// What streaming the state of one update takes on the busier lane; each way is a lane of its own.
+struct Transfer {
+  double seconds = 0;
+  double ahead = 0;  // the share of it that fits into the slots while other kernels run
+};
+
+Transfer transfer_of(const Simulation& simulation, const Node& node, const Paging& paging, const Link& in, const Link& out) {
+  const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
+  const Bytes pages = simulation.graph.values[node.pages].bytes();
+  const Bytes page{pages.n / (paging.slots * static_cast<std::int64_t>(streamed.size()))};
+  double pieces = 0, bytes = 0;
+  for (const std::size_t input : streamed) {
+    const Bytes state = simulation.graph.values[node.inputs[input]].bytes();
+    bytes += static_cast<double>(state.n);
+    pieces += static_cast<double>((state.n + page.n - 1) / page.n);
+  }
+  const auto lane = [&](const Link& link) { return pieces * link.latency_seconds + bytes / link.bytes_per_second; };
+  const double slots = static_cast<double>(paging.slots) * static_cast<double>(streamed.size());
+  const bool beside = in.beside_compute && out.beside_compute;
+  return {beside ? std::max(lane(in), lane(out)) : lane(in) + lane(out), beside ? std::min(1.0, slots / pieces) : 0};
+}
+
+// How long kernels wait for the transfers of streamed state. A slot is refilled while the next pieces are updated, and while
+// whatever runs before the next update does.
 double stall_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
-  double kernels = 0, pieces = 0, bytes = 0, room = 0;
-  for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
-    const Step& step = simulation.timeline.steps[i];
-    if (step.kind != Step::Kind::node) continue;
-    const Node& node = simulation.graph.nodes[step.node];
-    const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
-    if (streamed.empty()) continue;
-    kernels += simulation.kernels[i].add.seconds;
-    const Bytes pages = simulation.graph.values[node.pages].bytes();
-    const Bytes page{pages.n / (paging.slots * static_cast<std::int64_t>(streamed.size()))};
-    room = static_cast<double>(pages.n);
-    for (const std::size_t input : streamed) {
-      const Bytes state = simulation.graph.values[node.inputs[input]].bytes();
-      bytes += static_cast<double>(state.n);
-      pieces += static_cast<double>((state.n + page.n - 1) / page.n);
+  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
+  if (!paging.active() || in == nullptr || out == nullptr) return 0;
+  double stall = 0;
+  for (const StepRange& range : {simulation.timeline.micro, simulation.timeline.update}) {
+    bool begun = false;
+    double others = 0;  // since the last update
+    for (int step = range.begin; step < range.end; ++step) {
+      const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+      const double seconds = simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
+      if (what.kind != Step::Kind::node || streamed_inputs(simulation.graph, simulation.graph.nodes[what.node]).empty()) {
+        others += seconds;
+        continue;
+      }
+      const Node& node = simulation.graph.nodes[what.node];
+      const Transfer transfer = transfer_of(simulation, node, paging, *in, *out);
+      const double hidden = begun ? std::min(others, transfer.ahead * transfer.seconds) : 0;
+      stall += std::max(0.0, transfer.seconds - seconds - hidden);
+      // The first pieces come in before anything is updated.
+      if (!begun) stall += static_cast<double>(simulation.graph.values[node.pages].bytes().n) / in->bytes_per_second;
+      begun = true;
+      others = 0;
     }
   }
-  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (pieces == 0 || in == nullptr || out == nullptr) return 0;
-  const auto lane = [&](const Link& link) { return pieces * link.latency_seconds + bytes / link.bytes_per_second; };
-  const double first = room / in->bytes_per_second;  // these come before any kernel runs
-  const bool beside = in->beside_compute && out->beside_compute;
-  return beside ? std::max(0.0, std::max(lane(*in), lane(*out)) - kernels) + first : lane(*in) + lane(*out);
+  return stall;
 }
 
 }  // namespace
@@ -230,7 +258,7 @@ void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
       BlockProfile& profile = profiles[static_cast<std::size_t>(block)];
       profile.peak = std::max(profile.peak, live_at(step) - before[static_cast<std::size_t>(block)]);
       const Step& what = timeline.steps[static_cast<std::size_t>(step)];
-      if (simulation.graph.nodes[what.node].clone_of.valid()) {
+      if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].clone_of.valid()) {
         profile.seconds += simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
       }
     } else if (step == loss) {

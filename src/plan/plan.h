@@ -2,6 +2,7 @@
 // seconds that follow. `PlanSpace` holds every candidate for one request; a budget picks the fastest that fits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -78,6 +79,13 @@ struct PlanDecisions {
   Paging paging;  // of optimizer state
 };
 
+// Seconds of an update that no plan within a budget can go below: every kernel of the best micro-batch size runs once, and what
+// does not fit into memory crosses the link to the next tier and back.
+struct TimeBound {
+  double compute = 0, transfers = 0;
+  double seconds() const { return std::max(compute, transfers); }
+};
+
 struct Plan {
   PlanDecisions decisions;
   std::int64_t effective_batch = 1;
@@ -96,7 +104,7 @@ struct Plan {
   Bytes stored;                                  // the arena of tier 1
   double stall_seconds = 0;                      // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
-  double bound_seconds = 0;                      // of the fastest plan without any budget
+  TimeBound bound_seconds;                       // of every plan of these kernels within the budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 

@@ -71,6 +71,8 @@ struct PlanSpace::State {
   }
   const Plan& rung(std::size_t index);
   std::optional<std::size_t> fastest_within(Bytes memory);
+  Bytes bound_of(const std::function<bool(const BatchCandidates&)>& counts) const;
+  TimeBound time_bound(Bytes memory) const;
   Bytes least_reserve() const { return total(reserve_items(machine, 0, 0, Bytes{0})); }
   Bytes find_floor();
 };
@@ -145,13 +147,30 @@ Bytes PlanSpace::floor() {
   return *state_->floor;
 }
 
-Bytes PlanSpace::floor_bound() {
+// No plan of these candidates is smaller.
+Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&)>& counts) const {
   Bytes bound{std::numeric_limits<std::int64_t>::max()};
-  for (const BatchCandidates& batch : state_->batches) {
-    const auto reserve = reserve_items(state_->machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
+  for (const BatchCandidates& batch : batches) {
+    if (!counts(batch)) continue;
+    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
     bound = std::min(bound, batch.arena_bound() + total(reserve) + batch.outside());
   }
   return bound;
+}
+
+// What a plan in memory alone is short of has to rest on tier 1 when most is live, and comes in and goes out in every update.
+TimeBound PlanSpace::State::time_bound(Bytes memory) const {
+  TimeBound bound{ladder.front().update_seconds, 0};
+  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
+  if (in == nullptr || out == nullptr || !request.disk || request.state == StatePolicy::disk) return bound;
+  const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
+  const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
+  bound.transfers = moved / std::min(in->bytes_per_second, out->bytes_per_second);
+  return bound;
+}
+
+Bytes PlanSpace::floor_bound() {
+  return state_->bound_of([](const BatchCandidates&) { return true; });
 }
 
 Bytes PlanSpace::ceiling() {
@@ -200,7 +219,7 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
     plan.floor_bound = floor_bound();
     plan.knee = knee();
     plan.ceiling = ceiling();
-    plan.bound_seconds = state_->ladder[0].update_seconds;
+    plan.bound_seconds = state_->time_bound(memory);
     return plan;
   }
   Infeasible infeasible{memory, lowest, floor_bound(), Phase::steady, {}};

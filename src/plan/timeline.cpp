@@ -1,5 +1,7 @@
 #include "plan/timeline.h"
 
+#include <algorithm>
+
 namespace plimsoll {
 
 std::string_view name(Phase phase) {
@@ -14,16 +16,6 @@ std::string_view name(Phase phase) {
   return "?";
 }
 
-StepRange Timeline::of(Section section) const {
-  switch (section) {
-    case Section::micro: return micro;
-    case Section::update: return update;
-    case Section::evaluate: return evaluate;
-    case Section::generate: return generate;
-  }
-  return {};
-}
-
 StepRange Timeline::of(Phase phase) const {
   switch (phase) {
     case Phase::load: return load;
@@ -36,33 +28,145 @@ StepRange Timeline::of(Phase phase) const {
   return {};
 }
 
-Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves) {
-  Timeline timeline;
-  timeline.accumulation = accumulation;
-  auto& steps = timeline.steps;
-  const auto append = [&](StepRange& range, auto&& fill) {
-    range.begin = static_cast<int>(steps.size());
-    fill();
-    range.end = static_cast<int>(steps.size());
-  };
-  const auto add_section = [&](Section section) {
-    const std::vector<NodeId> nodes = graph.section_order(section);
-    if (nodes.empty()) return;
-    steps.push_back({Step::Kind::feed, section, {}});
-    for (const NodeId node : nodes) {
-      if (!graph.nodes[node].op->view) steps.push_back({Step::Kind::node, section, node});
+namespace {
+
+// For each node of the update section, after how many nodes of the micro-step it can run.
+class EarliestPlaces {
+ public:
+  EarliestPlaces(const Graph& graph, const std::vector<NodeId>& micro)
+      : graph_(graph), written_(graph.values.size(), 0), used_(graph.values.size(), 0) {
+    for (std::size_t i = 0; i < micro.size(); ++i) {
+      const Node& node = graph.nodes[micro[i]];
+      for (const ValueId input : node.inputs) used_[root(input)] = i + 1;
+      for (const ValueId output : node.outputs) {
+        written_[root(output)] = i + 1;
+        if (graph.values[root(output)].role == Role::accumulator) all_gradients_ = i + 1;
+      }
     }
-    if (section != Section::micro) steps.push_back({Step::Kind::fetch, section, {}});
-  };
-  append(timeline.load, [&] { steps.push_back({Step::Kind::load, Section::micro, {}}); });
-  append(timeline.micro, [&] { add_section(Section::micro); });
-  append(timeline.update, [&] { add_section(Section::update); });
-  append(timeline.evaluate, [&] { add_section(Section::evaluate); });
-  append(timeline.save, [&] {
-    if (saves) steps.push_back({Step::Kind::save, Section::update, {}});
+  }
+
+  std::size_t all_gradients() const { return all_gradients_; }
+
+  // Called in the order of the section.
+  std::size_t place(const Node& node) {
+    std::size_t after = 0;
+    for (const ValueId input : node.inputs) after = std::max(after, written_[root(input)]);
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      if (alias.kind == AliasKind::updates) after = std::max(after, used_[root(alias.input)]);
+    }
+    for (const ValueId output : node.outputs) written_[root(output)] = after;
+    for (const ValueId input : node.inputs) used_[root(input)] = std::max(used_[root(input)], after);
+    return after;
+  }
+
+ private:
+  // Views and updated versions are what they come from.
+  ValueId root(ValueId value) const {
+    while (true) {
+      const Value& what = graph_.values[value];
+      if (what.version_of.valid()) {
+        value = what.version_of;
+      } else if (what.producer.valid() && graph_.nodes[what.producer].op->view) {
+        value = graph_.nodes[what.producer].inputs[0];
+      } else {
+        return value;
+      }
+    }
+  }
+
+  const Graph& graph_;
+  PerValue<std::size_t> written_, used_;  // counted in nodes of the micro-step
+  std::size_t all_gradients_ = 0;         // after so many of them
+};
+
+bool changes_state(const Graph& graph, const Node& node) {
+  const std::vector<NodeAlias> aliases = aliases_of(graph, node);
+  return std::any_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return alias.kind == AliasKind::updates; });
+}
+
+bool is_fed(const Graph& graph, const Node& node) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    const Value& value = graph.values[input];
+    return value.role == Role::input && value.section == node.section && !value.producer.valid();
   });
-  append(timeline.generate, [&] { add_section(Section::generate); });
-  return timeline;
+}
+
+class Builder {
+ public:
+  Builder(const Graph& graph, std::int64_t accumulation) : graph_(graph) { timeline_.accumulation = accumulation; }
+
+  Timeline run(bool saves) {
+    fill(timeline_.load, [&] { add({Step::Kind::load, Section::micro, {}}); });
+    std::vector<NodeId> updates = graph_.section_order(Section::update);
+    fill(timeline_.micro, [&] { updates = add_micro(updates); });
+    fill(timeline_.update, [&] { add_section(Section::update, updates); });
+    fill(timeline_.evaluate, [&] { add_section(Section::evaluate, graph_.section_order(Section::evaluate)); });
+    fill(timeline_.save, [&] {
+      if (saves) add({Step::Kind::save, Section::update, {}});
+    });
+    fill(timeline_.generate, [&] { add_section(Section::generate, graph_.section_order(Section::generate)); });
+    return std::move(timeline_);
+  }
+
+ private:
+  template <class Body>
+  void fill(StepRange& range, Body&& body) {
+    range.begin = static_cast<int>(timeline_.steps.size());
+    body();
+    range.end = static_cast<int>(timeline_.steps.size());
+  }
+
+  void add(Step step) { timeline_.steps.push_back(step); }
+  void add_node(Section section, NodeId node) {
+    if (!graph_.nodes[node].op->view) add({Step::Kind::node, section, node});
+  }
+
+  void add_section(Section section, const std::vector<NodeId>& nodes) {
+    if (nodes.empty()) return;
+    if (section != Section::update || !update_fed_) add({Step::Kind::feed, section, {}});
+    for (const NodeId node : nodes) add_node(section, node);
+    add({Step::Kind::fetch, section, {}});
+  }
+
+  // Returns the nodes of the update that are left for its own range.
+  std::vector<NodeId> add_micro(const std::vector<NodeId>& updates) {
+    const std::vector<NodeId> micro = graph_.section_order(Section::micro);
+    if (micro.empty()) return updates;
+    std::vector<std::vector<NodeId>> early(micro.size());  // by the number of nodes that come before
+    std::vector<NodeId> left;
+    EarliestPlaces places(graph_, micro);
+    for (const NodeId id : updates) {
+      const std::size_t after = places.place(graph_.nodes[id]);
+      const bool can = timeline_.accumulation == 1 && after > 0 && after < places.all_gradients();
+      (can ? early[after] : left).push_back(id);
+    }
+    add({Step::Kind::feed, Section::micro, {}});
+    for (std::size_t i = 0; i < micro.size(); ++i) {
+      for (const NodeId id : early[i]) add_early(id);
+      add_node(Section::micro, micro[i]);
+    }
+    return left;
+  }
+
+  void add_early(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    if (!update_fed_ && is_fed(graph_, node)) {
+      add({Step::Kind::feed, Section::update, {}});
+      update_fed_ = true;
+    }
+    timeline_.early_updates = timeline_.early_updates || changes_state(graph_, node);
+    add_node(Section::update, id);
+  }
+
+  const Graph& graph_;
+  Timeline timeline_;
+  bool update_fed_ = false;
+};
+
+}  // namespace
+
+Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves) {
+  return Builder(graph, accumulation).run(saves);
 }
 
 }  // namespace plimsoll

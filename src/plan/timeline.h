@@ -38,13 +38,15 @@ struct Timeline {
   std::vector<Step> steps;
   StepRange load, micro, update, evaluate, save, generate;
   std::int64_t accumulation = 1;
+  bool early_updates = false;  // the range `micro` changes parameters
 
-  StepRange of(Section section) const;
   // The steps that a phase runs; empty where the run has no such phase.
   StepRange of(Phase phase) const;
 };
 
-// `saves`: whether the run writes weights or checkpoints.
+// With one micro-step a window, a node of the update section that need not wait for the last gradient runs within the micro-step,
+// as soon as all that it reads is final and nothing there reads any more what it changes: sums of squares always, updates where
+// no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.
 Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves);
 
 }  // namespace plimsoll

@@ -68,23 +68,25 @@ class Lowering {
   }
 
   std::vector<Instruction> section(StepRange range) const {
-    std::vector<Instruction> instructions;
-    std::vector<NodeId> streamed;
-    const auto stream = [&] {
-      std::vector<Instruction> pieces = stream_updates(graph_, program_.operands, plan_.decisions.paging, streamed);
-      std::move(pieces.begin(), pieces.end(), std::back_inserter(instructions));
-      streamed.clear();
-    };
-    for (int step = range.begin; step < range.end; ++step) {
+    const auto streams = [&](int step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
-      if (what.kind == Step::Kind::node && !streamed_inputs(graph_, graph_.nodes[what.node]).empty()) {
-        streamed.push_back(what.node);
-        continue;
-      }
-      stream();
-      instructions.push_back(instruction(step));
+      return what.kind == Step::Kind::node && !streamed_inputs(graph_, graph_.nodes[what.node]).empty();
+    };
+    std::vector<NodeId> streamed;
+    for (int step = range.begin; step < range.end; ++step) {
+      if (streams(step)) streamed.push_back(plan_.timeline.steps[static_cast<std::size_t>(step)].node);
     }
-    stream();
+    auto pieces = stream_updates(graph_, program_.operands, plan_.decisions.paging, streamed);
+    auto next = pieces.begin();
+    std::vector<Instruction> instructions;
+    for (int step = range.begin; step < range.end; ++step) {
+      if (streams(step)) {
+        std::move(next->begin(), next->end(), std::back_inserter(instructions));
+        ++next;
+      } else {
+        instructions.push_back(instruction(step));
+      }
+    }
     return instructions;
   }
 
@@ -94,7 +96,7 @@ class Lowering {
     switch (what.kind) {
       case Step::Kind::load: return LoadState{operands(access.writes)};
       case Step::Kind::save: return SaveState{operands(access.reads)};
-      case Step::Kind::feed: return Feed{staging(what.section), operands(access.writes)};
+      case Step::Kind::feed: return Feed{what.section, staging(what.section), operands(access.writes)};
       case Step::Kind::fetch: return Fetch{operands(access.reads)};
       case Step::Kind::node: return kernel(step, what.node);
     }

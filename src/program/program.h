@@ -30,6 +30,7 @@ struct RunKernel {
 };
 // Writes the fed inputs of a section, from staging and from the host.
 struct Feed {
+  Section section = Section::micro;
   std::vector<Operand> reads, writes;
 };
 // Reads the results of a section.

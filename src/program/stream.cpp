@@ -9,6 +9,7 @@ namespace {
 
 struct Piece {
   NodeId node;
+  std::size_t update = 0;  // which of the updates
   std::int64_t begin = 0, elements = 0;
 };
 
@@ -19,25 +20,27 @@ class Stream {
     for (const NodeId id : updates) states_ = std::max(states_, streamed_inputs(graph, graph.nodes[id]).size());
     room_ = operands[graph.nodes[updates.front()].pages];
     page_ = room_.bytes.n / static_cast<std::int64_t>(sizeof(float) * slots_ * states_);
-    for (const NodeId id : updates) {
-      const std::int64_t elements = graph.values[graph.nodes[id].inputs[0]].type.shape.elements();
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      const std::int64_t elements = graph.values[graph.nodes[updates[i]].inputs[0]].type.shape.elements();
       for (std::int64_t begin = 0; begin < elements; begin += page_) {
-        pieces_.push_back({id, begin, std::min(page_, elements - begin)});
+        pieces_.push_back({updates[i], i, begin, std::min(page_, elements - begin)});
       }
     }
+    instructions_.resize(updates.size());
   }
 
-  std::vector<Instruction> run() {
+  std::vector<std::vector<Instruction>> run() {
     for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start_in(i);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      now_ = pieces_[i].update;
       wait(i, false);
       update(i);
       start_out(i);
-      if (i == 0) continue;
+      if (i == 0 || i - 1 + slots_ >= pieces_.size()) continue;
       wait(i - 1, true);
-      if (i - 1 + slots_ < pieces_.size()) start_in(i - 1 + slots_);
+      start_in(i - 1 + slots_);
     }
-    wait(pieces_.size() - 1, true);
+    for (std::size_t i = pieces_.size() - std::min(slots_, pieces_.size()); i < pieces_.size(); ++i) wait(i, true);
     return std::move(instructions_);
   }
 
@@ -77,7 +80,7 @@ class Stream {
     for_states(piece, [&](std::size_t state, ValueId value) {
       const Operand from = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, false);
-      instructions_.push_back(StartCopy{from, filled(place, from), place, done});
+      instructions_[now_].push_back(StartCopy{from, filled(place, from), place, done});
     });
   }
 
@@ -99,20 +102,20 @@ class Stream {
         if (node.inputs[i] == alias.input) run.outputs.push_back(run.inputs[i]);
       }
     }
-    instructions_.push_back(std::move(run));
+    instructions_[now_].push_back(std::move(run));
   }
 
   void start_out(std::size_t piece) {
     for_states(piece, [&](std::size_t state, ValueId value) {
       const Operand to = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, true);
-      instructions_.push_back(StartCopy{filled(place, to), to, place, done});
+      instructions_[now_].push_back(StartCopy{filled(place, to), to, place, done});
     });
   }
 
   void wait(std::size_t piece, bool out) {
     for_states(piece, [&](std::size_t state, ValueId value) {
-      instructions_.push_back(WaitCopy{room(piece, state, value), event(piece, state, out)});
+      instructions_[now_].push_back(WaitCopy{room(piece, state, value), event(piece, state, out)});
     });
   }
 
@@ -122,13 +125,14 @@ class Stream {
   Operand room_;
   std::int64_t page_ = 0;  // elements
   std::vector<Piece> pieces_;
-  std::vector<Instruction> instructions_;
+  std::vector<std::vector<Instruction>> instructions_;  // of each update
+  std::size_t now_ = 0;                                 // the update that they are for
 };
 
 }  // namespace
 
-std::vector<Instruction> stream_updates(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                        const std::vector<NodeId>& updates) {
+std::vector<std::vector<Instruction>> stream_updates(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
+                                                     const std::vector<NodeId>& updates) {
   if (updates.empty()) return {};
   return Stream(graph, operands, paging, updates).run();
 }

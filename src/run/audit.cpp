@@ -168,7 +168,7 @@ void Audit::record(const Operand& operand, bool write) {
   accesses_.push_back({operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n, time_, write});
 }
 
-// No sentinel where an operand lies behind the scratch.
+// No sentinel where an operand lies behind the scratch, or what is on its way between tiers.
 void Audit::plant_sentinel(const RunKernel& kernel) {
   const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
   const auto free_of = [&](const std::vector<Operand>& operands) {
@@ -176,7 +176,9 @@ void Audit::plant_sentinel(const RunKernel& kernel) {
       return operand.offset.n < begin + kSentinelBytes && begin < (operand.offset + operand.bytes).n;
     });
   };
-  planted_ = free_of(kernel.inputs) && free_of(kernel.outputs);
+  std::vector<Operand> rooms;
+  for (const auto& [event, room] : in_flight_) rooms.push_back(room);
+  planted_ = free_of(kernel.inputs) && free_of(kernel.outputs) && free_of(rooms);
   if (!planted_) return;
   std::memcpy(behind_.data(), arena_.base() + begin, kSentinelBytes);
   std::memset(arena_.base() + begin, static_cast<int>(kSentinel), kSentinelBytes);
@@ -213,9 +215,14 @@ void Audit::before(const Instruction& instruction, bool window_start) {
       },
       [&](const StartCopy& copy) {
         if (copy.from.tier == 0) read(copy.from);
+        in_flight_.emplace(copy.event, copy.room);
       },
-      [&](const WaitCopy& wait) { record(wait.room, false); }, [&](const Fetch& fetch) { read_all(fetch.reads); },
-      [&](const SaveState& save) { read_all(save.reads); }, [](const Feed&) {}, [](const LoadState&) {});
+      [&](const WaitCopy& wait) {
+        record(wait.room, false);
+        in_flight_.erase(wait.event);
+      },
+      [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
+      [](const Feed&) {}, [](const LoadState&) {});
 }
 
 void Audit::after(const Instruction& instruction, bool) {

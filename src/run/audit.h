@@ -63,6 +63,7 @@ class Audit : public RunObserver {
   std::vector<Access> accesses_;
   std::vector<std::byte> behind_;  // what lay where the sentinel is
   bool planted_ = false;
+  std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
 };
 
 }  // namespace plimsoll

@@ -92,7 +92,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
 }
 
 void Executor::run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
-                   const std::function<void()>& work) {
+                   const Feeder& work) {
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& instruction = instructions[i];
     if (observer_ != nullptr) observer_->before(instruction, window_start);
@@ -102,22 +102,22 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::vect
           const Kernel* kernel = window_start ? bound[i].write : bound[i].add;
           if (kernel != nullptr) kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
         },
-        [&](const StartCopy& copy) { start(copy); }, [&](const WaitCopy& copy) { wait(copy); }, [&](const Feed&) { work(); },
-        [&](const LoadState&) { work(); }, [&](const SaveState&) { work(); },
+        [&](const StartCopy& copy) { start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
+        [&](const Feed& feed) { work(feed.section); }, [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); },
         [](const Fetch&) {});  // results are read after the section
     if (observer_ != nullptr) observer_->after(instruction, window_start);
   }
 }
 
-void Executor::run(Section section, bool window_start, const std::function<void()>& feed) {
+void Executor::run(Section section, bool window_start, const Feeder& feed) {
   run(program_.of(section), sections_[static_cast<std::size_t>(section)], window_start, feed);
 }
 
 void Executor::load(const std::function<void()>& work) {
-  run(program_.load, std::vector<Bound>(program_.load.size()), false, work);
+  run(program_.load, std::vector<Bound>(program_.load.size()), false, [&](Section) { work(); });
 }
 void Executor::save(const std::function<void()>& work) {
-  run(program_.save, std::vector<Bound>(program_.save.size()), false, work);
+  run(program_.save, std::vector<Bound>(program_.save.size()), false, [&](Section) { work(); });
 }
 
 void Executor::start(const StartCopy& copy) {

@@ -33,8 +33,12 @@ class Executor {
            DeviceKind device = DeviceKind::cpu, PageFile* pages = nullptr);
   ~Executor();
 
-  // Runs the instructions of a section. `feed` is called at the feed instruction, to write the section's inputs.
-  void run(Section section, bool window_start, const std::function<void()>& feed);
+  // Writes the inputs of the section that it is given.
+  using Feeder = std::function<void(Section)>;
+
+  // Runs the instructions of a section. `feed` is called at each feed instruction: of the section, and where updates run as early
+  // as they can (plan/timeline.h) of the update within the micro-step.
+  void run(Section section, bool window_start, const Feeder& feed);
   // Tells the observer of the two instructions that are not kernels; the caller does the work in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
@@ -50,8 +54,7 @@ class Executor {
  private:
   struct Bound;
   std::vector<Bound> bind(const std::vector<Instruction>& section);
-  void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
-           const std::function<void()>& work);
+  void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start, const Feeder& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
   void start(const StartCopy& copy);
   void wait(const WaitCopy& copy);

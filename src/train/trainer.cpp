@@ -34,7 +34,7 @@ EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int6
   std::int64_t units = 0;
   for (std::int64_t first = 0; first < count; first += batch) {
     plan_window(window, order, samples, first, std::min(batch, count - first), batch);
-    executor.run(Section::evaluate, first == 0, [&] {
+    executor.run(Section::evaluate, first == 0, [&](Section) {
       fill_micro_batch(source, samples, window, 0, bytes_of(executor, staging), buffers_of(executor, values));
       *executor.view(values.inverse_units).as_pointer<float>() = 1;
     });
@@ -126,13 +126,14 @@ Metrics Trainer::update() {
   const std::int64_t units = window_units(order_, samples_, progress_.samples, config_.train.effective_batch);
   ensure(units > 0, "trainer", "a window without a single unit");
   const double inverse_units = 1.0 / static_cast<double>(units);
+  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(inverse_units) : feed_update(update); };
   enter(Phase::first);
   for (std::int64_t micro = 0; micro < progress_.accumulation; ++micro) {
     if (micro == 1) enter(Phase::steady);
-    executor_.run(Section::micro, micro == 0, [&] { feed_micro(inverse_units); });
+    executor_.run(Section::micro, micro == 0, feed);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
   }
-  executor_.run(Section::update, false, [&] { feed_update(update); });
+  executor_.run(Section::update, false, feed);
 
   Metrics metrics;
   metrics.update = update;

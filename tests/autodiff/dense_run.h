@@ -34,7 +34,7 @@ class DenseRun {
   }
   Numbers get(ValueId value) const { return decode(executor_->view(value).data, graph_.values[value].type); }
   void run(Section section, bool window_start) {
-    executor_->run(section, window_start, [] {});
+    executor_->run(section, window_start, [](Section) {});
   }
 
  private:

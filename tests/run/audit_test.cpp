@@ -123,7 +123,7 @@ TEST(NullDevice, RunsEveryProgram) {
     Executor executor(plan.graph, program, nullptr, 2, 2, DeviceKind::null);
     Counter counter;
     executor.set_observer(&counter);
-    for (const Section section : kSections) executor.run(section, false, [] {});
+    for (const Section section : kSections) executor.run(section, false, [](Section) {});
     executor.load([] {});
     executor.save([] {});
     EXPECT_EQ(static_cast<std::size_t>(counter.seen), plan.timeline.steps.size());

@@ -62,18 +62,20 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
     *executor.view(network.inverse_units).as_pointer<float>() = 1.0f / static_cast<float>(kEffective * network.context);
   };
   for (int update = 1; update <= 2; ++update) {
-    audit.enter(Phase::first);
-    for (std::int64_t micro = 0; micro < plan.decisions.accumulation; ++micro) {
-      if (micro == 1) audit.enter(Phase::steady);
-      executor.run(Section::micro, micro == 0, feed_micro);
-    }
-    executor.run(Section::update, false, [&] {
+    const auto feed = [&](Section section) {
+      if (section == Section::micro) return feed_micro();
       double* scalars = executor.view(network.training.update_scalars).as_pointer<double>();
       scalars[ops::kLearningRate] = 1e-2;
       scalars[ops::kBiasCorrection1] = 1 - std::pow(0.9, update);
       scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, update);
       scalars[ops::kFirstUpdate] = update == 1;
-    });
+    };
+    audit.enter(Phase::first);
+    for (std::int64_t micro = 0; micro < plan.decisions.accumulation; ++micro) {
+      if (micro == 1) audit.enter(Phase::steady);
+      executor.run(Section::micro, micro == 0, feed);
+    }
+    executor.run(Section::update, false, feed);
   }
   audit.enter(Phase::save);
   executor.save([] {});

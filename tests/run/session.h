@@ -129,10 +129,10 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
   Executor executor(plan.graph, program, nullptr, plan.threads, plan.decisions.loss_chunks, DeviceKind::null);
   Audit audit(program, plan.graph, arena);
   executor.set_observer(&audit);
-  const auto nothing = [] {};
+  const auto nothing = [](Section) {};
   try {
     audit.enter(Phase::load);
-    executor.load(nothing);
+    executor.load([] {});
     for (int window = 0; window < 2; ++window) {
       audit.enter(Phase::first);
       for (std::int64_t micro = 0; micro < program.accumulation; ++micro) {
@@ -147,7 +147,7 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
       }
       if (!program.save.empty()) {
         audit.enter(Phase::save);
-        executor.save(nothing);
+        executor.save([] {});
       }
     }
   } catch (const Error& error) {

@@ -96,7 +96,7 @@ TEST(Golden, EveryGradientOfOneBatch) {
     PlanSpace space(source, request, machine(), catalogue);
     Running run(std::get<Plan>(space.best({})));
     const std::vector<std::uint16_t> data = tokens();
-    run.executor.run(Section::micro, true, [&] {
+    run.executor.run(Section::micro, true, [&](Section) {
       const auto inputs = run.executor.view(batch.tokens).as<std::int32_t>();
       const auto targets = run.executor.view(batch.targets).as<std::int32_t>();
       std::copy_n(data.begin(), inputs.size(), inputs.begin());
@@ -131,7 +131,7 @@ TEST(Golden, LogitsAtEveryPosition) {
   const auto vocab = static_cast<std::size_t>(config.vocab);
   for (std::size_t sequence = 0; sequence < kBatch; ++sequence) {
     for (std::size_t position = 0; position < kTokens; position += 5) {
-      run.executor.run(Section::generate, false, [&] {
+      run.executor.run(Section::generate, false, [&](Section) {
         const auto inputs = run.executor.view(model.generate.tokens).as<std::int32_t>();
         std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(sequence * kTokens), inputs.size(), inputs.begin());
         for (std::uint32_t& id : run.executor.view(model.generate.sample_ids).as<std::uint32_t>()) id = 0;

@@ -67,7 +67,7 @@ class ByHand {
     return window;
   }
   void micro_step(const Window& window, std::int64_t micro, double inverse_units, bool starts) {
-    executor_.run(Section::micro, starts, [&] {
+    executor_.run(Section::micro, starts, [&](Section) {
       fill_micro_batch(
           source_, samples_, window, micro, bytes(model_.staging[0]),
           {executor_.view(model_.micro.tokens).as<std::int32_t>(), executor_.view(model_.micro.targets).as<std::int32_t>(),

@@ -30,9 +30,14 @@ std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::AdamWAttributes>()](const KernelCall& call) {
     const double* scalars = call.in<double>(4);
-    const cpu::AdamWStep step{
-        scalars[ops::kLearningRate],    a.beta1,    a.beta2, a.epsilon, a.weight_decay, scalars[ops::kBiasCorrection1],
-        scalars[ops::kBiasCorrection2], *call.in(5)};
+    const cpu::AdamWStep step{scalars[ops::kLearningRate],
+                              a.beta1,
+                              a.beta2,
+                              a.epsilon,
+                              a.weight_decay,
+                              scalars[ops::kBiasCorrection1],
+                              scalars[ops::kBiasCorrection2],
+                              a.clipped ? *call.in(5) : 1.0f};
     cpu::adamw(a.end - a.begin, call.out(0) + a.begin, call.out(1) + a.begin, call.out(2) + a.begin, call.in(3) + a.begin, step);
   });
 }
@@ -41,8 +46,12 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::SgdAttributes>()](const KernelCall& call) {
     const std::size_t states = a.momentum > 0 ? 2 : 1;
     const double* scalars = call.in<double>(states + 1);
-    const cpu::SgdStep step{scalars[ops::kLearningRate],     a.momentum,          a.weight_decay, a.nesterov,
-                            scalars[ops::kFirstUpdate] != 0, *call.in(states + 2)};
+    const cpu::SgdStep step{scalars[ops::kLearningRate],
+                            a.momentum,
+                            a.weight_decay,
+                            a.nesterov,
+                            scalars[ops::kFirstUpdate] != 0,
+                            a.clipped ? *call.in(states + 2) : 1.0f};
     float* buffer = states == 2 ? call.out(1) + a.begin : nullptr;
     cpu::sgd(a.end - a.begin, call.out(0) + a.begin, buffer, call.in(states) + a.begin, step);
   });

@@ -29,27 +29,28 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and the clip coefficient.
-std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, std::int64_t begin, std::int64_t end,
-                                    const char* where) {
-  require_inputs(inputs, states + 3, where);
+// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and, with clipping, the clip
+// coefficient.
+template <class A>
+std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, const A& attributes, const char* where) {
+  require_inputs(inputs, states + (attributes.clipped ? 3 : 2), where);
   require_dtype(inputs.first(states + 1), DType::f32, where);
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
-  require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
+  if (attributes.clipped) require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
+  const std::int64_t begin = attributes.begin, end = attributes.end;
   require(0 <= begin && begin <= end && end <= inputs[0].shape.elements(), where,
           fmt::format("the range is [{}, {})", begin, end), fmt::format("a range within [0, {})", inputs[0].shape.elements()));
   return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)};
 }
 
 std::vector<ValueType> infer_adamw(const Attributes& any, TypeSpan inputs) {
-  const auto& attributes = any.as<AdamWAttributes>();
-  return infer_update(inputs, 3, attributes.begin, attributes.end, "adamw");
+  return infer_update(inputs, 3, any.as<AdamWAttributes>(), "adamw");
 }
 
 std::vector<ValueType> infer_sgd(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<SgdAttributes>();
-  return infer_update(inputs, attributes.momentum > 0 ? 2 : 1, attributes.begin, attributes.end, "sgd");
+  return infer_update(inputs, attributes.momentum > 0 ? 2 : 1, attributes, "sgd");
 }
 
 std::vector<Alias> aliases_of_sgd(const Attributes& any) {

@@ -25,7 +25,7 @@ std::vector<Numbers> adamw(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::AdamWAttributes>();
   const Numbers &g = call.values[3], &scalars = call.values[4];
   Numbers p = call.values[0], m = call.values[1], v = call.values[2];
-  const double lr = scalars[ops::kLearningRate], coefficient = call.values[5][0];
+  const double lr = scalars[ops::kLearningRate], coefficient = a.clipped ? call.values[5][0] : 1;
   for (std::size_t i = extent(a.begin); i < extent(a.end); ++i) {
     const double gradient = g[i] * coefficient;
     p[i] -= lr * a.weight_decay * p[i];
@@ -43,7 +43,7 @@ std::vector<Numbers> sgd(const ReferenceCall& call) {
   const Numbers &g = call.values[states], &scalars = call.values[states + 1];
   Numbers p = call.values[0], buffer = states == 2 ? call.values[1] : Numbers(p.size());
   for (std::size_t i = extent(a.begin); i < extent(a.end); ++i) {
-    const double d = g[i] * call.values[states + 2][0] + a.weight_decay * p[i];
+    const double d = g[i] * (a.clipped ? call.values[states + 2][0] : 1) + a.weight_decay * p[i];
     buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : a.momentum * buffer[i] + d;
     const double step = states == 1 ? d : a.nesterov ? d + a.momentum * buffer[i] : buffer[i];
     p[i] -= scalars[ops::kLearningRate] * step;
@@ -64,11 +64,11 @@ const std::vector<Shape>& shapes() {
 }
 const Shape kLarge{8192, 768};
 
-OpCase adamw_case(const Shape& shape, std::int64_t begin, std::int64_t end, double decay) {
-  return with_scalars(
-      {ops::AdamWAttributes{0.9, 0.95, 1e-8, decay, begin, end},
-       {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars}), f32({1}, {0.1, 1})}},
-      4, {1e-2, 0.271, 0.142625, 0});
+OpCase adamw_case(const Shape& shape, std::int64_t begin, std::int64_t end, double decay, bool clipped = true) {
+  OpCase result{ops::AdamWAttributes{0.9, 0.95, 1e-8, decay, clipped, begin, end},
+                {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars})}};
+  if (clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
+  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 0});
 }
 
 std::vector<OpCase> adamw_cases() {
@@ -77,6 +77,7 @@ std::vector<OpCase> adamw_cases() {
     const std::int64_t n = shape.elements();
     for (const double decay : {0.0, 0.1}) cases.push_back(adamw_case(shape, 0, n, decay));
     cases.push_back(adamw_case(shape, n / 3, n - n / 4, 0.1));
+    cases.push_back(adamw_case(shape, 0, n, 0.1, /*clipped=*/false));
   }
   cases.push_back(timed(adamw_case(kLarge, 0, kLarge.elements(), 0.1)));
   return cases;
@@ -85,7 +86,8 @@ std::vector<OpCase> adamw_cases() {
 OpCase sgd_case(const Shape& shape, ops::SgdAttributes attributes, bool first) {
   OpCase result{attributes, {f32(shape)}};
   if (attributes.momentum > 0) result.inputs.push_back(f32(shape));
-  result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars}), f32({1}, {0.1, 1})});
+  result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars})});
+  if (attributes.clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
   return with_scalars(result, attributes.momentum > 0 ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 0.0});
 }
 
@@ -93,13 +95,13 @@ std::vector<OpCase> sgd_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape : shapes()) {
     const std::int64_t n = shape.elements();
-    cases.push_back(sgd_case(shape, {0, 0, false, 0, n}, false));
-    cases.push_back(sgd_case(shape, {0, 0.1, false, n / 3, n}, true));
+    cases.push_back(sgd_case(shape, {0, 0, false, true, 0, n}, false));
+    cases.push_back(sgd_case(shape, {0, 0.1, false, false, n / 3, n}, true));
     for (const bool nesterov : {false, true}) {
-      for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {0.9, 0.1, nesterov, 0, n - n / 4}, first));
+      for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {0.9, 0.1, nesterov, first, 0, n - n / 4}, first));
     }
   }
-  cases.push_back(timed(sgd_case(kLarge, {0.9, 0.1, false, 0, kLarge.elements()}, false)));
+  cases.push_back(timed(sgd_case(kLarge, {0.9, 0.1, false, true, 0, kLarge.elements()}, false)));
   return cases;
 }
 
