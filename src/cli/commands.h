@@ -22,7 +22,7 @@ struct ConfigArguments {
 
 struct PlanArguments {
   ConfigArguments config;
-  std::string machine, out, svg;
+  std::string machine, out, svg, instance;
   std::vector<std::string> diff;  // two files; then nothing is planned
   bool values = false, frontier = false, json = false;
 };

@@ -116,6 +116,10 @@ const CodeExplanation kExplanations[] = {
     {"E-EXPLAIN-VALUE", "The plan has no value of this name or id.",
      "The name is misspelt, or belongs to a plan of another model.", "The values of a plan are in its file, with --values.",
      "plimsoll plan CONFIG --values --out plan.json"},
+    {"E-EXPORT-DISK", "A plan that uses a disk cannot be exported as an instance.",
+     "Instances describe one memory. The plan keeps optimizer state on the disk of --disk or memory.disk.",
+     "Export a plan that keeps the state in memory.",
+     "plimsoll plan CONFIG --set plan.optimizer_state=memory --export-instance FILE"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",

@@ -91,6 +91,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   command->add_flag("--values", a.values, "list every value of the plan");
   CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
+  command->add_option("--export-instance", a.instance, "write the problem and this plan here, for other planners");
   add_diff(*command, a);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }

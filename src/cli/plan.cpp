@@ -8,6 +8,7 @@
 #include "cli/frontier_curve.h"
 #include "cli/frontier_svg.h"
 #include "cli/plan_diff.h"
+#include "cli/plan_export.h"
 #include "cli/plan_frontier.h"
 #include "cli/plan_text.h"
 #include "cli/settings.h"
@@ -54,6 +55,9 @@ int run_plan(const PlanArguments& arguments) {
       plan_with_extras(config, input, {values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0});
   nlohmann::json object = nlohmann::json::parse(result.text);
   write_files(arguments, object, result.plan.has_value());
+  if (!arguments.instance.empty() && result.plan) {
+    write_file_atomically(arguments.instance, instance_text(config, input, *result.plan));
+  }
   if (arguments.json) {
     if (!arguments.values) object.erase("values");
     fmt::print("{}\n", object.dump());

@@ -1,0 +1,16 @@
+// A planning problem and our answer to it in terms of no program (schema plimsoll.instance/1, every field in
+// instances/README.md): the training graph that keeps everything, with bytes and seconds, and the plan as steps and buffers.
+#pragma once
+
+#include <string>
+
+#include "plan/plan.h"
+#include "train/config.h"
+#include "train/planning.h"
+
+namespace plimsoll {
+
+// `plan` is a plan of `config` that `input` led to. Throws config_error E-EXPORT-DISK where it uses a disk.
+std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan);
+
+}  // namespace plimsoll

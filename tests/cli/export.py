@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""`plan --export-instance`: files that an independent checker accepts, and mutants that it refuses."""
+
+import importlib.machinery
+import json
+import pathlib
+import subprocess
+import sys
+import types
+
+from _plimsoll import Test
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SIM = ["plan", "config.toml", "--machine", "sim"]
+MODELS = {
+    "two micro-steps": ["--set", "train.micro_batch=4", "--set", "train.accumulation=2"],
+    "one micro-step": ["--set", "model.layers=3", "--set", "train.micro_batch=8", "--set", "train.accumulation=1"],
+}
+
+
+def check(path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "check_instance", path], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def checker():
+    """The same program as a module: hundreds of mutants would take a minute as processes."""
+    loader = importlib.machinery.SourceFileLoader("check_instance", str(ROOT / "scripts" / "check_instance"))
+    module = types.ModuleType(loader.name)
+    loader.exec_module(module)
+    return module
+
+
+def exports(test):
+    for name, arguments in MODELS.items():
+        bounds = test.succeeds(*SIM, *arguments, "--json")["bounds"]
+        floor, ceiling = bounds["floor_bytes"], bounds["ceiling_bytes"]
+        for budget in (floor, (floor + ceiling) // 2, ceiling):
+            plan = test.succeeds(*SIM, *arguments, "--memory", budget, "--export-instance", "i.json", "--json")
+            test.equal("schema of the plan", plan["schema"], "plimsoll.plan/1")
+            code, said = check(test.path("i.json"))
+            test.that(code == 0, f"{name} at {budget}: {said}")
+            instance = json.loads(test.path("i.json").read_text())
+            test.equal("arena", instance["result"]["arena_bytes"], plan["predicted"]["arena_bytes"])
+            test.equal("live", instance["result"]["live_bytes"], plan["predicted"]["live_bytes"])
+            test.near("seconds", instance["result"]["update_seconds"], plan["predicted"]["update_seconds"], 1e-12)
+            test.equal("again", len(instance["result"]["recomputed"]) > 0, budget != ceiling)
+            if budget == ceiling:
+                test.equal("keeping everything", instance["keep_everything"]["live_bytes"], instance["result"]["live_bytes"])
+            test.write(f"{name}.{'floor' if budget == floor else 'more'}.json", json.dumps(instance))
+
+
+def transient(instance):
+    """Buffers of one transient value and no scratch."""
+    scratch = {row[2] for row in instance["result"]["steps"] if len(row) > 2}
+    return [i for i, row in enumerate(instance["result"]["buffers"]) if row[4] < 0 and i not in scratch]
+
+
+def mutants(instance):
+    """(name, changed copy). Every buffer, address and step is the turn of some."""
+    buffers, steps, nodes = instance["result"]["buffers"], instance["result"]["steps"], instance["nodes"]
+    text = json.dumps(instance)
+
+    def changed(what):
+        copied = json.loads(text)
+        what(copied)
+        return copied
+
+    def buffer(number, field, difference):
+        copied = json.loads(text)
+        copied["result"]["buffers"][number][field] += difference
+        return copied
+
+    for i in transient(instance)[::5]:
+        if buffers[i][1] - buffers[i][0] > 1:
+            yield f"lifetime of {i} one shorter", buffer(i, 1, -1)
+        yield f"lifetime of {i} one longer", buffer(i, 1, 1)
+        yield f"size of {i} smaller", buffer(i, 2, -64)
+    for i in range(len(buffers)):
+        if lies_on_another(buffers, i):
+            yield f"offset of {i} lower", buffer(i, 3, -64)
+    for number in range(0, len(nodes), 7):
+        if nodes[number][2] and instance["kinds"][nodes[number][0]]["op"] not in ("feed", "fetch"):
+            yield f"an input of node {number} missing", changed(lambda c, n=number: c["nodes"][n][2].pop())
+    for step in range(0, len(steps), 9):
+        yield f"step {step} missing", changed(lambda c, s=step: c["result"]["steps"].pop(s))
+    yield "a peak too low", changed(lambda c: c["result"].__setitem__("live_bytes", c["result"]["live_bytes"] - 64))
+    yield "seconds too low", changed(lambda c: c["result"].__setitem__("update_seconds", 0.99 * c["result"]["update_seconds"]))
+    yield "nothing again", changed(lambda c: c["result"].__setitem__("recomputed", [*c["result"]["recomputed"], 0]))
+
+
+def lies_on_another(buffers, number):
+    """Whether something that lives at the same time ends where this buffer begins."""
+    begin, end, _, offset, _ = buffers[number]
+    return any(row[3] + row[2] == offset and row[0] < end and begin < row[1] for row in buffers)
+
+
+def mutations(test):
+    program = checker()
+    for name in MODELS:
+        instance = json.loads(test.path(f"{name}.floor.json").read_text())
+        test.equal(f"violations of {name}", program.check(test.path(f"{name}.floor.json"))[0].problems, [])
+        for number, (mutant, changed) in enumerate(mutants(instance)):
+            path = test.write("mutant.json", json.dumps(changed))
+            test.that(program.check(path)[0].problems, f"{name}, {mutant} is caught")
+            if number % 100 == 0:
+                test.equal(f"exit code for {name}, {mutant}", check(path)[0], 1)
+    for content in ("", "[]", '{"schema": "plimsoll.plan/1"}', '{"schema": "plimsoll.instance/1"}'):
+        test.write("mutant.json", content)
+        test.equal(f"exit code for {content!r}", check(test.path("mutant.json"))[0], 2)
+
+
+def refusals(test):
+    bounds = test.succeeds(*SIM, "--json")["bounds"]
+    refused = test.run(*SIM, "--memory", bounds["floor_bytes"] - 4096, "--export-instance", "no.json", "--json")
+    test.equal("exit code below the floor", refused.code, 3)
+    disk = ["--disk", "spill:1GiB", "--set", "plan.optimizer_state=disk"]
+    test.fails(2, "E-EXPORT-DISK", *SIM, *disk, "--export-instance", "no.json")
+    test.fails(5, "E-IO-WRITE", *SIM, "--export-instance", "no/such/folder/i.json")
+    test.fails(2, "E-USAGE", "plan", "--diff", "a.json", "b.json", "--export-instance", "no.json")
+    test.that(not test.path("no.json").exists(), "nothing is written where nothing is exported")
+
+
+def main():
+    test = Test("export")
+    test.run_parts(exports, mutations, refusals)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
