@@ -123,9 +123,26 @@ def refusals(test):
     test.that(not test.path("no.json").exists(), "nothing is written where nothing is exported")
 
 
+def lp_bound(test):
+    """Where scipy is installed: never above what a plan takes. Without it a message says so."""
+    for name in MODELS:
+        path = test.path(f"{name}.floor.json")
+        instance = json.loads(path.read_text())
+        budget = instance["result"]["arena_bytes"]
+        command = [sys.executable, ROOT / "scripts" / "lp_bound", path, "--budget", str(budget), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 2:
+            test.that("scipy is not installed" in done.stderr, f"lp_bound says why: {done.stderr}")
+            continue
+        test.equal(f"exit code of lp_bound ({done.stderr})", done.returncode, 0)
+        bound = json.loads(done.stdout)
+        test.that(0 < bound["recompute_seconds"], "at the floor something is made again")
+        test.that(bound["update_seconds"] <= instance["result"]["update_seconds"], f"the bound of {name} is below the plan")
+
+
 def main():
     test = Test("export")
-    test.run_parts(exports, mutations, refusals)
+    test.run_parts(exports, mutations, refusals, lp_bound)
     test.finish()
 
 
