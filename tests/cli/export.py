@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`plan --export-instance`: files that an independent checker accepts, and mutants that it refuses."""
+"""`plan --export-instance`: files that an independent checker accepts, mutants that it refuses, and the committed suite."""
 
 import importlib.machinery
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,6 +17,8 @@ MODELS = {
     "two micro-steps": ["--set", "train.micro_batch=4", "--set", "train.accumulation=2"],
     "one micro-step": ["--set", "model.layers=3", "--set", "train.micro_batch=8", "--set", "train.accumulation=1"],
 }
+LIBRARY = "oneDNN 2.6"
+REPRODUCED = ("byte-2", "byte-2-window", "gpt2-256")
 
 
 def check(path):
@@ -123,6 +126,26 @@ def refusals(test):
     test.that(not test.path("no.json").exists(), "nothing is written where nothing is exported")
 
 
+def suite(test):
+    committed = sorted((ROOT / "instances").glob("*.json"))
+    test.that(len(committed) >= 12, f"{len(committed)} instances are committed")
+    for path in committed:
+        code, said = check(path)
+        test.that(code == 0, said)
+        test.that(path.stat().st_size <= 300 << 10, f"{path.name} has {path.stat().st_size} bytes")
+    if LIBRARY not in test.succeeds("--version"):
+        print(f"not made again: the files are of {LIBRARY}")
+        return
+    command = [sys.executable, ROOT / "scripts" / "make_instances", "--binary", test.binary, "--out", test.path("made")]
+    for name in REPRODUCED:
+        command += ["--only", name]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    test.equal(f"exit code of make_instances ({done.stderr})", done.returncode, 0)
+    for name in REPRODUCED:
+        same = test.path(f"made/{name}.json").read_bytes() == (ROOT / "instances" / f"{name}.json").read_bytes()
+        test.that(same, f"{name} is made again byte for byte")
+
+
 def lp_bound(test):
     """Where scipy is installed: never above what a plan takes. Without it a message says so."""
     for name in MODELS:
@@ -142,7 +165,7 @@ def lp_bound(test):
 
 def main():
     test = Test("export")
-    test.run_parts(exports, mutations, refusals, lp_bound)
+    test.run_parts(exports, mutations, refusals, suite, lp_bound)
     test.finish()
 
 
