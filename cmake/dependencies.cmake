@@ -66,6 +66,15 @@ target_compile_definitions(plimsoll_external_hwy INTERFACE HWY_DISABLE_PCLMUL_AE
 target_compile_definitions(plimsoll_external_hwy
                            INTERFACE "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 
+# liburing: transfers to and from the disk tier; optional, without it they run on plain threads.
+pkg_check_modules(liburing IMPORTED_TARGET liburing>=2.2)
+if(liburing_FOUND)
+  plimsoll_dependency(uring TARGETS PkgConfig::liburing HEADERS liburing.h)
+  target_compile_definitions(plimsoll_external_uring INTERFACE PLIMSOLL_IO_URING)
+else()
+  plimsoll_dependency(uring HEADERS liburing.h)
+endif()
+
 if(PLIMSOLL_TESTS)
   # GoogleTest: the tests. Python's standard library drives the commands from outside.
   find_package(GTest 1.12 REQUIRED)

@@ -4,18 +4,37 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "device/refuse_io_uring.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Bytes kStaging{64 << 10};
+
+PageFile::Sizes sizes_of(Bytes file, std::size_t events, TransferEngine engine, int transfers = 1) {
+  return {file, transfers, kStaging, events, engine};
+}
+
+// What both engines promise. Where the kernel refuses io_uring the cases for it are skipped.
+class PageFileOf : public testing::TestWithParam<TransferEngine> {
+ protected:
+  void SetUp() override {
+    const std::string refusal = GetParam() == TransferEngine::io_uring ? io_uring_refusal() : "";
+    if (!refusal.empty()) GTEST_SKIP() << "no io_uring here: " << refusal;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Engine, PageFileOf, testing::Values(TransferEngine::threads, TransferEngine::io_uring),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 std::vector<std::byte> noise(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
@@ -24,7 +43,7 @@ std::vector<std::byte> noise(std::size_t bytes, unsigned seed) {
   return result;
 }
 
-TEST(PageFile, GivesBackWhatWasWrittenInAnyOrder) {
+TEST_P(PageFileOf, GivesBackWhatWasWrittenInAnyOrder) {
   // Sizes below, at and above a staging buffer, with and without a whole number of blocks.
   const std::vector<std::int64_t> sizes{4, 4096, 4100, kStaging.n, kStaging.n + 4, 3 * kStaging.n + 12};
   std::vector<PageFile::Piece> pieces;
@@ -33,7 +52,7 @@ TEST(PageFile, GivesBackWhatWasWrittenInAnyOrder) {
     pieces.push_back({end, Bytes{size}});
     end += align_up(Bytes{size}, PageFile::kPieceAlignment);
   }
-  PageFile file(std::filesystem::temp_directory_path(), {end, 3, kStaging, 2 * sizes.size()}, pieces);
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(end, 2 * sizes.size(), GetParam(), 3), pieces);
   std::vector<std::vector<std::byte>> data, back;
   for (unsigned round = 0; round < 3; ++round) {
     data.clear(), back.clear();
@@ -57,8 +76,8 @@ TEST(PageFile, GivesBackWhatWasWrittenInAnyOrder) {
   EXPECT_EQ(all, data[2]);
 }
 
-TEST(PageFile, BeginsAsZerosWithoutTouchingTheDisk) {
-  PageFile file(std::filesystem::temp_directory_path(), {Bytes{8192}, 1, kStaging, 1}, {{Bytes{0}, Bytes{5000}}});
+TEST_P(PageFileOf, BeginsAsZerosWithoutTouchingTheDisk) {
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(Bytes{8192}, 1, GetParam()), {{Bytes{0}, Bytes{5000}}});
   std::vector<std::byte> memory = noise(5000, 1);
   file.start_read(0, Bytes{0}, memory);
   file.wait(0);
@@ -66,11 +85,11 @@ TEST(PageFile, BeginsAsZerosWithoutTouchingTheDisk) {
   EXPECT_EQ(file.written(), Bytes{0});
 }
 
-TEST(PageFile, LeavesNothingInTheFolder) {
+TEST_P(PageFileOf, LeavesNothingInTheFolder) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "plimsoll-page-file-test";
   std::filesystem::create_directory(folder);
   {
-    PageFile file(folder, {Bytes{4096}, 1, kStaging, 1}, {{Bytes{0}, Bytes{4096}}});
+    PageFile file(folder, sizes_of(Bytes{4096}, 1, GetParam()), {{Bytes{0}, Bytes{4096}}});
     EXPECT_TRUE(std::filesystem::is_empty(folder)) << "a kill at any time leaves nothing behind";
   }
   std::filesystem::remove(folder);
@@ -92,6 +111,21 @@ TEST(PageFile, RefusesFoldersAndSizesThatCannotBe) {
   EXPECT_EQ(code_of(std::filesystem::temp_directory_path(), Bytes{std::int64_t{1} << 60}), "E-DISK-FULL");
 }
 
+TEST(PageFile, ARefusedRingIsAnError) {
+  std::string refusal, code;
+  std::thread([&] {
+    if (!refuse_io_uring()) return;
+    refusal = io_uring_refusal();
+    try {
+      PageFile(std::filesystem::temp_directory_path(), sizes_of(Bytes{4096}, 1, TransferEngine::io_uring), {});
+    } catch (const Error& error) {
+      code = error.code;
+    }
+  }).join();
+  if (refusal.empty()) GTEST_SKIP() << "no seccomp filters here";
+  EXPECT_EQ(code, "E-DISK-IO");
+}
+
 TEST(PageFile, RefusalsSayWhatToDo) {
   try {
     PageFile("/nowhere/at/all", {kMiB * 5 + Bytes{4096}, 1, kStaging, 1}, {});
@@ -102,8 +136,8 @@ TEST(PageFile, RefusalsSayWhatToDo) {
 }
 
 // The file has become shorter behind its back.
-TEST(PageFile, FailuresSayHowToContinue) {
-  PageFile file(std::filesystem::temp_directory_path(), {Bytes{8192}, 1, kStaging, 1}, {{Bytes{0}, Bytes{8192}}});
+TEST_P(PageFileOf, FailuresSayHowToContinue) {
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(Bytes{8192}, 1, GetParam()), {{Bytes{0}, Bytes{8192}}});
   std::vector<std::byte> memory = noise(8192, 1);
   file.start_write(0, Bytes{0}, memory);
   file.wait(0);
@@ -115,6 +149,107 @@ TEST(PageFile, FailuresSayHowToContinue) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code, "E-DISK-IO");
     EXPECT_EQ(error.remedies, std::vector<std::string>{"plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:1MiB"});
+  }
+}
+
+std::string code_of_wait(PageFile& file, std::uint32_t event) {
+  try {
+    file.wait(event);
+  } catch (const Error& error) {
+    return error.code;
+  }
+  return "";
+}
+
+TEST_P(PageFileOf, CorruptionIsFoundWhereItIs) {
+  const Bytes size = kStaging * 3;
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(size * 2, 2, GetParam(), 2), {{Bytes{0}, size}, {size, size}});
+  std::vector<std::byte> one = noise(static_cast<std::size_t>(size.n), 1), two = one, back = one;
+  file.start_write(0, Bytes{0}, one);
+  file.start_write(1, size, two);
+  file.wait(0), file.wait(1);
+  alignas(4096) static std::byte wrong[4096];
+  ASSERT_EQ(::pwrite(file.fd(), wrong, sizeof wrong, (kStaging * 2).n), 4096);
+  file.start_read(0, Bytes{0}, one);
+  file.start_read(1, size, two);
+  EXPECT_EQ(code_of_wait(file, 0), "E-DISK-CORRUPT");
+  EXPECT_EQ(code_of_wait(file, 1), "");
+  EXPECT_EQ(two, back);
+  file.start_write(0, Bytes{0}, back);  // a transfer that failed leaves its slot to others
+  EXPECT_EQ(code_of_wait(file, 0), "");
+}
+
+// The largest file that a process may write ends within a part: the disk takes some of it, and then refuses the rest.
+TEST_P(PageFileOf, WhatTheDiskRefusesIsNamed) {
+  const Bytes size = kStaging * 2;
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(size, 1, GetParam()), {{Bytes{0}, size}});
+  const std::vector<std::byte> memory = noise(static_cast<std::size_t>(size.n), 1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = static_cast<rlim_t>(kStaging.n / 2);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  file.start_write(0, Bytes{0}, memory);
+  const std::string code = code_of_wait(file, 0);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(code, "E-DISK-IO");
+  EXPECT_EQ(file.written(), Bytes{0});
+}
+
+// What has begun ends, what has not is dropped, and nothing is written to memory that is gone.
+TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
+  constexpr int kPieces = 32;
+  const Bytes size = kStaging * 2;
+  std::vector<PageFile::Piece> pieces;
+  for (int i = 0; i < kPieces; ++i) pieces.push_back({size * i, size});
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::byte> memory = noise(static_cast<std::size_t>(size.n), 1);
+    PageFile file(std::filesystem::temp_directory_path(), sizes_of(size * kPieces, kPieces, GetParam(), 4), pieces);
+    for (std::uint32_t i = 0; i < kPieces; ++i) file.start_write(i, pieces[i].offset, memory);
+    file.wait(static_cast<std::uint32_t>(round));
+  }
+}
+
+// A disk that moves one block at a time, and is interrupted before each.
+TEST(MovingPiece, GoesOnWhereTheDiskHasStopped) {
+  const NamelessFile file(std::filesystem::temp_directory_path(), kStaging * 4);
+  const std::vector<std::byte> data = noise(static_cast<std::size_t>((kStaging * 2).n) + 100, 1);
+  std::vector<std::byte> disk(static_cast<std::size_t>((kStaging * 4).n)), staging(static_cast<std::size_t>(kStaging.n)), back;
+  StoredPiece stored{kStaging, Bytes{static_cast<std::int64_t>(data.size())}};
+  const auto go = [&](bool read, const MovingPiece::Pass& pass) {
+    MovingPiece piece(file, stored, read, staging, pass);
+    int moves = 0;
+    while (const auto blocks = piece.next()) {
+      piece.moved(++moves % 2 == 1 ? -EINTR : -EAGAIN);
+      EXPECT_EQ(piece.next()->offset, blocks->offset);
+      const std::span<std::byte> there = std::span(disk).subspan(static_cast<std::size_t>(blocks->offset), 4096);
+      std::memcpy(read ? blocks->memory.data() : there.data(), read ? there.data() : blocks->memory.data(), 4096);
+      piece.moved(4096);
+    }
+    return moves;
+  };
+  std::size_t at = 0;
+  EXPECT_EQ(go(false,
+               [&](std::span<std::byte> part) {
+                 std::memcpy(part.data(), data.data() + at, part.size());
+                 at += part.size();
+               }),
+            2 * kStaging.n / 4096 + 1);
+  EXPECT_TRUE(stored.written);
+  const auto keep = [&](std::span<std::byte> part) { back.insert(back.end(), part.begin(), part.end()); };
+  EXPECT_EQ(go(true, keep), 2 * kStaging.n / 4096 + 1);
+  EXPECT_EQ(back, data);
+  for (const int error : {EIO, ENOSPC}) {
+    MovingPiece piece(file, stored, true, staging, keep);
+    ASSERT_TRUE(piece.next());
+    try {
+      piece.moved(-error);
+      FAIL() << "no error";
+    } catch (const Error& caught) {
+      EXPECT_EQ(caught.code, "E-DISK-IO");
+      EXPECT_NE(caught.message.find(std::strerror(error)), std::string::npos) << caught.message;
+    }
   }
 }
 

@@ -1,0 +1,25 @@
+// Who moves what rests on the disk: a choice that is measured with the disk, planned for and obeyed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace plimsoll {
+
+enum class TransferEngine : std::uint8_t { threads, io_uring };
+
+inline constexpr std::array<std::string_view, 2> kTransferEngines{"threads", "io_uring"};
+
+constexpr std::string_view name(TransferEngine engine) { return kTransferEngines[static_cast<std::size_t>(engine)]; }
+
+constexpr std::optional<TransferEngine> transfer_engine_named(std::string_view text) {
+  for (const TransferEngine engine : {TransferEngine::threads, TransferEngine::io_uring}) {
+    if (name(engine) == text) return engine;
+  }
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+// A piece on its way between the disk and one staging buffer, part by part: what the disk has to do next, and what comes of its
+// answer. Who asks the disk is no matter here. Copying and checksums happen in `next`, on the thread that calls it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "device/disk/nameless_file.h"
+
+namespace plimsoll {
+
+// Offsets and staging are multiples of this.
+inline constexpr Bytes kDiskBlock{4096};
+
+struct StoredPiece {
+  Bytes offset, bytes;
+  std::uint64_t checksum = 0;
+  bool written = false;  // never: it reads as zeros
+};
+
+class MovingPiece {
+ public:
+  // Takes each part that was read, or fills each part that is to be written.
+  using Pass = std::function<void(std::span<std::byte>)>;
+  // Everything but `pass` outlives it.
+  MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass);
+
+  // Whole blocks that the disk reads or writes.
+  struct Blocks {
+    std::int64_t offset;
+    std::span<std::byte> memory;
+  };
+  // Nothing once all is done; whoever gets blocks answers with `moved` before asking again. Throws E-DISK-CORRUPT where what was
+  // read is not what had been written.
+  std::optional<Blocks> next();
+  // Bytes, fewer than asked for if need be, or the negative errno. Throws E-DISK-IO.
+  void moved(std::int64_t result);
+
+  bool reads() const { return read_; }
+  Error failure(const std::string& why) const;
+
+ private:
+  void begin_part();
+  void end_part();
+  void end();
+
+  const NamelessFile* file_;
+  StoredPiece* piece_;
+  bool read_;
+  std::span<std::byte> staging_;
+  Pass pass_;
+  std::uint64_t sum_ = 0;
+  Bytes done_;                                    // of the piece, in whole parts
+  std::size_t part_ = 0, blocks_ = 0, have_ = 0;  // of the current part: its bytes, those with padding, those moved
+};
+
+// All of it, on this thread.
+void move_now(const NamelessFile& file, MovingPiece& piece);
+
+}  // namespace plimsoll

@@ -1,0 +1,75 @@
+#include "device/disk/nameless_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+// A folder elsewhere, with the size that is needed: the budget of the same command would do there.
+std::string elsewhere(Bytes size) { return fmt::format("--disk ANOTHER_FOLDER:{}MiB", ceil_div(size.n, kMiB.n)); }
+
+// O_TMPFILE where the file system has it, else a file that loses its name at once.
+int open_nameless(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
+  std::string pattern = (folder / "plimsoll-pages-XXXXXX").string();
+  const int named = ::mkostemp(pattern.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(pattern.c_str());
+  return named;
+}
+
+int open_file(const std::filesystem::path& folder, Bytes size) {
+  const int fd = open_nameless(folder);
+  if (fd >= 0) return fd;
+  throw data_error("E-DISK-FOLDER", folder.string(), fmt::format("no file can be made there: {}", std::strerror(errno)),
+                   "a folder that can be written", {elsewhere(size)});
+}
+
+// Only then: where the file system cannot set bytes aside, the C library writes single ones, which O_DIRECT refuses.
+bool make_direct(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
+}
+
+}  // namespace
+
+NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
+    : folder_(folder.string()), size_(size), fd_(open_file(folder, size)) {
+  const int error = ::posix_fallocate(fd_, 0, size.n);
+  if (error == 0) {
+    direct_ = make_direct(fd_);
+    return;
+  }
+  struct statvfs room {};
+  const Bytes left{::fstatvfs(fd_, &room) == 0 ? static_cast<std::int64_t>(room.f_bavail * room.f_frsize) : 0};
+  ::close(fd_);
+  throw data_error(
+      "E-DISK-FULL", folder_,
+      fmt::format("{} cannot be set aside there ({}); {} are free", to_text(size), std::strerror(error), to_text(left)),
+      "a disk with room for what the plan keeps there", {elsewhere(size)});
+}
+
+NamelessFile::~NamelessFile() { ::close(fd_); }
+
+std::string NamelessFile::continue_elsewhere() const {
+  return fmt::format("plimsoll train CONFIG --run DIR --resume {}", elsewhere(size_));
+}
+
+Error NamelessFile::failure(std::string message) const {
+  return data_error("E-DISK-IO", folder_, std::move(message), "a disk that works; the last checkpoint is intact",
+                    {continue_elsewhere()});
+}
+
+Error NamelessFile::corruption(std::string message) const {
+  return data_error("E-DISK-CORRUPT", folder_, std::move(message),
+                    "a disk that keeps what is written; the last checkpoint is intact", {continue_elsewhere()});
+}
+
+}  // namespace plimsoll

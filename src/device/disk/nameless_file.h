@@ -1,0 +1,37 @@
+// A preallocated file without a name: gone with the process, however that ends. Read and written past the page cache where the
+// file system allows it (O_DIRECT).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace plimsoll {
+
+class NamelessFile {
+ public:
+  // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left.
+  NamelessFile(const std::filesystem::path& folder, Bytes size);
+  ~NamelessFile();
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+
+  int fd() const { return fd_; }
+  bool direct() const { return direct_; }
+
+  // E-DISK-IO or E-DISK-CORRUPT: what happened in this file, and how to go on in another folder.
+  Error failure(std::string message) const;
+  Error corruption(std::string message) const;
+
+ private:
+  std::string continue_elsewhere() const;
+
+  std::string folder_;
+  Bytes size_;
+  int fd_;
+  bool direct_ = false;
+};
+
+}  // namespace plimsoll

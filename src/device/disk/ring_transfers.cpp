@@ -1,0 +1,269 @@
+// All requests go through one ring of the kernel's, fed and reaped by one thread. That thread alone touches the ring: it sleeps
+// there until the disk has answered or somebody has written to an event descriptor, whose poll is in the ring as well.
+
+#include "device/disk/transfers.h"
+
+#ifdef PLIMSOLL_IO_URING
+
+#include <fmt/format.h>
+#include <liburing.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+Error no_ring(int error) {
+  return data_error("E-DISK-IO", "disk tier", fmt::format("the kernel gives no io_uring: {}", std::strerror(error)),
+                    "a kernel and a container that allow it, as when the plan was made", {"--set plan.transfers=threads"});
+}
+
+class Ring {
+ public:
+  explicit Ring(unsigned entries) {
+    const int result = ::io_uring_queue_init(entries, &ring_, 0);
+    if (result < 0) throw no_ring(-result);
+  }
+  ~Ring() { ::io_uring_queue_exit(&ring_); }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+  io_uring* get() { return &ring_; }
+
+ private:
+  io_uring ring_{};
+};
+
+class Wake {
+ public:
+  Wake() : fd_(::eventfd(0, EFD_CLOEXEC)) {
+    if (fd_ < 0) throw no_ring(errno);
+  }
+  ~Wake() { ::close(fd_); }
+  Wake(const Wake&) = delete;
+  Wake& operator=(const Wake&) = delete;
+  int fd() const { return fd_; }
+  void ring() const {
+    while (::eventfd_write(fd_, 1) < 0 && errno == EINTR) {
+    }
+  }
+  // Until somebody has rung, if nobody has yet.
+  void clear() const {
+    eventfd_t count = 0;
+    while (::eventfd_read(fd_, &count) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  int fd_;
+};
+
+class RingTransfers final : public Transfers {
+ public:
+  explicit RingTransfers(Room room)
+      : room_(std::move(room)),
+        ring_(static_cast<unsigned>(room_.slots) + 1),
+        slots_(static_cast<std::size_t>(room_.slots)),
+        free_(room_.slots) {
+    try {
+      reaper_.thread = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw no_thread(error.what());
+    }
+  }
+
+  void start(const Request& request) override {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(request);
+    }
+    wake_.ring();
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t event = 0;
+    std::optional<MovingPiece> piece;  // absent: free
+  };
+  // Before the ring and the descriptor go, also where the constructor throws after it.
+  struct Reaper {
+    RingTransfers& transfers;
+    std::thread thread;
+    ~Reaper() {
+      {
+        const std::lock_guard lock(transfers.mutex_);
+        transfers.stop_ = true;
+        transfers.queue_.clear();
+      }
+      transfers.wake_.ring();
+      if (thread.joinable()) thread.join();
+    }
+  };
+  static constexpr std::uint64_t kWake = ~std::uint64_t{0};
+
+  void work() {
+    await_wake();
+    while (!ends()) {
+      hand_out();
+      const int result = ::io_uring_submit_and_wait(ring_.get(), 1);
+      if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY) return refuse_all(-result);
+      io_uring_cqe* answer = nullptr;
+      while (::io_uring_peek_cqe(ring_.get(), &answer) == 0) {
+        const std::uint64_t what = ::io_uring_cqe_get_data64(answer);
+        const int moved = answer->res;
+        ::io_uring_cqe_seen(ring_.get(), answer);
+        if (what == kWake) {
+          wake_.clear();
+          await_wake();
+        } else {
+          take(slots_[what], moved);
+        }
+      }
+    }
+  }
+
+  bool ends() {
+    const std::lock_guard lock(mutex_);
+    return stop_ && free_ == room_.slots;
+  }
+
+  // The queue has an entry for each slot and this.
+  void await_wake() {
+    io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
+    ::io_uring_prep_poll_add(entry, wake_.fd(), POLLIN);
+    ::io_uring_sqe_set_data64(entry, kWake);
+  }
+
+  std::optional<Request> next_request() {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) return {};
+    const Request request = queue_.front();
+    queue_.pop_front();
+    return request;
+  }
+
+  void hand_out() {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      // What needs no disk is over at once and leaves its slot to the next one.
+      while (!slots_[i].piece) {
+        const std::optional<Request> request = next_request();
+        if (!request) return;
+        slots_[i].event = request->event;
+        slots_[i].piece.emplace(moving(room_, *request, static_cast<int>(i)));
+        --free_;
+        advance(i, std::nullopt);
+      }
+    }
+  }
+
+  // With the disk's answer, if there was a question.
+  void advance(std::size_t index, std::optional<int> moved) {
+    Slot& slot = slots_[index];
+    std::optional<Error> error;
+    try {
+      if (moved) slot.piece->moved(*moved);
+      if (const std::optional<MovingPiece::Blocks> blocks = slot.piece->next()) return submit(index, *blocks);
+    } catch (const Error& caught) {
+      error = caught;
+    } catch (const std::exception& caught) {
+      error = slot.piece->failure(caught.what());
+    }
+    finish(slot, std::move(error));
+  }
+
+  void take(Slot& slot, int moved) {
+    if (!stopping()) return advance(static_cast<std::size_t>(&slot - slots_.data()), moved);
+    slot.piece.reset();  // nobody waits for it any more
+    ++free_;
+  }
+
+  bool stopping() {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+  }
+
+  void submit(std::size_t index, const MovingPiece::Blocks& blocks) {
+    io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
+    const auto bytes = static_cast<unsigned>(blocks.memory.size());
+    const auto offset = static_cast<std::uint64_t>(blocks.offset);
+    if (slots_[index].piece->reads()) {
+      ::io_uring_prep_read(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
+    } else {
+      ::io_uring_prep_write(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
+    }
+    ::io_uring_sqe_set_data64(entry, index);
+    ::io_uring_submit(ring_.get());  // the disk works while the next part is copied; what fails here fails again at the wait
+  }
+
+  void finish(Slot& slot, std::optional<Error> error) {
+    slot.piece.reset();
+    ++free_;
+    room_.over(slot.event, std::move(error));
+  }
+
+  // The ring is of no use any more: all that is under way and all that comes has failed. The disk may still be at the staging,
+  // which lives longer than the ring.
+  void refuse_all(int error) {
+    const Error refused = no_ring(error);
+    for (Slot& slot : slots_) {
+      if (slot.piece) finish(slot, refused);
+    }
+    while (!stopping()) {
+      while (const std::optional<Request> request = next_request()) room_.over(request->event, refused);
+      wake_.clear();
+    }
+  }
+
+  Room room_;
+  Ring ring_;
+  Wake wake_;
+  std::vector<Slot> slots_;
+  int free_;
+  std::mutex mutex_;  // of these two
+  std::deque<Request> queue_;
+  bool stop_ = false;
+  Reaper reaper_{*this, {}};  // last: it uses all of the above
+};
+
+}  // namespace
+
+std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room room) { return std::make_unique<RingTransfers>(std::move(room)); }
+
+std::string io_uring_refusal() {
+  io_uring ring{};
+  const int result = ::io_uring_queue_init(1, &ring, 0);
+  if (result < 0) return std::strerror(-result);
+  io_uring_probe* probe = ::io_uring_get_probe_ring(&ring);
+  const bool able = probe != nullptr && ::io_uring_opcode_supported(probe, IORING_OP_READ) != 0 &&
+                    ::io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
+  if (probe != nullptr) ::io_uring_free_probe(probe);
+  ::io_uring_queue_exit(&ring);
+  return able ? "" : "the kernel is too old for it";
+}
+
+}  // namespace plimsoll
+
+#else
+
+namespace plimsoll {
+
+std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room) {
+  throw data_error("E-DISK-IO", "disk tier", "this build has no io_uring: " + io_uring_refusal(), "a build with liburing",
+                   {"--set plan.transfers=threads"});
+}
+
+std::string io_uring_refusal() { return "liburing was not there when Plimsoll was built"; }
+
+}  // namespace plimsoll
+
+#endif

@@ -1,0 +1,45 @@
+#include "device/disk/transfers.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+namespace plimsoll {
+
+std::unique_ptr<Transfers> make_transfers(TransferEngine engine, Transfers::Room room) {
+  switch (engine) {
+    case TransferEngine::threads: return make_thread_transfers(std::move(room));
+    case TransferEngine::io_uring: return make_ring_transfers(std::move(room));
+  }
+  throw internal_error("transfers", "there is no such engine");
+}
+
+std::span<std::byte> slot_of(const Transfers::Room& room, int slot) {
+  const std::size_t blocks = room.staging.size() / static_cast<std::size_t>(kDiskBlock.n) / static_cast<std::size_t>(room.slots);
+  const std::size_t bytes = blocks * static_cast<std::size_t>(kDiskBlock.n);
+  return room.staging.subspan(bytes * static_cast<std::size_t>(slot), bytes);
+}
+
+MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot) {
+  MovingPiece::Pass pass;
+  if (request.read) {
+    pass = [at = request.memory](std::span<std::byte> part) mutable {
+      std::memcpy(at, part.data(), part.size());
+      at += part.size();
+    };
+  } else {
+    pass = [at = request.memory](std::span<std::byte> part) mutable {
+      std::memcpy(part.data(), at, part.size());
+      at += part.size();
+    };
+  }
+  return {room.file, *request.piece, request.read, slot_of(room, slot), std::move(pass)};
+}
+
+Error no_thread(const char* why) {
+  return data_error("E-DISK-IO", "disk tier", fmt::format("a thread of its transfers cannot start: {}", why),
+                    "room for a few more threads within the limits of the user and the container", {"ulimit -a"});
+}
+
+}  // namespace plimsoll

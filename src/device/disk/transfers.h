@@ -1,0 +1,52 @@
+// Who moves pieces beside the kernels: a ring of the kernel's (io_uring) with one thread that reaps, or plain threads. Both go
+// through the same staging buffers and do the same to memory and disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/transfer_engine.h"
+#include "device/disk/moving_piece.h"
+
+namespace plimsoll {
+
+class Transfers {
+ public:
+  struct Request {
+    std::uint32_t event = 0;
+    bool read = false;
+    StoredPiece* piece = nullptr;
+    std::byte* memory = nullptr;
+  };
+  // What all of them work with, and whom they tell, on a thread of theirs, that a request is over. It outlives them.
+  struct Room {
+    const NamelessFile& file;
+    std::span<std::byte> staging;  // `slots` buffers of one size
+    int slots = 1;
+    std::function<void(std::uint32_t event, std::optional<Error>)> over;
+  };
+
+  virtual ~Transfers() = default;  // what has not begun is dropped, what the disk is at is waited for
+  virtual void start(const Request& request) = 0;
+};
+
+// Throws data_error E-DISK-IO where a thread cannot start or the kernel has no ring.
+std::unique_ptr<Transfers> make_transfers(TransferEngine engine, Transfers::Room room);
+std::unique_ptr<Transfers> make_thread_transfers(Transfers::Room room);
+std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room room);
+
+// Why io_uring cannot be used here: a build without liburing, a kernel without it, a container or a setting that refuses it.
+// Empty where it can.
+std::string io_uring_refusal();
+
+// What the slot with that number holds of the room, and a request that moves through it.
+std::span<std::byte> slot_of(const Transfers::Room& room, int slot);
+MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot);
+// The error of a thread that cannot start.
+Error no_thread(const char* why);
+
+}  // namespace plimsoll
