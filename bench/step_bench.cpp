@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   const Program program = lower(plan);
   const Arena arena(plan.arena);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
-  const auto pages = open_pages(program, config.memory.disk ? config.memory.disk->folder : ".");
+  const auto pages = open_pages(program, config.memory.disk ? config.memory.disk->folder : ".", plan.transfers);
   Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
   Trainer trainer(config, model, plan, executor, data);
   trainer.load(nullptr);

@@ -175,7 +175,9 @@ const CodeExplanation kExplanations[] = {
      "Measure the machine again; if it remains, plan with a budget that is lower by what the message names.",
      "plimsoll machine CONFIG"},
     {"E-PLAN-CHANGED", "What would run now is not what was planned.",
-     "Libraries, instruction set or number of threads differ between planning and running; predicted bytes would no longer hold.",
+     "Libraries, instruction set, number of threads or who moves pages to the disk differ between planning and running; "
+     "predicted "
+     "bytes would no longer hold.",
      "Plan again here. A thread count that differs from the plan's is an error, not a slow path.",
      "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",

@@ -112,8 +112,9 @@ std::string process_table(const json& predicted) {
   }
   for (const json& tier : predicted.at("tiers")) {
     if (tier.at("name") == "ram") continue;
-    text += fmt::format("{:<36}{:>12}  optimizer state; an update waits {} for it\n", tier.at("name").get<std::string>(),
-                        size(tier.at("arena_bytes")), duration_text(predicted.at("stall_seconds").get<double>()));
+    text += fmt::format("{:<36}{:>12}  optimizer state, by {}; an update waits {} for it\n", tier.at("name").get<std::string>(),
+                        size(tier.at("arena_bytes")), tier.at("transfers").get<std::string>(),
+                        duration_text(predicted.at("stall_seconds").get<double>()));
   }
   return text;
 }

@@ -175,7 +175,8 @@ class TrainCommand {
 
     const Arena arena(plan.arena, arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = reinterpret_cast<std::uintptr_t>(arena.base());
-    const std::unique_ptr<PageFile> pages = open_pages(program, config_.memory.disk ? config_.memory.disk->folder : ".");
+    const std::unique_ptr<PageFile> pages =
+        open_pages(program, config_.memory.disk ? config_.memory.disk->folder : ".", plan.transfers);
     Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;

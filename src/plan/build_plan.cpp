@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -167,9 +168,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   plan.load = placed.load;
   plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads),
                                simulation.timeline.steps.size(), plan.arena);
-  if (decisions.paging.active()) {
-    plan.reserve.push_back({"transfers", paging_reserve(simulation.graph, decisions.paging), "counted"});
-  }
+  std::ranges::move(paging_reserve(simulation.graph, decisions.paging, machine), std::back_inserter(plan.reserve));
+  if (decisions.paging.active()) plan.transfers = transfers_of(machine);
   plan.process = plan.arena + total(plan.reserve);
   plan.stored = stored_layout(simulation.graph).end;
   plan.stall_seconds = costs.stall;

@@ -210,7 +210,7 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     profile(mode, simulation);
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, machine, catalogue);
-    outside_ = paging_reserve(simulation.graph, paging_);
+    outside_ = total(paging_reserve(simulation.graph, paging_, machine));
     arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),

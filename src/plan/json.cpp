@@ -43,7 +43,10 @@ json reserve_json(const std::vector<ReserveItem>& items) {
 
 json tiers_json(const Plan& plan) {
   json tiers = json::array({{{"name", "ram"}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
-  if (plan.stored.n > 0) tiers.push_back({{"name", "disk"}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}});
+  if (plan.stored.n > 0) {
+    tiers.push_back(
+        {{"name", "disk"}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}, {"transfers", name(plan.transfers)}});
+  }
   return tiers;
 }
 

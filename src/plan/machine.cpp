@@ -22,6 +22,10 @@ const Link* link_between(const Machine& machine, std::size_t from, std::size_t t
   return nullptr;
 }
 
+TransferEngine transfers_of(const Machine& machine) {
+  return machine.tiers.size() > 1 ? machine.tiers[1].transfers : TransferEngine::threads;
+}
+
 Bytes total(const std::vector<ReserveItem>& items) {
   Bytes sum;
   for (const ReserveItem& item : items) sum += item.bytes;

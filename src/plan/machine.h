@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/transfer_engine.h"
 
 namespace plimsoll {
 
 struct Tier {
   std::string name;  // "ram", "disk"; the first one computes
   Bytes capacity;
+  TransferEngine transfers = TransferEngine::threads;  // to and from a disk
 };
 
 struct Link {
@@ -54,6 +56,8 @@ struct Machine {
 std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena);
 // The link between two tiers; null where there is none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
+// To and from tier 1; threads where there is none.
+TransferEngine transfers_of(const Machine& machine);
 Bytes total(const std::vector<ReserveItem>& items);
 
 }  // namespace plimsoll

@@ -101,8 +101,9 @@ struct Plan {
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
-  Bytes stored;                                  // the arena of tier 1
-  double stall_seconds = 0;                      // of an update: what transfers take longer than the kernels beside them
+  Bytes stored;                                        // the arena of tier 1
+  TransferEngine transfers = TransferEngine::threads;  // to and from it
+  double stall_seconds = 0;                            // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   TimeBound bound_seconds;                       // of every plan of these kernels within the budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps

@@ -1,12 +1,29 @@
 #include "run/pages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
+
+#include "base/error.h"
 
 namespace plimsoll {
+namespace {
 
-std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesystem::path& folder) {
+void demand_io_uring() {
+  const std::string refusal = io_uring_refusal();
+  if (refusal.empty()) return;
+  throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "disk tier",
+              fmt::format("the plan moves pages through io_uring, which is refused now: {}", refusal),
+              "what the plan was made with; threads need more bytes", {"--set plan.transfers=threads"});
+}
+
+}  // namespace
+
+std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesystem::path& folder, TransferEngine engine) {
   if (program.stored.n == 0) return nullptr;
-  PageFile::Sizes sizes{program.stored, kTransfers, kTransferStaging};
+  if (engine == TransferEngine::io_uring) demand_io_uring();
+  PageFile::Sizes sizes{program.stored, kTransfers, kTransferStaging, 0, engine};
   std::vector<PageFile::Piece> pieces;
   for (const auto* section : {&program.micro, &program.update}) {
     for (const Instruction& instruction : *section) {

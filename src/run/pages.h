@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-// Null where the program keeps everything in one tier.
-std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesystem::path& folder);
+// Null where the program keeps everything in one tier. Throws E-PLAN-CHANGED where the planned engine is refused now: another one
+// needs other bytes.
+std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesystem::path& folder, TransferEngine engine);
 
 }  // namespace plimsoll

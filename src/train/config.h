@@ -62,10 +62,14 @@ struct OptimizerChoice {
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
 };
 
+// Of the disk: io_uring unless it is refused, or always threads.
+enum class TransferPolicy : std::uint8_t { automatic, threads };
+
 struct PlanSettings {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
   StatePolicy optimizer_state = StatePolicy::automatic;
+  TransferPolicy transfers = TransferPolicy::automatic;
 
   friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
 };

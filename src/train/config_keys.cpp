@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"}, kOp
 constexpr std::array<std::string_view, 2> kDecays{"matrices", "all"};
 constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"},
     kStatePlaces{"auto", "memory", "disk"};
+constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
 
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
@@ -252,6 +253,9 @@ const ConfigKey kKeys[] = {
     {"plan.optimizer_state", "where it rests: auto, memory or disk (memory.disk)", "\"auto\"",
      [](C& c, const S& s) { c.plan.optimizer_state = one_of<StatePolicy>(s, kStatePlaces); },
      [](const C& c) { return name_of(c.plan.optimizer_state, kStatePlaces); }},
+    {"plan.transfers", "to and from the disk: auto (io_uring where the system allows it) or threads", "\"auto\"",
+     [](C& c, const S& s) { c.plan.transfers = one_of<TransferPolicy>(s, kTransferPolicies); },
+     [](const C& c) { return name_of(c.plan.transfers, kTransferPolicies); }},
 
     {"memory.budget", "bytes of the whole process; --memory overrides it", "\"2GiB\"",
      [](C& c, const S& s) { set_size(c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},

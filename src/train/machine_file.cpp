@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -43,6 +44,13 @@ Bytes bytes(const json& object, const char* key) {
   return Bytes{value};
 }
 
+TransferEngine transfers(const json& tier) {
+  const auto text = tier.value("transfers", std::string(name(TransferEngine::threads)));
+  const std::optional<TransferEngine> engine = transfer_engine_named(text);
+  if (!engine) refuse(fmt::format("transfers is \"{}\", not io_uring or threads", text));
+  return *engine;
+}
+
 int thread_count(const json& object) {
   const auto threads = object.at("threads").get<std::int64_t>();
   if (threads < 1 || threads > kMostThreads) refuse(fmt::format("threads is {}, not in [1, {}]", threads, kMostThreads));
@@ -53,7 +61,10 @@ constexpr double kMostRate = 1e18, kMostSeconds = 1e6;
 
 json to_json(const Machine& machine) {
   json tiers = json::array(), links = json::array();
-  for (const Tier& tier : machine.tiers) tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
+  for (const Tier& tier : machine.tiers) {
+    tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
+    if (tier.name == "disk") tiers.back()["transfers"] = name(tier.transfers);
+  }
   for (const Link& link : machine.links) {
     links.push_back({{"from", link.from},
                      {"to", link.to},
@@ -87,7 +98,9 @@ Machine machine_of(const json& object) {
   machine.instruction_set = object.at("instruction_set");
   machine.libraries = object.at("libraries").get<std::vector<std::string>>();
   machine.threads = thread_count(object);
-  for (const json& tier : object.at("tiers")) machine.tiers.push_back({tier.at("name"), bytes(tier, "capacity")});
+  for (const json& tier : object.at("tiers")) {
+    machine.tiers.push_back({tier.at("name"), bytes(tier, "capacity"), transfers(tier)});
+  }
   if (machine.tiers.empty()) refuse("there is no tier");
   for (const json& link : object.at("links")) {
     machine.links.push_back({link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
@@ -126,6 +139,9 @@ std::string machine_hash(const Machine& machine) {
   const ReserveModel& reserve = machine.reserve;
   hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
                          reserve.slack.n));
+  for (const Tier& tier : machine.tiers) {
+    if (tier.transfers != TransferEngine::threads) hasher.add(name(tier.transfers));
+  }
   for (const Link& link : machine.links) {
     hasher.add(link.from).add(link.to);
     hasher.add(fmt::format("{} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute));

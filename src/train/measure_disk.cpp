@@ -21,17 +21,17 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/1";
+constexpr const char* kSchema = "plimsoll.disk/2";
 constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
 constexpr int kPages = 96;    // of the file, where the budget has room for so many
 constexpr int kInFlight = 4;  // of each way
 constexpr double kMostRate = 1e12, kMostLatency = 10;
 
 // Seconds of a page, in one way while the other one is as busy.
-double measure_page(const std::filesystem::path& folder, Bytes page_bytes, int pages) {
+double measure_page(const std::filesystem::path& folder, TransferEngine engine, Bytes page_bytes, int pages) {
   std::vector<PageFile::Piece> pieces;
   for (int i = 0; i < pages; ++i) pieces.push_back({page_bytes * i, page_bytes});
-  PageFile file(folder, {page_bytes * pages, kTransfers, kTransferStaging, 2 * kInFlight}, pieces);
+  PageFile file(folder, {page_bytes * pages, kTransfers, kTransferStaging, 2 * kInFlight, engine}, pieces);
   std::vector<std::byte> memory(static_cast<std::size_t>(page_bytes.n) * 2 * kInFlight);
   const auto page = [&](int slot) {
     return std::span(memory).subspan(static_cast<std::size_t>(page_bytes.n * slot), page_bytes.n);
@@ -55,54 +55,74 @@ struct DiskRate {
   double bytes_per_second = 0, latency_seconds = 0;  // a page takes latency + bytes / rate
 };
 
-DiskRate measure(const std::filesystem::path& folder, Bytes capacity) {
+DiskRate measure(const std::filesystem::path& folder, TransferEngine engine, Bytes capacity) {
   const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / kLarge.n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
-  const double large = measure_page(folder, kLarge, pages), small = std::min(measure_page(folder, kSmall, pages), large);
+  const double large = measure_page(folder, engine, kLarge, pages);
+  const double small = std::min(measure_page(folder, engine, kSmall, pages), large);
   const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
   return {rate, std::max(0.0, small - static_cast<double>(kSmall.n) / rate)};
 }
 
-std::optional<DiskRate> known(const std::filesystem::path& path) {
+std::optional<DiskRate> known(const std::filesystem::path& path, TransferEngine engine) {
   try {
     const json object = json::parse(read_text(path, 4096, "E-MACHINE-FILE"));
     const DiskRate rate{object.at("bytes_per_second").get<double>(), object.at("latency_seconds").get<double>()};
     const bool sound = rate.bytes_per_second > 0 && rate.bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
                        rate.latency_seconds < kMostLatency;
-    if (object.at("schema") == kSchema && sound) return rate;
+    if (object.at("schema") == kSchema && object.at("transfers") == name(engine) && sound) return rate;
   } catch (const std::exception&) {
     // Absent or damaged: measured again.
   }
   return {};
 }
 
+void keep(const DiskRate& rate, TransferEngine engine, const std::filesystem::path& path) {
+  std::error_code ignored;  // the write says what is wrong with the folder
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  const json object{{"schema", kSchema},
+                    {"transfers", name(engine)},
+                    {"bytes_per_second", rate.bytes_per_second},
+                    {"latency_seconds", rate.latency_seconds}};
+  write_file_atomically(path, object.dump() + "\n");
+}
+
+// Asked each time, so that a plan never counts on what a container no longer allows.
+TransferEngine choose_engine(TransferPolicy policy, const std::function<void(const std::string&)>& say) {
+  if (policy == TransferPolicy::threads) return TransferEngine::threads;
+  const std::string refusal = io_uring_refusal();
+  if (refusal.empty()) return TransferEngine::io_uring;
+  if (say) say(fmt::format("no io_uring ({}): transfers to the disk run on threads", refusal));
+  return TransferEngine::threads;
+}
+
 }  // namespace
 
-void add_disk_tier(Machine& machine, const std::filesystem::path& folder, Bytes capacity, const std::filesystem::path& cache,
+void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,
                    const std::function<void(const std::string&)>& say) {
-  if (machine.tiers.size() > 1) return;
-  struct stat facts {};
-  if (::stat(folder.c_str(), &facts) != 0) {
-    throw data_error("E-DISK-FOLDER", folder.string(), "there is no such folder", "a folder that can be written");
+  if (machine.tiers.size() > 1) {
+    if (policy == TransferPolicy::threads) machine.tiers[1].transfers = TransferEngine::threads;
+    machine.hash = machine_hash(machine);
+    return;
   }
-  const std::filesystem::path path = cache / fmt::format("disk-{:x}.json", static_cast<unsigned long long>(facts.st_dev));
-  std::optional<DiskRate> rate = known(path);
+  struct stat facts {};
+  if (::stat(disk.folder.c_str(), &facts) != 0) {
+    throw data_error("E-DISK-FOLDER", disk.folder.string(), "there is no such folder", "a folder that can be written");
+  }
+  const TransferEngine engine = choose_engine(policy, say);
+  const std::filesystem::path path =
+      cache / fmt::format("disk-{:x}-{}.json", static_cast<unsigned long long>(facts.st_dev), name(engine));
+  std::optional<DiskRate> rate = known(path, engine);
   if (!rate) {
-    if (say) say(fmt::format("measuring the disk of {}, once, for {}", folder.string(), path.string()));
-    rate = measure(folder, capacity);
+    if (say) say(fmt::format("measuring the disk of {}, once, for {}", disk.folder.string(), path.string()));
+    rate = measure(disk.folder, engine, disk.size);
     try {
-      std::error_code ignored;  // the write says what is wrong with the folder
-      std::filesystem::create_directories(cache, ignored);
-      write_file_atomically(
-          path,
-          json{{"schema", kSchema}, {"bytes_per_second", rate->bytes_per_second}, {"latency_seconds", rate->latency_seconds}}
-                  .dump() +
-              "\n");
+      keep(*rate, engine, path);
     } catch (const std::exception& error) {
       if (say) say(fmt::format("the measurement is not kept: {}", error.what()));
     }
   }
-  machine.tiers.push_back({"disk", capacity});
+  machine.tiers.push_back({"disk", disk.size, engine});
   machine.links.push_back({machine.tiers[0].name, "disk", rate->bytes_per_second, rate->latency_seconds});
   machine.links.push_back({"disk", machine.tiers[0].name, rate->bytes_per_second, rate->latency_seconds});
   machine.hash = machine_hash(machine);

@@ -7,11 +7,14 @@
 #include <string>
 
 #include "plan/machine.h"
+#include "train/config.h"
 
 namespace plimsoll {
 
 // Adds the tier "disk" with the links to and from it, unless the machine has a second tier already.
-void add_disk_tier(Machine& machine, const std::filesystem::path& folder, Bytes capacity, const std::filesystem::path& cache,
+// Transfers go through io_uring where the policy and the system allow it, else on threads: said, measured and kept each for
+// itself.
+void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,
                    const std::function<void(const std::string&)>& say);
 
 }  // namespace plimsoll

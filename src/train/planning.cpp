@@ -146,7 +146,8 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
   Machine machine = input.machine.machine;
   if (changed.memory.disk && !config.memory.disk) {
     try {  // its parent exists and is the same disk
-      add_disk_tier(machine, changed.memory.disk->folder.parent_path(), changed.memory.disk->size, input.cache, nullptr);
+      const DiskBudget beside{changed.memory.disk->folder.parent_path(), changed.memory.disk->size};
+      add_disk_tier(machine, beside, config.plan.transfers, input.cache, nullptr);
     } catch (const Error&) {
       return {};  // full or not to be written: no remedy
     }
@@ -269,7 +270,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
   if (config.memory.disk) {
-    add_disk_tier(input.machine.machine, config.memory.disk->folder, config.memory.disk->size, cache, say);
+    add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
   }
   settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
   return input;

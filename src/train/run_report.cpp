@@ -63,7 +63,7 @@ void RunReport::interrupt() {
 
 void RunReport::finish(const Progress& progress, const Arena& arena, const PageFile* pages, Audit* audit) {
   progress_ = progress;
-  if (pages != nullptr) measured_disk_ = {pages->height(), pages->written()};
+  if (pages != nullptr) measured_disk_ = {pages->height(), pages->written(), pages->engine()};
   process_hwm = peak_resident();
   measured_arena = std::min(arena.resident(), align_up(arena.size(), kPage));
   if (audit == nullptr) return;
@@ -105,7 +105,10 @@ json RunReport::to_json() const {
   json tiers =
       json::array({{{"name", "ram"}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
   if (measured_disk_) {
-    tiers.push_back({{"name", "disk"}, {"arena_bytes", measured_disk_->first.n}, {"live_bytes", measured_disk_->second.n}});
+    tiers.push_back({{"name", "disk"},
+                     {"arena_bytes", measured_disk_->height.n},
+                     {"live_bytes", measured_disk_->written.n},
+                     {"transfers", name(measured_disk_->transfers)}});
   }
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
                    {"reserve_bytes", ended ? json(reserve.n) : json(nullptr)},

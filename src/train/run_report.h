@@ -50,7 +50,11 @@ struct RunReport {
   Bytes predicted_process_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_;
-  std::optional<std::pair<Bytes, Bytes>> measured_disk_;  // the highest byte written, and all that were
+  struct DiskFacts {
+    Bytes height, written;  // the highest byte written, and all that were
+    TransferEngine transfers;
+  };
+  std::optional<DiskFacts> measured_disk_;
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
   std::int64_t noted_ = 0;

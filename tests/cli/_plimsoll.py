@@ -92,7 +92,7 @@ class Test:
     def path(self, name):
         return self.folder / name
 
-    def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT):
+    def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT, before=None):
         command = [self.binary, *(str(argument) for argument in arguments)]
         process = subprocess.run(
             command,
@@ -102,6 +102,7 @@ class Test:
             stderr=subprocess.PIPE,
             env=environment or os.environ,
             timeout=timeout,
+            preexec_fn=before,
         )
         return Result(command, process)
 

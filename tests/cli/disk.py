@@ -3,10 +3,15 @@
 
 Below the floor of memory alone a model trains with a disk: within the budget by the kernel's count, with the same bits, on both
 tiers exactly the planned bytes. Runs continue across kinds of plan, and neither an end nor a kill leaves anything in the folder.
+Both engines of the transfers keep all of that, and where io_uring is refused, plans say threads.
 """
 
+import ctypes
+import errno
 import json
 import signal
+import struct
+import subprocess
 import time
 
 from _plimsoll import Test
@@ -37,10 +42,44 @@ def end_of(report):
     return report["final"]["parameters_xxh128"], report["final"]["loss_bits"]
 
 
+def refuse_io_uring():
+    """What a container's seccomp profile does, for a process that is about to start."""
+    load_number, if_equal, answer = 0x20, 0x15, 0x06
+    setup, refuse, allow = 425, 0x00050000 | errno.EPERM, 0x7FFF0000
+    rules = [(load_number, 0, 0, 0), (if_equal, 0, 1, setup), (answer, 0, 0, refuse), (answer, 0, 0, allow)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *rule) for rule in rules))
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(rules), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None)
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(header), 0, 0) != 0:
+        raise OSError("seccomp")
+
+
+def engine_of(plan):
+    return [tier["transfers"] for tier in plan["predicted"]["tiers"] if tier["name"] == "disk"]
+
+
+def refused(test, disk):
+    """Where the kernel says no, a plan moves pages on threads, says so, and runs within its budget."""
+    arguments = ["config.toml", *LONG, *disk, "--set", "plan.optimizer_state=disk", "--memory", "1GiB", "--json"]
+    try:
+        plan = test.run("plan", *arguments, before=refuse_io_uring)
+    except subprocess.SubprocessError:
+        print("not tested: this system sets no seccomp filters")
+        return
+    test.equal("the engine where io_uring is refused", engine_of(plan.json()), ["threads"])
+    test.that("no io_uring" in plan.text()[1], f"the plan says why: {plan.text()[1]!r}")
+    run = test.run("train", *arguments, "--run", "refused", before=refuse_io_uring)
+    test.equal("exit code of a run without io_uring", run.code, 0)
+    test.equal("the engine of that run", run.json()["measured"]["tiers"][1]["transfers"], "threads")
+
+
 def main():
     test = Test("disk")
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
+    threads = ["--set", "plan.transfers=threads"]
     plain, low = floor_of(test), floor_of(test, *disk)
+    low_threads = floor_of(test, *disk, *threads)
+    test.that(low <= low_threads, f"floors {low} and, with threads, {low_threads}")
     test.that(low < plain - (2 << 20), f"the floor falls from {plain} to {low}")
     test.equal("exit code below the floor of memory alone", test.run("plan", "config.toml", *LONG, "--memory", low).code, 3)
 
@@ -55,6 +94,13 @@ def main():
     audited = train(test, "audited", "--memory", low, *disk, "--audit")
     test.equal("bits of the audited run", end_of(audited), end_of(whole))
     test.equal("tiers, audited and planned", audited["measured"]["tiers"], plan["predicted"]["tiers"])
+
+    own = train(test, "threads", "--memory", low_threads, *disk, *threads, "--audit")
+    test.equal("bits with threads", end_of(own), end_of(whole))
+    test.equal("the engine asked for", own["measured"]["tiers"][1]["transfers"], "threads")
+    own = train(test, "threads-plain", "--memory", low_threads, *disk, *threads)
+    check_budget(test, own, low_threads, "with threads")
+    refused(test, disk)
 
     by_hand = test.succeeds(
         "plan", "config.toml", *LONG, "--memory", "1GiB", *disk, "--set", "plan.optimizer_state=disk", "--values", "--json"

@@ -157,7 +157,8 @@ def odd_diffs(test):
     # The disk: its paging is null on one side.
     test.succeeds(*SIM, "--disk", "spill:1GiB", "--set", "plan.optimizer_state=disk", "--out", "disk.json")
     paths = [change["path"] for change in test.succeeds("plan", "--diff", "a.json", "disk.json", "--json")["changes"]]
-    for path in ("/decisions/paging/slots", "/predicted/stall_seconds", "/predicted/reserve/transfers", "/predicted/tiers/disk"):
+    staging = "/predicted/reserve/transfers: staging"
+    for path in ("/decisions/paging/slots", "/predicted/stall_seconds", staging, "/predicted/tiers/disk"):
         test.that(path in paths, f"{path} differs")
 
 

@@ -6,7 +6,9 @@
 
 #include <array>
 #include <set>
+#include <thread>
 
+#include "device/refuse_io_uring.h"
 #include "formats/file.h"
 #include "run/session.h"
 
@@ -26,6 +28,22 @@ Plan paged(const Config& config, std::int64_t micro, const Paging& paging, const
   return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), paging);
 }
 
+// Whoever moves the pages. Where the kernel refuses io_uring the cases for it are skipped.
+class PagingBy : public testing::TestWithParam<TransferEngine> {
+ protected:
+  void SetUp() override {
+    const std::string refusal = GetParam() == TransferEngine::io_uring ? io_uring_refusal() : "";
+    if (!refusal.empty()) GTEST_SKIP() << "no io_uring here: " << refusal;
+  }
+  Plan paged(const Config& config, std::int64_t micro, const Paging& paging, const TokenData& data) const {
+    Plan plan = plimsoll::paged(config, micro, paging, data);
+    plan.transfers = GetParam();
+    return plan;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Engine, PagingBy, testing::Values(TransferEngine::threads, TransferEngine::io_uring),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
 void audit(const Config& config, const Plan& plan, const TokenData& data) {
   Session session(config, plan, data.files, Watch::audit);
   session.run_all_phases(data.files);
@@ -35,7 +53,7 @@ void audit(const Config& config, const Plan& plan, const TokenData& data) {
   EXPECT_EQ(session.pages()->written(), plan.stored);
 }
 
-TEST(Paging, SameBitsAndExactBytesForEveryPage) {
+TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
   const TokenData data(kShape.vocab, 400, 90);
   for (const std::int64_t micro : {1, 4}) {
     const Config config = paged_config(4);
@@ -142,6 +160,50 @@ TEST(Paging, EveryBudgetFromALowerFloor) {
   EXPECT_TRUE(stored.contains(0));
 }
 
+Bytes transfers_reserve(const Plan& plan, std::string_view what) {
+  for (const ReserveItem& item : plan.reserve) {
+    if (item.name == what) return item.bytes;
+  }
+  return {};
+}
+
+TEST(Paging, EachEngineIsCountedForItself) {
+  const TokenData data(kShape.vocab, 400, 90);
+  const Config config = paged_config(4);
+  const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
+  const Graph streamed = apply_paging(graph, {1024, 2});
+  Machine machine = round_machine();
+  const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine));
+  machine.tiers[1].transfers = TransferEngine::io_uring;
+  const std::vector<ReserveItem> items = paging_reserve(streamed, {1024, 2}, machine);
+  EXPECT_EQ(items.size(), 4u);
+  EXPECT_LT(total(items), threads) << "so a plan for the ring is none for threads";
+  EXPECT_TRUE(paging_reserve(graph, {}, machine).empty());
+  const Plan plan = paged(config, 1, {1024, 2}, data);
+  EXPECT_EQ(plan.transfers, TransferEngine::threads);
+  EXPECT_EQ(transfers_reserve(plan, "transfers: staging"), kTransferStaging * (kTransfers + 1));
+  EXPECT_EQ(transfers_reserve(plan, "transfers: io_uring"), Bytes{0});
+}
+
+// In a thread of its own, which alone is refused.
+TEST(Paging, ARefusedEngineIsAPlanThatChanged) {
+  const TokenData data(kShape.vocab, 400, 90);
+  Plan plan = paged(paged_config(4), 1, {1024, 2}, data);
+  plan.transfers = TransferEngine::io_uring;
+  std::string code;
+  std::thread([&] {
+    if (!refuse_io_uring()) return;
+    try {
+      open_pages(lower(plan), std::filesystem::temp_directory_path(), plan.transfers);
+      code = "none";
+    } catch (const Error& error) {
+      code = error.code;
+    }
+  }).join();
+  if (code.empty()) GTEST_SKIP() << "no seccomp filters here";
+  EXPECT_EQ(code, "E-PLAN-CHANGED");
+}
+
 TEST(Paging, NothingLeavesMemoryWhereTheDiskHasNoRoom) {
   Config config = paged_config(4, {2, 128, 4, 16, 5000});
   for (const Bytes disk : {kKiB, kGiB}) {
@@ -151,7 +213,7 @@ TEST(Paging, NothingLeavesMemoryWhereTheDiskHasNoRoom) {
   }
 }
 
-TEST(Paging, CheckpointsAreTheSameBytes) {
+TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
   const ScratchFolder folder;
@@ -189,7 +251,7 @@ std::string code_of_update(Session& session) {
   return "";
 }
 
-TEST(Paging, BrokenDisksAreNamed) {
+TEST_P(PagingBy, BrokenDisksAreNamed) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
   const Plan plan = paged(config, 2, {1024, 4}, data);

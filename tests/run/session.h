@@ -58,7 +58,7 @@ class Session {
         program_(lower(plan)),
         arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
-    pages_ = open_pages(program_, std::filesystem::temp_directory_path());
+    pages_ = open_pages(program_, std::filesystem::temp_directory_path(), plan.transfers);
     executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu,
                       pages_.get());
     trainer_.emplace(config, model_, plan, *executor_, data);

@@ -50,14 +50,20 @@ Graph apply_paging(const Graph& graph, const Paging& paging) {
   return result;
 }
 
-Bytes paging_reserve(const Graph& graph, const Paging& paging) {
-  constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10};
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine) {
+  // A ring of eight entries is two pages; touching liburing brings in 64 KiB of it.
+  constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kRing{(64 << 10) + 2 * kPage.n};
   if (!paging.active()) return {};
+  const bool ring = transfers_of(machine) == TransferEngine::io_uring;
   std::int64_t pieces = 0;
   for (const Value& value : graph.values) {
     if (value.persistent() && value.tier != 0) pieces += (value.type.shape.elements() + paging.page - 1) / paging.page;
   }
-  return kTransferStaging * (kTransfers + 1) + kThreadState * kTransfers + kPieceState * pieces;
+  std::vector<ReserveItem> items{{"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"},
+                                 {"transfers: pieces", kPieceState * pieces, "counted"},
+                                 {"transfers: threads", kThreadState * (ring ? 1 : kTransfers), "bound"}};
+  if (ring) items.push_back({"transfers: io_uring", kRing, "bound"});
+  return items;
 }
 
 StoredLayout stored_layout(const Graph& graph) {

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
+#include "plan/machine.h"
 
 namespace plimsoll {
 
@@ -28,8 +29,9 @@ std::vector<std::size_t> streamed_inputs(const Graph& graph, const Node& node);
 // Transfers that run at a time, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
-// Outside the arena: staging, with one more for checkpoints, threads, and per piece its instructions and its checksum.
-Bytes paging_reserve(const Graph& graph, const Paging& paging);
+// Outside the arena: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per piece its
+// instructions and its checksum. Empty where nothing is paged.
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine);
 
 // Where each value of tier 1 lies: one after the other, each on a boundary of kStoredAlignment.
 inline constexpr Bytes kStoredAlignment{4096};
