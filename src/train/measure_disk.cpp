@@ -25,9 +25,10 @@ constexpr const char* kSchema = "plimsoll.disk/2";
 constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
 constexpr int kPages = 96;    // of the file, where the budget has room for so many
 constexpr int kInFlight = 4;  // of each way
+constexpr int kRounds = 3;
 constexpr double kMostRate = 1e12, kMostLatency = 10;
 
-// Seconds of a page, in one way while the other one is as busy.
+// Seconds of a page, in one way while the other one is as busy; the best round, as others use the machine too.
 double measure_page(const std::filesystem::path& folder, TransferEngine engine, Bytes page_bytes, int pages) {
   std::vector<PageFile::Piece> pieces;
   for (int i = 0; i < pages; ++i) pieces.push_back({page_bytes * i, page_bytes});
@@ -40,15 +41,19 @@ double measure_page(const std::filesystem::path& folder, TransferEngine engine, 
   for (int i = 0; i < pages; ++i)
     file.write(page_bytes * i, page_bytes,
                [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
-  const double start = seconds_now();
-  for (int i = 0; i < pages / 2; ++i) {
-    const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
-    if (i >= kInFlight) file.wait(in), file.wait(out);
-    file.start_read(in, page_bytes * i, page(static_cast<int>(in)));
-    file.start_write(out, page_bytes * (pages / 2 + i), page(static_cast<int>(out)));
+  double best = 1e300;
+  for (int round = 0; round < kRounds; ++round) {
+    const double start = seconds_now();
+    for (int i = 0; i < pages / 2; ++i) {
+      const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
+      if (i >= kInFlight) file.wait(in), file.wait(out);
+      file.start_read(in, page_bytes * i, page(static_cast<int>(in)));
+      file.start_write(out, page_bytes * (pages / 2 + i), page(static_cast<int>(out)));
+    }
+    for (std::uint32_t event = 0; event < 2 * kInFlight; ++event) file.wait(event);
+    best = std::min(best, (seconds_now() - start) / (pages / 2));
   }
-  for (std::uint32_t event = 0; event < 2 * kInFlight; ++event) file.wait(event);
-  return (seconds_now() - start) / (pages / 2);
+  return best;
 }
 
 struct DiskRate {
