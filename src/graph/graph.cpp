@@ -70,6 +70,19 @@ std::vector<NodeAlias> aliases_of(const Graph&, const Node& node) {
   return result;
 }
 
+ValueId origin_of(const Graph& graph, ValueId value) {
+  while (true) {
+    const Value& what = graph.values[value];
+    if (what.version_of.valid()) {
+      value = what.version_of;
+    } else if (what.producer.valid() && graph.nodes[what.producer].op->view) {
+      value = graph.nodes[what.producer].inputs[0];
+    } else {
+      return value;
+    }
+  }
+}
+
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueType> types;
   types.reserve(values.size());

@@ -115,6 +115,9 @@ struct NodeAlias {
 };
 std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
+// What a value is in bytes: views and updated versions are what they come from.
+ValueId origin_of(const Graph& graph, ValueId value);
+
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);
 
 // Rules that every graph obeys: single production, definition before use, results produced, no use after an update in place

@@ -60,19 +60,7 @@ class EarliestPlaces {
   }
 
  private:
-  // Views and updated versions are what they come from.
-  ValueId root(ValueId value) const {
-    while (true) {
-      const Value& what = graph_.values[value];
-      if (what.version_of.valid()) {
-        value = what.version_of;
-      } else if (what.producer.valid() && graph_.nodes[what.producer].op->view) {
-        value = graph_.nodes[what.producer].inputs[0];
-      } else {
-        return value;
-      }
-    }
-  }
+  ValueId root(ValueId value) const { return origin_of(graph_, value); }
 
   const Graph& graph_;
   PerValue<std::size_t> written_, used_;  // counted in nodes of the micro-step

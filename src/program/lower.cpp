@@ -27,19 +27,7 @@ class Lowering {
   }
 
  private:
-  // Views and updated versions are the same bytes as what they come from.
-  ValueId origin(ValueId value) const {
-    while (true) {
-      const Value& what = graph_.values[value];
-      if (what.version_of.valid()) {
-        value = what.version_of;
-      } else if (what.producer.valid() && graph_.nodes[what.producer].op->view) {
-        value = graph_.nodes[what.producer].inputs[0];
-      } else {
-        return value;
-      }
-    }
-  }
+  ValueId origin(ValueId value) const { return origin_of(graph_, value); }
 
   void place_operands() {
     program_.operands.resize(graph_.values.size());
