@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
-  std::string pattern = (parent / "plimsoll-XXXXXX").string();
+  std::string pattern = (parent / ("plimsoll-" + std::string(6, 'X'))).string();  // the system replaces these
   if (::mkdtemp(pattern.data()) == nullptr) {
     throw data_error("E-IO-WRITE", pattern, "no temporary folder can be made there",
                      "a folder that can be written, with free space");

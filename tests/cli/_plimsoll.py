@@ -181,6 +181,14 @@ class Test:
         else:
             self.that(matches(value, want), f"{what} is {shown(value)}, expected {want}")
 
+    def wait_for_lines(self, process, run, count):
+        """Until metrics.jsonl has so many lines, or the process has ended."""
+        path, deadline = self.path(run) / "metrics.jsonl", time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if path.exists() and path.read_bytes().count(b"\n") >= count:
+                return
+            time.sleep(0.002)
+
     def lines(self, run):
         """metrics.jsonl of a run; every line must be whole JSON without numbers that JSON does not have."""
         text = (self.path(run) / "metrics.jsonl").read_text()

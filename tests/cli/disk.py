@@ -12,7 +12,6 @@ import json
 import signal
 import struct
 import subprocess
-import time
 
 from _plimsoll import Test
 
@@ -120,9 +119,7 @@ def main():
     process = test.start(
         "train", "config.toml", *WIDE, "--set", "train.updates=100000", "--run", "killed", "--memory", str(low), *disk
     )
-    metrics, deadline = test.path("killed") / "metrics.jsonl", time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline and not (metrics.exists() and metrics.read_bytes()):
-        time.sleep(0.01)
+    test.wait_for_lines(process, "killed", 1)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     test.equal("files left in the folder", [path.name for path in test.path("pages").iterdir()], [])

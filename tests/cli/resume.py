@@ -21,15 +21,6 @@ def numbers(test, run):
     return [tuple(line[key] for key in SAME) for line in test.lines(run)]
 
 
-def wait_for_lines(test, process, run, count):
-    """Until metrics.jsonl has so many lines, or the process has ended."""
-    path, deadline = test.path(run) / "metrics.jsonl", time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.002)
-
-
 def same_end(test, run, whole):
     test.equal(f"metrics of {run} as of one piece", numbers(test, run) == numbers(test, "whole"), True)
     report = test.report(run)
@@ -47,7 +38,7 @@ def interrupted(test, whole, sign, moments):
     run = f"interrupted-{sign.name}"
     for attempt, lines in enumerate(moments):
         process = test.start(*arguments(run, *(["--resume"] if attempt else []), "--json"))
-        wait_for_lines(test, process, run, lines)
+        test.wait_for_lines(process, run, lines)
         process.send_signal(sign)
         out, _ = process.communicate(timeout=60)
         if process.returncode == 0 and lines > 1:
@@ -82,7 +73,7 @@ def interrupted_while_planning(test):
 def killed(test, whole):
     saving = ["--set", "train.save_every=20"]
     process = test.start(*arguments("killed", *saving))
-    wait_for_lines(test, process, "killed", 45)
+    test.wait_for_lines(process, "killed", 45)
     process.kill()
     process.communicate()
     test.equal("status of a run that was killed", test.report("killed")["status"], "running")
@@ -93,7 +84,7 @@ def killed(test, whole):
     same_end(test, "killed", whole)
 
     process = test.start(*arguments("unsaved"))
-    wait_for_lines(test, process, "unsaved", 3)
+    test.wait_for_lines(process, "unsaved", 3)
     process.kill()
     process.communicate()
     test.fails(5, "E-CKPT-MISSING", *arguments("unsaved", "--resume"))

@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 import subprocess
-import time
 
 from _plimsoll import Test
 
@@ -15,14 +14,6 @@ UPDATES = 40
 
 def arguments(run, *more):
     return ["train", "config.toml", "--set", f"train.updates={UPDATES}", "--run", run, *more]
-
-
-def wait_for_lines(test, process, run, count):
-    path, deadline = test.path(run) / "metrics.jsonl", time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.002)
 
 
 def bad_validation(test):
@@ -44,7 +35,7 @@ def lost_validation(test):
     for every in (0, 7):
         run = f"lost-{every}"
         process = test.start(*arguments(run, "--json", "--set", f"train.evaluate_every={every}"))
-        wait_for_lines(test, process, run, 1)
+        test.wait_for_lines(process, run, 1)
         os.truncate(test.path("validation.txt"), 5)
         process.communicate(timeout=60)
         report = test.report(run)
@@ -61,7 +52,7 @@ def lost_validation(test):
 
 def two_processes(test):
     process = test.start("train", "config.toml", "--run", "shared", "--updates", "100000")
-    wait_for_lines(test, process, "shared", 1)
+    test.wait_for_lines(process, "shared", 1)
     error = test.fails(2, "E-RUN-BUSY", "train", "config.toml", "--run", "shared", "--resume")
     test.that(error and str(process.pid) in error["message"], f"the process is named: {error}")
     test.fails(2, "E-RUN-EXISTS", "train", "config.toml", "--run", "shared")

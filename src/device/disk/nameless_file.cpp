@@ -19,7 +19,7 @@ std::string elsewhere(Bytes size) { return fmt::format("--disk ANOTHER_FOLDER:{}
 int open_nameless(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
-  std::string pattern = (folder / "plimsoll-pages-XXXXXX").string();
+  std::string pattern = (folder / ("plimsoll-pages-" + std::string(6, 'X'))).string();  // the system replaces these
   const int named = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(pattern.c_str());
   return named;
