@@ -32,10 +32,10 @@ void report(benchmark::State& state, double flops) {
 void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
   const Gemm gemm(shape, thread_count());
   const Buffer a = numbers(shape.m * shape.k), b = numbers(shape.k * shape.n), c(shape.m * shape.n);
-  const Buffer scratch(tiled ? tiled_gemm_scratch(shape) : gemm.plan().scratch);
+  const Buffer scratch(tiled ? tiled_gemm_scratch(shape, thread_count()) : gemm.plan().scratch);
   for (auto _ : state) {
     if (tiled) {
-      run_tiled_gemm(shape, a.get(), b.get(), nullptr, c.get(), scratch.bytes());
+      run_tiled_gemm(shape, thread_count(), a.get(), b.get(), nullptr, c.get(), scratch.bytes());
     } else {
       gemm.run(a.get(), b.get(), nullptr, c.get(), scratch.bytes());
     }

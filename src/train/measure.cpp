@@ -102,7 +102,7 @@ class Product {
 
 double measure_products(std::byte* base, Bytes size, int threads) {
   double best = 0;
-  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{512, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{480, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
     const Product product(m, n, k, threads);
     ensure(product.size() <= size, "measure", "the arena is too small");
     const double seconds = least_seconds(0.15, 3, [&] { product.run(base); });

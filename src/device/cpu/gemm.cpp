@@ -106,6 +106,17 @@ bool intel_core() {
 #endif
 }
 
+// On Intel cores with AVX-512 our own kernel is 2-12 % faster than oneDNN wherever it has rows or steps of k enough to pay for
+// packing, most where C is large, and needs megabytes less of scratch where the library packs (docs/speed.md).
+bool own_kernel_pays(const GemmShape& shape) {
+#ifdef __x86_64__
+  if (!intel_core() || !__builtin_cpu_supports("avx512dq") || shape.batch != 1) return false;
+  return std::min(shape.n, shape.k) >= 64 && (shape.transpose_a || shape.m >= 512);
+#else
+  return false;
+#endif
+}
+
 // Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the first-level cache, and products over a long k that
 // read B as it lies lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen 5; packing pays for itself from
 // 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512 columns) already do so, and cost up to 2.4 times the time
@@ -177,7 +188,7 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
 
 std::optional<Choice> choose(const GemmShape& shape, int threads) {
   ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
-  if (!kTeamOfOpenMp) return std::nullopt;
+  if (!kTeamOfOpenMp || own_kernel_pays(shape)) return std::nullopt;
   return checked("gemm", [&] {
     const ThreadCount scope(threads);
     std::optional<Choice> choice = choose_form(shape, packing_pays(shape));
@@ -185,8 +196,8 @@ std::optional<Choice> choose(const GemmShape& shape, int threads) {
   });
 }
 
-GemmPlan plan_of(const GemmShape& shape, const std::optional<Choice>& choice) {
-  if (!choice) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape)};
+GemmPlan plan_of(const GemmShape& shape, int threads, const std::optional<Choice>& choice) {
+  if (!choice) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape, threads)};
   const dnnl_version_t& version = *dnnl::version();
   return {.implementation = fmt::format("onednn-{}.{}.{} {} {}", version.major, version.minor, version.patch,
                                         choice->descriptor.impl_info_str(), choice->panel > 0 ? "packed_b" : "plain"),
@@ -238,11 +249,11 @@ void point_at(const memory& object, const void* data) {
 
 }  // namespace
 
-GemmPlan plan_gemm(const GemmShape& shape, int threads) { return plan_of(shape, choose(shape, threads)); }
+GemmPlan plan_gemm(const GemmShape& shape, int threads) { return plan_of(shape, threads, choose(shape, threads)); }
 
-Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape) {
+Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape), threads_(threads) {
   const std::optional<Choice> choice = choose(shape, threads);
-  plan_ = plan_of(shape, choice);
+  plan_ = plan_of(shape, threads, choice);
   if (choice) bound_ = bind(shape, threads, *choice);
 }
 
@@ -251,7 +262,7 @@ Gemm::Gemm(Gemm&&) noexcept = default;
 Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 
 void Gemm::run(const float* a, const float* b, const float* bias, float* c, std::byte* scratch) const {
-  if (!bound_) return run_tiled_gemm(shape_, a, b, bias, c, scratch);
+  if (!bound_) return run_tiled_gemm(shape_, threads_, a, b, bias, c, scratch);
   const Bound& bound = *bound_;
   ensure(thread_count() == bound.threads, "gemm", "the number of threads is not the one that was planned");
   if (bound.panel > 0) {

@@ -50,6 +50,7 @@ class Gemm {
 
  private:
   GemmShape shape_;
+  int threads_;
   GemmPlan plan_;
   std::shared_ptr<const Bound> bound_;  // null: our own kernel runs
 };

@@ -1,7 +1,6 @@
 #include "device/cpu/gemm_tiled.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/ceil_div.h"
 #include "device/cpu/gemm.h"
@@ -10,171 +9,349 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/cpu/gemm_tiled.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+
+#include "device/cpu/register_block-inl.h"
+#include "device/cpu/transpose-inl.h"
+#include "hwy/highway.h"
 
 #ifndef PLIMSOLL_GEMM_TILED_ONCE
 #define PLIMSOLL_GEMM_TILED_ONCE
 namespace plimsoll::cpu::tiled {
 
-constexpr std::int64_t kRows = 6;      // of a register tile; 6 x 2 vectors fit into the 16 registers of AVX2
-constexpr std::int64_t kColumns = 32;  // of a packed panel of B; a multiple of every tile's width
-constexpr std::int64_t kDepth = 256;   // of a block of k: a panel of B is 32 KiB, a first-level cache
-constexpr std::int64_t kTaskRows = 96, kTaskColumns = 256;
+// The most of k and of n that a block of B holds: it lies in half of a second-level cache. A transposed A is packed too, for each
+// strip of columns again, and its k is long: the sums of a short block are added to C while the next one is fetched.
+constexpr std::int64_t kDepth = 768, kStrip = 384;
+constexpr std::int64_t kDepthTransposed = 128, kStripTransposed = 768;
+constexpr std::int64_t kRows = 2048;        // most rows of a task
+constexpr std::int64_t kPanelRows = 16;     // of a transposed A, packed together: a cache line of each step of k
+constexpr std::int64_t kPanelColumns = 48;  // of B: three of the widest vectors
 
-// One block [k0, k0 + depth) of the product of one element of the batch. A[i, p] is a[i * a_row + p * a_step]; likewise B.
-struct Block {
-  const float *a, *b;
-  std::int64_t a_row, a_step, b_step, b_column;
-  std::int64_t m, n, k0, depth;
-  const float* bias;  // added where not null
-  float* c;
-  bool add;  // to what C holds
-  float *a_panels, *b_panels;
+// The size of even pieces of n, none larger than `most`, each but the last a multiple of `step`.
+constexpr std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
+  return round_up(ceil_div(n, ceil_div(n, most)), step);
+}
+
+// How one product is cut. Bits depend on the cut of k alone, which the shape decides.
+struct Cut {
+  std::int64_t depth, strip, rows;  // of a block of k; of a task
+  std::int64_t strips, bands;
+
+  Cut(const GemmShape& shape, int threads)
+      : depth(even_piece(shape.k, shape.transpose_a ? kDepthTransposed : kDepth, 8)),
+        strip(even_piece(shape.n, shape.transpose_a ? kStripTransposed : kStrip, kPanelColumns)),
+        strips(ceil_div(shape.n, strip)),
+        bands(ceil_div(shape.m, kRows)) {
+    while (shape.batch * strips * bands % threads != 0 && bands < threads) ++bands;
+    rows = round_up(ceil_div(shape.m, bands), kPanelRows);
+    bands = ceil_div(shape.m, rows);
+  }
+
+  std::int64_t tasks(const GemmShape& shape) const { return shape.batch * strips * bands; }
+  std::int64_t b_floats() const { return depth * strip; }
+  std::int64_t a_floats(const GemmShape& shape) const { return shape.transpose_a ? depth * kPanelRows : 0; }
 };
 
-// Panels of kRows rows: element (p, i) of panel t is at t * depth * kRows + p * kRows + i. Rows past m are zero.
-inline void pack_a_panel(const Block& block, std::int64_t panel) {
-  float* to = block.a_panels + panel * block.depth * kRows;
-  for (std::int64_t i = 0; i < kRows; ++i) {
-    const std::int64_t row = panel * kRows + i;
-    for (std::int64_t p = 0; p < block.depth; ++p) {
-      to[p * kRows + i] = row < block.m ? block.a[row * block.a_row + (block.k0 + p) * block.a_step] : 0.0F;
-    }
-  }
-}
+struct Product {
+  GemmShape shape;
+  Cut cut;
+  std::int64_t tasks, slots;
+  const float *a, *b, *bias;
+  float* c;
+};
 
-inline void pack_b_panel(const Block& block, std::int64_t panel) {
-  float* to = block.b_panels + panel * block.depth * kColumns;
-  const std::int64_t width = std::min(kColumns, block.n - panel * kColumns);
-  const float* from = block.b + panel * kColumns * block.b_column + block.k0 * block.b_step;
-  if (block.b_column == 1) {
-    for (std::int64_t p = 0; p < block.depth; ++p) {
-      std::copy_n(from + p * block.b_step, width, to + p * kColumns);
-      std::fill(to + p * kColumns + width, to + (p + 1) * kColumns, 0.0F);
-    }
-    return;
-  }
-  for (std::int64_t j = 0; j < kColumns; ++j) {
-    for (std::int64_t p = 0; p < block.depth; ++p) {
-      to[p * kColumns + j] = j < width ? from[j * block.b_column + p * block.b_step] : 0.0F;
-    }
-  }
-}
+// A part of a task: an element of the batch, columns and one block of k.
+struct Slice {
+  std::int64_t element = 0, column = 0, columns = 0, k = 0, depth = 0;
+};
 
 }  // namespace plimsoll::cpu::tiled
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace plimsoll::cpu::tiled::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// Adds a tile of sums to C, which has `rows` x `columns` elements left at `c`.
-inline void finish_tile(const Block& block, const float* sums, std::int64_t width, std::int64_t row, std::int64_t column) {
-  const std::int64_t rows = std::min(kRows, block.m - row), columns = std::min(width, block.n - column);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* c = block.c + (row + i) * block.n + column;
-    for (std::int64_t j = 0; j < columns; ++j) {
-      float value = sums[i * width + j];
-      if (block.bias != nullptr) value += block.bias[column + j];
-      c[j] = block.add ? value + c[j] : value;
+using tiled::Cut;
+using tiled::kPanelRows;
+using tiled::Product;
+using tiled::Slice;
+
+// A register tile is kTileRows x three vectors: with AVX-512 24 sums, three vectors of B and one of A.
+inline constexpr int kVectors = 3;
+inline constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+inline constexpr std::int64_t kTileColumns = kVectors * kLanes;
+
+// Where a tile of sums goes.
+struct Target {
+  float* c;
+  std::int64_t stride, columns;  // columns: those that are left in C, from c on
+  const float* bias;             // of those columns, or null
+  bool add;
+
+  HWY_INLINE void put(Floats sum, float* to, std::int64_t column) const {
+    if (columns < column + kLanes) return put_part(sum, to, column);
+    if (bias != nullptr) sum = hn::Add(sum, hn::LoadU(F32(), bias + column));
+    if (add) sum = hn::Add(sum, hn::LoadU(F32(), to));
+    hn::StoreU(sum, F32(), to);
+  }
+
+  HWY_NOINLINE void put_part(Floats sum, float* to, std::int64_t column) const {
+    const std::int64_t count = columns - column;
+    if (bias != nullptr) sum = hn::Add(sum, load_part(bias + column, count));
+    if (add) sum = hn::Add(sum, load_part(to, count));
+    store_part(sum, to, count);
+  }
+};
+
+template <int N>
+HWY_INLINE void put_row(const RowBlock<N>& sums, const Target& target, float* to, std::int64_t column) {
+  if constexpr (N > 0) {
+    target.put(sums.first, to, column);
+    put_row<N - 1>(sums.rest, target, to + kLanes, column + kLanes);
+  }
+}
+
+template <int M, int N>
+HWY_INLINE void put_rows(const Block<M, N>& sums, const Target& target, float* to) {
+  if constexpr (M > 0) {
+    put_row<N>(sums.row, target, to, 0);
+    put_rows<M - 1, N>(sums.rest, target, to + target.stride);
+  }
+}
+
+struct Region {
+  const float* first = nullptr;
+  std::int64_t stride = 0, rows = 0, columns = 0;
+};
+
+// What a thread packs next, fetched into its second-level cache meanwhile, one line for every four steps of k: hardware does not
+// see the next block coming.
+class Ahead {
+ public:
+  Ahead(const Region& first, const Region& second) : regions_{first, second} {}
+
+  // The first of as many lines as a tile fetches; along the rows, the last lines of each perhaps twice.
+  HWY_INLINE const float* take(std::int64_t lines) {
+    if (regions_[0].rows == 0) return regions_[0].first;
+    Region& region = regions_[0];
+    const float* taken = region.first + std::max(std::int64_t{0}, std::min(column_, region.columns - 16 * lines));
+    column_ += 16 * lines;
+    if (column_ >= region.columns) {
+      column_ = 0, region.first += region.stride;
+      if (--region.rows == 0) std::swap(regions_[0], regions_[1]);
+    }
+    return taken;
+  }
+
+ private:
+  Region regions_[2];
+  std::int64_t column_ = 0;
+};
+
+// One tile over one block of k: A[i, p] is a[p * kPanelRows + i] where kPacked, else a[i * stride + p]; B is [depth][N vectors].
+template <int M, int N, bool kPacked>
+HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t stride, const float* HWY_RESTRICT b,
+                                const Target& target, const float* ahead) {
+  constexpr std::int64_t kStep = kPacked ? kPanelRows : 1;
+  for (int i = 0; i < M; ++i) {
+    for (std::int64_t j = 0; j < N * kLanes; j += 16) hwy::Prefetch(target.c + i * target.stride + j);
+  }
+  Block<M, N> sums;
+  sums.template start<Start::zero>(nullptr, 0, nullptr);
+  const auto add = [&](std::int64_t p) HWY_ATTR {
+    RowBlock<N> right;
+    right.load(b + p * N * kLanes);
+    sums.update(a + p * kStep, kPacked ? 1 : stride, right);
+  };
+  std::int64_t p = 0;
+  for (; p + 4 <= depth; p += 4, a += 4 * kStep, b += 4 * N * kLanes) {
+    add(0);
+    add(1);
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += 16;
+    add(2);
+    add(3);
+  }
+  for (; p < depth; ++p, a += kStep, b += N * kLanes) add(0);
+  put_rows<M, N>(sums, target, target.c);
+}
+
+// Up to M rows, fewer of them in tiles of 8, 4, 2 and 1; columns by the vectors that hold them.
+template <int M, int N, bool kPacked>
+HWY_INLINE void multiply_rows(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t stride, const float* b,
+                              Target target, const float* ahead) {
+  if constexpr (M > 0) {
+    if (rows >= M) {
+      multiply_tile<M, N, kPacked>(depth, a, stride, b, target, ahead);
+      rows -= M, a += M * (kPacked ? 1 : stride), target.c += M * target.stride;
+    }
+    if (rows > 0) multiply_rows<M / 2, N, kPacked>(rows, depth, a, stride, b, target, ahead);
+  }
+}
+
+template <int N, bool kPacked>
+HWY_INLINE void multiply(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t stride, const float* b,
+                         const Target& target, const float* ahead) {
+  if constexpr (N > 1) {
+    if (target.columns <= (N - 1) * kLanes) return multiply<N - 1, kPacked>(rows, depth, a, stride, b, target, ahead);
+  }
+  multiply_rows<kTileRows, N, kPacked>(rows, depth, a, stride, b, target, ahead);
+}
+
+HWY_INLINE const float* block_of_b(const Product& product, const Slice& slice) {
+  const GemmShape& shape = product.shape;
+  const float* const b = product.b + slice.element * shape.k * shape.n;
+  return shape.transpose_b ? b + slice.column * shape.k + slice.k : b + slice.k * shape.n + slice.column;
+}
+
+// The width of a panel of B that has `columns` left: whole vectors.
+HWY_INLINE std::int64_t panel_width(std::int64_t columns) {
+  return std::min<std::int64_t>(kTileColumns, round_up(columns, kLanes));
+}
+
+// Panels [depth][width] of B, one after another; columns past n are zero. Reads B along its rows, which come from memory.
+HWY_INLINE void pack_b(const Product& product, const Slice& slice, float* HWY_RESTRICT to) {
+  const GemmShape& shape = product.shape;
+  const float* const b = block_of_b(product, slice);
+  if (shape.transpose_b) {
+    for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
+      const std::int64_t width = panel_width(slice.columns - column), columns = std::min(width, slice.columns - column);
+      float* HWY_RESTRICT out = to + column * slice.depth;
+      transpose(b + column * shape.k, shape.k, columns, slice.depth, out, width);
+      for (std::int64_t p = 0; columns < width && p < slice.depth; ++p) {
+        std::fill(out + p * width + columns, out + (p + 1) * width, 0.0F);
+      }
+    }
+    return;
+  }
+  for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
+    const float* HWY_RESTRICT in = b + column;
+    const std::int64_t columns = slice.columns - column;
+    float* HWY_RESTRICT out = to + column * slice.depth;
+    if (columns >= kTileColumns) {
+      for (std::int64_t p = 0; p < slice.depth; ++p, in += shape.n, out += kTileColumns) {
+        RowBlock<kVectors> row;
+        row.load_unaligned(in);
+        row.store(out);
+      }
+      continue;
+    }
+    for (std::int64_t p = 0; p < slice.depth; ++p, in += shape.n, out += panel_width(columns)) {
+      std::copy(in, in + columns, out);
+      std::fill(out + columns, out + panel_width(columns), 0.0F);
     }
   }
 }
 
-// The register tile: kRows rows x two vectors.
-inline void multiply_tile(const Block& block, std::int64_t row, std::int64_t column) {
-  const hn::CappedTag<float, kColumns / 2> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const float* a = block.a_panels + row / kRows * block.depth * kRows;
-  const float* b = block.b_panels + column / kColumns * block.depth * kColumns + column % kColumns;
-  auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00;
-  auto s30 = s00, s31 = s00, s40 = s00, s41 = s00, s50 = s00, s51 = s00;
-  for (std::int64_t p = 0; p < block.depth; ++p, a += kRows, b += kColumns) {
-    const auto b0 = hn::Load(d, b), b1 = hn::Load(d, b + lanes);
-    const auto a0 = hn::Set(d, a[0]), a1 = hn::Set(d, a[1]), a2 = hn::Set(d, a[2]);
-    s00 = hn::MulAdd(a0, b0, s00), s01 = hn::MulAdd(a0, b1, s01);
-    s10 = hn::MulAdd(a1, b0, s10), s11 = hn::MulAdd(a1, b1, s11);
-    s20 = hn::MulAdd(a2, b0, s20), s21 = hn::MulAdd(a2, b1, s21);
-    const auto a3 = hn::Set(d, a[3]), a4 = hn::Set(d, a[4]), a5 = hn::Set(d, a[5]);
-    s30 = hn::MulAdd(a3, b0, s30), s31 = hn::MulAdd(a3, b1, s31);
-    s40 = hn::MulAdd(a4, b0, s40), s41 = hn::MulAdd(a4, b1, s41);
-    s50 = hn::MulAdd(a5, b0, s50), s51 = hn::MulAdd(a5, b1, s51);
-  }
-  alignas(64) float sums[kRows * kColumns];
-  const std::int64_t width = 2 * lanes;
-  hn::Store(s00, d, sums), hn::Store(s01, d, sums + lanes);
-  hn::Store(s10, d, sums + width), hn::Store(s11, d, sums + width + lanes);
-  hn::Store(s20, d, sums + 2 * width), hn::Store(s21, d, sums + 2 * width + lanes);
-  hn::Store(s30, d, sums + 3 * width), hn::Store(s31, d, sums + 3 * width + lanes);
-  hn::Store(s40, d, sums + 4 * width), hn::Store(s41, d, sums + 4 * width + lanes);
-  hn::Store(s50, d, sums + 5 * width), hn::Store(s51, d, sums + 5 * width + lanes);
-  finish_tile(block, sums, width, row, column);
-}
-
-void multiply_task(const Block& block, std::int64_t task) {
-  const std::int64_t across = ceil_div(block.n, kTaskColumns);
-  const std::int64_t row0 = task / across * kTaskRows, row1 = std::min(block.m, row0 + kTaskRows);
-  const std::int64_t column0 = task % across * kTaskColumns, column1 = std::min(block.n, column0 + kTaskColumns);
-  const std::int64_t width = 2 * static_cast<std::int64_t>(hn::Lanes(hn::CappedTag<float, kColumns / 2>()));
-  for (std::int64_t column = column0; column < column1; column += width) {
-    for (std::int64_t row = row0; row < row1; row += kRows) multiply_tile(block, row, column);
+// to [depth][kPanelRows] = the rows of a transposed A from `row` on; what is past m is left as it is.
+HWY_INLINE void pack_a(const GemmShape& shape, const float* a, std::int64_t row, const Slice& slice, float* HWY_RESTRICT to) {
+  const float* HWY_RESTRICT in = a + slice.k * shape.m + row;
+  const std::int64_t rows = std::min(kPanelRows, shape.m - row);
+  for (std::int64_t p = 0; p < slice.depth; ++p, in += shape.m, to += kPanelRows) {
+    if (rows == kPanelRows) {
+      for (std::int64_t i = 0; i < kPanelRows; i += kLanes) hn::Store(hn::LoadU(F32(), in + i), F32(), to + i);
+    } else {
+      std::copy(in, in + rows, to);
+    }
   }
 }
 
-}  // namespace plimsoll::cpu::tiled::HWY_NAMESPACE
+// One task over one block of k.
+template <bool kPacked>
+HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end,
+                               const float* b_panels, float* a_panel, Ahead& ahead) {
+  const GemmShape& shape = product.shape;
+  const float* const a = product.a + slice.element * shape.m * shape.k;
+  float* const c = product.c + slice.element * shape.m * shape.n;
+  const bool add = shape.accumulate || slice.k > 0;
+  const std::int64_t lines = slice.depth / 4;
+  for (std::int64_t panel = begin; panel < end; panel += kPanelRows) {
+    if (kPacked) pack_a(shape, a, panel, slice, a_panel);
+    const std::int64_t panel_end = std::min(end, panel + kPanelRows);
+    for (std::int64_t row = panel; row < panel_end; row += kTileRows) {
+      const float* left = kPacked ? a_panel + row - panel : a + row * shape.k + slice.k;
+      for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
+        const std::int64_t at = slice.column + column;
+        const Target target{.c = c + row * shape.n + at,
+                            .stride = shape.n,
+                            .columns = slice.columns - column,
+                            .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
+                            .add = add};
+        multiply<kVectors, kPacked>(std::min<std::int64_t>(kTileRows, panel_end - row), slice.depth, left, shape.k,
+                                    b_panels + column * slice.depth, target, ahead.take(lines));
+      }
+    }
+  }
+}
+
+// The first slice of a task.
+HWY_INLINE Slice first_slice(const Product& product, std::int64_t task) {
+  const Cut& cut = product.cut;
+  const std::int64_t column = task / cut.bands % cut.strips * cut.strip;
+  return {task / (cut.strips * cut.bands), column, std::min(cut.strip, product.shape.n - column), 0,
+          std::min(cut.depth, product.shape.k)};
+}
+
+// What a thread packs after `slice` of a task: the next block of k, or the first one of the task that it will probably be given.
+HWY_INLINE Slice slice_after(const Product& product, Slice slice, std::int64_t task) {
+  const std::int64_t k = slice.k + slice.depth;
+  if (k == product.shape.k) return task + product.slots < product.tasks ? first_slice(product, task + product.slots) : Slice{};
+  slice.k = k, slice.depth = std::min(product.cut.depth, product.shape.k - k);
+  return slice;
+}
+
+HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
+  const GemmShape& shape = product.shape;
+  if (slice.depth == 0) return {{product.b}, {product.b}};
+  Region a{product.a}, b{block_of_b(product, slice), shape.n, slice.depth, slice.columns};
+  if (shape.transpose_b) b.stride = shape.k, std::swap(b.rows, b.columns);
+  if (shape.transpose_a) a = {a.first + (slice.element * shape.k + slice.k) * shape.m + begin, shape.m, slice.depth, end - begin};
+  return {b, a};
+}
+
+// Rows and columns of the result of one element of the batch.
+void multiply_task(const Product& product, std::int64_t task, float* scratch) {
+  const GemmShape& shape = product.shape;
+  const std::int64_t begin = task % product.cut.bands * product.cut.rows, end = std::min(shape.m, begin + product.cut.rows);
+  float *const b_panels = scratch, *const a_panel = scratch + product.cut.b_floats();
+  const auto multiply_all = shape.transpose_a ? multiply_slice<true> : multiply_slice<false>;
+  Slice slice = first_slice(product, task);
+  while (true) {
+    const Slice next = slice_after(product, slice, task);
+    Ahead ahead = packed_in(product, next, begin, end);
+    pack_b(product, slice, b_panels);
+    multiply_all(product, slice, begin, end, b_panels, a_panel, ahead);
+    if (slice.k + slice.depth == shape.k) break;
+    slice = next;
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace plimsoll::cpu {
-namespace tiled {
-HWY_EXPORT(multiply_task);
-void multiply(const Block& block, std::int64_t task) { HWY_DYNAMIC_DISPATCH(multiply_task)(block, task); }
-}  // namespace tiled
-
 namespace {
 
-using namespace tiled;
+HWY_EXPORT(multiply_task);
 
-std::int64_t a_panel_bytes(const GemmShape& shape) {
-  return align_up(Bytes{ceil_div(shape.m, kRows) * kRows * std::min(shape.k, kDepth) * 4}, kAlignment).n;
-}
-
-void run_block(const Block& block) {
-  const std::int64_t a_panels = ceil_div(block.m, kRows), b_panels = ceil_div(block.n, kColumns);
-  parallel_for(ceil_div(a_panels, 16) + b_panels, [&](std::int64_t task) {
-    if (task < b_panels) return pack_b_panel(block, task);
-    const std::int64_t begin = (task - b_panels) * 16;
-    for (std::int64_t panel = begin; panel < std::min(a_panels, begin + 16); ++panel) pack_a_panel(block, panel);
-  });
-  parallel_for(ceil_div(block.m, kTaskRows) * ceil_div(block.n, kTaskColumns), [&](std::int64_t task) { multiply(block, task); });
-}
+std::int64_t slot_floats(const GemmShape& shape, const tiled::Cut& cut) { return cut.b_floats() + cut.a_floats(shape); }
 
 }  // namespace
 
-Bytes tiled_gemm_scratch(const GemmShape& shape) {
-  return Bytes{a_panel_bytes(shape) + ceil_div(shape.n, kColumns) * kColumns * std::min(shape.k, kDepth) * 4};
+Bytes tiled_gemm_scratch(const GemmShape& shape, int threads) {
+  const tiled::Cut cut(shape, threads);
+  return Bytes{slot_floats(shape, cut) * 4 * std::min<std::int64_t>(cut.tasks(shape), threads)};
 }
 
-void run_tiled_gemm(const GemmShape& shape, const float* a, const float* b, const float* bias, float* c, std::byte* scratch) {
-  for (std::int64_t e = 0; e < shape.batch; ++e) {
-    for (std::int64_t k0 = 0; k0 < shape.k; k0 += kDepth) {
-      run_block({.a = a + e * shape.m * shape.k,
-                 .b = b + e * shape.k * shape.n,
-                 .a_row = shape.transpose_a ? 1 : shape.k,
-                 .a_step = shape.transpose_a ? shape.m : 1,
-                 .b_step = shape.transpose_b ? 1 : shape.n,
-                 .b_column = shape.transpose_b ? shape.k : 1,
-                 .m = shape.m,
-                 .n = shape.n,
-                 .k0 = k0,
-                 .depth = std::min(kDepth, shape.k - k0),
-                 .bias = shape.bias && k0 == 0 ? bias : nullptr,
-                 .c = c + e * shape.m * shape.n,
-                 .add = shape.accumulate || k0 > 0,
-                 .a_panels = reinterpret_cast<float*>(scratch),
-                 .b_panels = reinterpret_cast<float*>(scratch + a_panel_bytes(shape))});
-    }
-  }
+void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
+                    std::byte* scratch) {
+  const tiled::Cut cut(shape, threads);
+  const std::int64_t tasks = cut.tasks(shape), slots = std::min<std::int64_t>(tasks, threads), slot = slot_floats(shape, cut);
+  const tiled::Product product{shape, cut, tasks, slots, a, b, shape.bias ? bias : nullptr, c};
+  const auto run = &HWY_DYNAMIC_DISPATCH(multiply_task);
+  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t index) {
+    run(product, task, reinterpret_cast<float*>(scratch) + index * slot);
+  });
 }
 
 }  // namespace plimsoll::cpu

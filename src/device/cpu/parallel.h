@@ -5,6 +5,8 @@
 // Only one thread of the process may call this: a second one would get a second team with its own stacks.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -25,6 +27,17 @@ void parallel_for(std::int64_t tasks, Body&& body) {
   detail::run_tasks(
       tasks, [](void* context, std::int64_t task) { (*static_cast<Plain*>(context))(task); },
       const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+// Runs body(task, slot) for each task, at most `threads` at a time; tasks that run at the same time have different slots. Slot s
+// begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
+template <class Body>
+void parallel_slots(std::int64_t tasks, int threads, const Body& body) {
+  const std::int64_t slots = std::min<std::int64_t>(tasks, threads);
+  std::atomic<std::int64_t> next{slots};
+  parallel_for(slots, [&](std::int64_t slot) {
+    for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) body(task, slot);
+  });
 }
 
 }  // namespace plimsoll::cpu

@@ -258,18 +258,6 @@ std::int64_t forward_tasks(const AttentionShape& shape) {
   return shape.batch * shape.heads * ceil_div(shape.tokens, attention::kQueryBlock);
 }
 
-// Slot s begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
-template <class Run>
-void run_in_slots(std::int64_t tasks, int threads, std::int64_t slot_size, std::byte* scratch, const Run& run) {
-  const std::int64_t slots = std::min<std::int64_t>(tasks, threads);
-  std::atomic<std::int64_t> next{slots};
-  parallel_for(slots, [&](std::int64_t slot) {
-    for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) {
-      run(task, scratch + slot * slot_size);
-    }
-  });
-}
-
 }  // namespace
 
 Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
@@ -284,16 +272,18 @@ void attention_forward(const AttentionShape& shape, const AttentionDropout& drop
                        int threads, std::byte* scratch) {
   const attention::ForwardCall call{shape, dropout, qkv, out, lse};
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
-  run_in_slots(forward_tasks(shape), threads, slot_bytes<attention::ForwardScratch>(shape), scratch,
-               [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
+  const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
+  parallel_slots(forward_tasks(shape), threads,
+                 [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
                         const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch) {
   const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
-  run_in_slots(shape.batch * shape.heads, threads, slot_bytes<attention::BackwardScratch>(shape), scratch,
-               [&](std::int64_t task, std::byte* slot) { run(call, task, slot); });
+  const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape);
+  parallel_slots(shape.batch * shape.heads, threads,
+                 [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
 }
 
 }  // namespace plimsoll::cpu

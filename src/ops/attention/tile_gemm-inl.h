@@ -10,8 +10,9 @@
 
 #include <algorithm>
 
+#include "device/cpu/floats-inl.h"
+#include "device/cpu/register_block-inl.h"
 #include "hwy/highway.h"
-#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -28,78 +29,6 @@ HWY_INLINE int block_vectors(int left) {
 }
 
 HWY_INLINE int vectors_for(int columns) { return (columns + kLanes - 1) / kLanes; }
-
-// Nested structs and not arrays, so that every element stays in a register.
-template <int N>
-struct RowBlock {
-  Floats first;
-  RowBlock<N - 1> rest;
-
-  HWY_INLINE void zero() {
-    first = hn::Zero(F32());
-    rest.zero();
-  }
-  HWY_INLINE void load(const float* HWY_RESTRICT p) {
-    first = hn::Load(F32(), p);
-    rest.load(p + kLanes);
-  }
-  HWY_INLINE void scale(Floats factor) {
-    first = hn::Mul(first, factor);
-    rest.scale(factor);
-  }
-  HWY_INLINE void multiply_add(Floats a, const RowBlock& b) {
-    first = hn::MulAdd(a, b.first, first);
-    rest.multiply_add(a, b.rest);
-  }
-  HWY_INLINE void store(float* HWY_RESTRICT p) const {
-    hn::Store(first, F32(), p);
-    rest.store(p + kLanes);
-  }
-};
-
-template <>
-struct RowBlock<0> {
-  HWY_INLINE void zero() {}
-  HWY_INLINE void load(const float*) {}
-  HWY_INLINE void scale(Floats) {}
-  HWY_INLINE void multiply_add(Floats, const RowBlock&) {}
-  HWY_INLINE void store(float*) const {}
-};
-
-enum class Start { zero, add, scale };  // what the accumulators begin with: 0, c, or c times a factor for each row
-
-template <int M, int N>
-struct Block {
-  RowBlock<N> row;
-  Block<M - 1, N> rest;
-
-  template <Start kStart>
-  HWY_INLINE void start(const float* HWY_RESTRICT c, std::int64_t ldc, const float* HWY_RESTRICT factor) {
-    if constexpr (kStart == Start::zero) {
-      row.zero();
-    } else {
-      row.load(c);
-      if constexpr (kStart == Start::scale) row.scale(hn::Set(F32(), *factor));
-    }
-    rest.template start<kStart>(c + ldc, ldc, kStart == Start::scale ? factor + 1 : nullptr);
-  }
-  HWY_INLINE void update(const float* HWY_RESTRICT a, std::int64_t step, const RowBlock<N>& b) {
-    row.multiply_add(hn::Set(F32(), *a), b);
-    rest.update(a + step, step, b);
-  }
-  HWY_INLINE void store(float* HWY_RESTRICT c, std::int64_t ldc) const {
-    row.store(c);
-    rest.store(c + ldc, ldc);
-  }
-};
-
-template <int N>
-struct Block<0, N> {
-  template <Start kStart>
-  HWY_INLINE void start(const float*, std::int64_t, const float*) {}
-  HWY_INLINE void update(const float*, std::int64_t, const RowBlock<N>&) {}
-  HWY_INLINE void store(float*, std::int64_t) const {}
-};
 
 // c [M x N vectors] = start + a [M x depth] * b [depth x N vectors]; with kTransposed, a is stored as [depth x M].
 template <int M, int N, bool kTransposed, Start kStart>

@@ -11,13 +11,14 @@
 #include <cstring>
 #include <limits>
 
+#include "device/cpu/floats-inl.h"
+#include "device/cpu/transpose-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "ops/attention/dropout_mask-inl.h"
 #include "ops/attention/tile_gemm-inl.h"
 #include "ops/attention/tiles.h"
-#include "ops/floats-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -58,27 +59,7 @@ HWY_NOINLINE void pack_rows(const Source& from, int rows, int columns, float fac
 
 // to [columns x rows] = from^T; columns of `to` up to a multiple of kColumnStep become zero.
 HWY_NOINLINE void pack_transposed(const Source& from, int rows, int columns, const Matrix& to) {
-  int whole_rows = 0, whole_columns = 0;
-#if HWY_TARGET != HWY_SCALAR
-  whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<std::uint64_t, 2> d64;
-  for (int r = 0; r < whole_rows; r += 4) {
-    const float *in0 = from.row(r), *in1 = from.row(r + 1), *in2 = from.row(r + 2), *in3 = from.row(r + 3);
-    for (int c = 0; c < whole_columns; c += 4) {
-      const auto a = hn::LoadU(d, in0 + c), b = hn::LoadU(d, in1 + c), e = hn::LoadU(d, in2 + c), f = hn::LoadU(d, in3 + c);
-      const auto lower0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b)), lower1 = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
-      const auto upper0 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b)), upper1 = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, lower0, lower1)), d, to.at(c, r));
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, lower0, lower1)), d, to.at(c + 1, r));
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, upper0, upper1)), d, to.at(c + 2, r));
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, upper0, upper1)), d, to.at(c + 3, r));
-    }
-  }
-#endif
-  for (int r = 0; r < rows; ++r) {
-    for (int c = r < whole_rows ? whole_columns : 0; c < columns; ++c) *to.at(c, r) = from.row(r)[c];
-  }
+  transpose(from.data, from.stride, rows, columns, to.data, to.stride);
   const std::int64_t rest = round_up(rows, kColumnStep) - rows;
   for (int c = 0; rest > 0 && c < columns; ++c) zero_fill(to.at(c, rows), rest);
 }

@@ -59,16 +59,27 @@ struct Sigmoid {
   Floats value, derivative;
 };
 
+// 1 / x for x from 1 to 2. With AVX-512 an estimate of 14 bits and one step of Newton's method, which is several times faster
+// than a division and within an ulp and a half.
+HWY_INLINE Floats reciprocal(Floats x) {
+#if HWY_TARGET == HWY_AVX3
+  const Floats estimate = hn::ApproximateReciprocal(x);
+  return hn::MulAdd(estimate, hn::NegMulAdd(x, estimate, set(1)), estimate);
+#else
+  return hn::Div(set(1), x);
+#endif
+}
+
 HWY_INLINE Sigmoid sigmoid(Floats z) {
   const Floats e = exp_fp32(F32(), hn::Neg(hn::Abs(z)));
-  const Floats r = hn::Div(set(1), hn::Add(set(1), e)), er = hn::Mul(e, r);
+  const Floats r = reciprocal(hn::Add(set(1), e)), er = hn::Mul(e, r);
   return {hn::IfThenElse(hn::Lt(z, set(0)), er, r), hn::Mul(er, r)};
 }
 
 HWY_INLINE Floats twice_u(Floats x, Floats x2) { return hn::Mul(x, hn::MulAdd(x2, set(kTwiceRootCubic), set(kTwiceRoot))); }
 
 void gelu_tanh_forward(std::int64_t n, const float* x, float* y) {
-  map_all(
+  map_all<Work::much>(
       n, [](Floats v) HWY_ATTR { return hn::Mul(v, sigmoid(twice_u(v, hn::Mul(v, v))).value); }, y, x);
 }
 
@@ -79,7 +90,7 @@ void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* 
     const Floats du = hn::MulAdd(v2, set(3 * kTwiceRootCubic), set(kTwiceRoot));
     return hn::Mul(g, hn::MulAdd(hn::Mul(v, du), s.derivative, s.value));
   };
-  map_all(n, gradient, dx, dy, x);
+  map_all<Work::much>(n, gradient, dx, dy, x);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -9,26 +9,32 @@
 
 #include <cstdint>
 
+#include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/tiles.h"
-#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
 HWY_INLINE Floats set(float x) { return hn::Set(F32(), x); }
 
-template <class F, class... In>
+// Work: how much f computes for each element. Where it is little, hardware fetches memory soon enough.
+enum class Work { little, much };
+
+template <Work kWork = Work::little, class F, class... In>
 HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, float* out, const In*... in) {
   std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) hn::StoreU(f(hn::LoadU(F32(), in + i)...), F32(), out + i);
+  for (; i + kLanes <= end; i += kLanes) {
+    if constexpr (kWork == Work::much) (fetch_ahead(in + i), ...);
+    hn::StoreU(f(hn::LoadU(F32(), in + i)...), F32(), out + i);
+  }
   if (i < end) store_part(f(load_part(in + i, end - i)...), out + i, end - i);
 }
 
 // The whole array, on the team.
-template <class F, class... In>
+template <Work kWork = Work::little, class F, class... In>
 HWY_INLINE void map_all(std::int64_t n, F f, float* out, const In*... in) {
-  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR { map_range(begin, end, f, out, in...); });
+  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR { map_range<kWork>(begin, end, f, out, in...); });
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

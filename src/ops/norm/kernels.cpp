@@ -8,9 +8,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/norm/kernels.cpp"
+#include "device/cpu/floats-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "ops/floats-inl.h"
 
 #ifndef PLIMSOLL_OPS_NORM_KERNELS_ONCE_
 #define PLIMSOLL_OPS_NORM_KERNELS_ONCE_
@@ -106,6 +106,8 @@ HWY_INLINE RowMeans reduce_row(const norm::Backward& n, const float* HWY_RESTRIC
   Floats gradient = hn::Zero(F32()), projection = gradient;
   std::int64_t i = 0;
   for (; i + kLanes <= n.width; i += kLanes) {
+    fetch_ahead(dy + i);
+    fetch_ahead(x + i);
     const Floats d = load(dy + i), hat = hn::Mul(hn::Sub(load(x + i), center), factor), scaled = hn::Mul(d, load(n.gamma + i));
     gradient = hn::Add(gradient, scaled);
     projection = hn::MulAdd(scaled, hat, projection);

@@ -87,7 +87,11 @@ HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x
     }
   };
   std::int64_t i = begin;
-  for (; i + kRunning <= end; i += kRunning) add_block(x + i);
+  for (; i + kRunning <= end; i += kRunning) {
+    fetch_ahead(x + i);
+    fetch_ahead(x + i + kRunning / 2);
+    add_block(x + i);
+  }
   if (i < end) {
     alignas(64) float rest[kRunning] = {};
     std::memcpy(rest, x + i, static_cast<std::size_t>(end - i) * sizeof(float));

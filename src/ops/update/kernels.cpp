@@ -17,6 +17,8 @@ template <class F, class... State>
 HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, const float* g, State*... states) {
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
+    fetch_ahead(g + i);
+    (fetch_ahead(states + i), ...);
     [&](auto... v) HWY_ATTR {
       f(hn::LoadU(F32(), g + i), v...);
       (hn::StoreU(v, F32(), states + i), ...);
