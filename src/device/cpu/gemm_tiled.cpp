@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "device/cpu/gemm_tiled.cpp"
 #include <hwy/foreach_target.h>
 
+#include "device/cpu/ahead-inl.h"
 #include "device/cpu/register_block-inl.h"
 #include "device/cpu/transpose-inl.h"
 #include "hwy/highway.h"
@@ -118,39 +119,10 @@ HWY_INLINE void put_rows(const Block<M, N>& sums, const Target& target, float* t
   }
 }
 
-struct Region {
-  const float* first = nullptr;
-  std::int64_t stride = 0, rows = 0, columns = 0;
-};
-
-// What a thread packs next, fetched into its second-level cache meanwhile, one line for every four steps of k: hardware does not
-// see the next block coming.
-class Ahead {
- public:
-  Ahead(const Region& first, const Region& second) : regions_{first, second} {}
-
-  // The first of as many lines as a tile fetches; along the rows, the last lines of each perhaps twice.
-  HWY_INLINE const float* take(std::int64_t lines) {
-    if (regions_[0].rows == 0) return regions_[0].first;
-    Region& region = regions_[0];
-    const float* taken = region.first + std::max(std::int64_t{0}, std::min(column_, region.columns - 16 * lines));
-    column_ += 16 * lines;
-    if (column_ >= region.columns) {
-      column_ = 0, region.first += region.stride;
-      if (--region.rows == 0) std::swap(regions_[0], regions_[1]);
-    }
-    return taken;
-  }
-
- private:
-  Region regions_[2];
-  std::int64_t column_ = 0;
-};
-
 // One tile over one block of k: A[i, p] is a[p * kPanelRows + i] where kPacked, else a[i * stride + p]; B is [depth][N vectors].
 template <int M, int N, bool kPacked>
 HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t stride, const float* HWY_RESTRICT b,
-                                const Target& target, const float* ahead) {
+                                const Target& target, Ahead::Lines lines) {
   constexpr std::int64_t kStep = kPacked ? kPanelRows : 1;
   for (int i = 0; i < M; ++i) {
     for (std::int64_t j = 0; j < N * kLanes; j += 16) hwy::Prefetch(target.c + i * target.stride + j);
@@ -163,11 +135,11 @@ HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a,
     sums.update(a + p * kStep, kPacked ? 1 : stride, right);
   };
   std::int64_t p = 0;
+  static_assert(kStepsPerLine == 4);
   for (; p + 4 <= depth; p += 4, a += 4 * kStep, b += 4 * N * kLanes) {
     add(0);
     add(1);
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += 16;
+    lines.fetch_next();
     add(2);
     add(3);
   }
@@ -178,23 +150,23 @@ HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a,
 // Up to M rows, fewer of them in tiles of 8, 4, 2 and 1; columns by the vectors that hold them.
 template <int M, int N, bool kPacked>
 HWY_INLINE void multiply_rows(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t stride, const float* b,
-                              Target target, const float* ahead) {
+                              Target target, Ahead::Lines lines) {
   if constexpr (M > 0) {
     if (rows >= M) {
-      multiply_tile<M, N, kPacked>(depth, a, stride, b, target, ahead);
+      multiply_tile<M, N, kPacked>(depth, a, stride, b, target, lines);
       rows -= M, a += M * (kPacked ? 1 : stride), target.c += M * target.stride;
     }
-    if (rows > 0) multiply_rows<M / 2, N, kPacked>(rows, depth, a, stride, b, target, ahead);
+    if (rows > 0) multiply_rows<M / 2, N, kPacked>(rows, depth, a, stride, b, target, lines);
   }
 }
 
 template <int N, bool kPacked>
 HWY_INLINE void multiply(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t stride, const float* b,
-                         const Target& target, const float* ahead) {
+                         const Target& target, Ahead::Lines lines) {
   if constexpr (N > 1) {
-    if (target.columns <= (N - 1) * kLanes) return multiply<N - 1, kPacked>(rows, depth, a, stride, b, target, ahead);
+    if (target.columns <= (N - 1) * kLanes) return multiply<N - 1, kPacked>(rows, depth, a, stride, b, target, lines);
   }
-  multiply_rows<kTileRows, N, kPacked>(rows, depth, a, stride, b, target, ahead);
+  multiply_rows<kTileRows, N, kPacked>(rows, depth, a, stride, b, target, lines);
 }
 
 HWY_INLINE const float* block_of_b(const Product& product, const Slice& slice) {
@@ -263,7 +235,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
   const float* const a = product.a + slice.element * shape.m * shape.k;
   float* const c = product.c + slice.element * shape.m * shape.n;
   const bool add = shape.accumulate || slice.k > 0;
-  const std::int64_t lines = slice.depth / 4;
+  const std::int64_t steps = slice.depth / kStepsPerLine;
   for (std::int64_t panel = begin; panel < end; panel += kPanelRows) {
     if (kPacked) pack_a(shape, a, panel, slice, a_panel);
     const std::int64_t panel_end = std::min(end, panel + kPanelRows);
@@ -277,7 +249,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};
         multiply<kVectors, kPacked>(std::min<std::int64_t>(kTileRows, panel_end - row), slice.depth, left, shape.k,
-                                    b_panels + column * slice.depth, target, ahead.take(lines));
+                                    b_panels + column * slice.depth, target, ahead.take(steps));
       }
     }
   }
@@ -301,11 +273,17 @@ HWY_INLINE Slice slice_after(const Product& product, Slice slice, std::int64_t t
 
 HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
   const GemmShape& shape = product.shape;
-  if (slice.depth == 0) return {{product.b}, {product.b}};
-  Region a{product.a}, b{block_of_b(product, slice), shape.n, slice.depth, slice.columns};
-  if (shape.transpose_b) b.stride = shape.k, std::swap(b.rows, b.columns);
-  if (shape.transpose_a) a = {a.first + (slice.element * shape.k + slice.k) * shape.m + begin, shape.m, slice.depth, end - begin};
-  return {b, a};
+  Ahead ahead(product.b);
+  const float* const b = block_of_b(product, slice);
+  if (shape.transpose_b) {
+    ahead.add({b, shape.k, slice.columns, slice.depth});
+  } else {
+    ahead.add({b, shape.n, slice.depth, slice.columns});
+  }
+  if (shape.transpose_a) {
+    ahead.add({product.a + (slice.element * shape.k + slice.k) * shape.m + begin, shape.m, slice.depth, end - begin});
+  }
+  return ahead;
 }
 
 // Rows and columns of the result of one element of the batch.

@@ -22,6 +22,7 @@ struct ForwardCall {
   AttentionDropout dropout;
   const float* qkv;
   float *out, *lse;
+  std::int64_t tasks, slots;
 };
 
 struct BackwardCall {
@@ -29,6 +30,7 @@ struct BackwardCall {
   AttentionDropout dropout;
   const float *qkv, *out, *lse, *d_out;
   float* d_qkv;
+  std::int64_t tasks, slots;
 };
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
@@ -79,34 +81,50 @@ HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, cons
   pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, {s.values, attention::padded_head(call.shape)});
 }
 
-// Fetches, during one tile's work, a share of the next keys and values.
-HWY_INLINE void prefetch_next(const ForwardCall& call, const QueryBlock& block, std::int64_t query, std::int64_t key) {
-  const std::int64_t first = std::max(block.begin, key), tiles = ceil_div(block.end - first, kQueryTile);
-  const std::int64_t share = ceil_div(kKeyTile, tiles);
-  const std::int64_t begin = key + kKeyTile + (query - first) / kQueryTile * share, rows = std::min(share, block.end - begin);
-  if (rows <= 0) return;
-  prefetch_rows(head_rows(call, block, begin, 1), rows, call.shape.head_size);
-  prefetch_rows(head_rows(call, block, begin, 2), rows, call.shape.head_size);
+// Rows of one of the three parts of a head.
+HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, int part, std::int64_t begin, std::int64_t rows) {
+  const Source from = head_rows(call, block, begin, part);
+  return {from.data, from.stride, std::min(rows, block.end - begin), call.shape.head_size};
+}
+
+// What follows the tiles of one key tile: the next keys and values; with the first of them, the rows that will be written; with
+// the last, the start of the block that this thread will probably be given.
+HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following, std::int64_t key) {
+  Ahead ahead(call.qkv);
+  const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
+  if (next < block.end) {
+    ahead.add(region_of(call, block, 1, next, kKeyTile));
+    ahead.add(region_of(call, block, 2, next, kKeyTile));
+  } else if (following != nullptr) {
+    ahead.add(region_of(call, *following, 1, 0, kKeyTile));
+    ahead.add(region_of(call, *following, 2, 0, kKeyTile));
+    ahead.add(region_of(call, *following, 0, following->begin, kQueryBlock));
+  }
+  if (key == 0) {
+    ahead.add({out_row(call.out, call.shape, block.batch, block.begin, block.head), width, block.end - block.begin,
+               call.shape.head_size});
+  }
+  return ahead;
 }
 
 // Adds the keys from key_begin on to the running softmax and output of the queries from query_begin on.
 HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, const MaskStream& stream, const ForwardScratch& s,
-                             std::int64_t query_begin, std::int64_t key_begin) {
+                             std::int64_t query_begin, std::int64_t key_begin, Ahead& ahead) {
   const int depth = static_cast<int>(call.shape.head_size);
   const std::int64_t head = attention::padded_head(call.shape), row = query_begin - block.begin;
   const Visible tile{tile_size(query_begin, block.end, kQueryTile), tile_size(key_begin, block.end, kKeyTile),
                      static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kKeyTile))};
   const Matrix scores{s.scores, kKeyTile};
-  multiply_scores(tile, depth, {s.queries + row * depth, depth}, {s.keys, kKeyTile}, scores);
+  multiply_scores(tile, depth, {s.queries + row * depth, depth}, {s.keys, kKeyTile}, scores, ahead);
   const Position position{static_cast<std::uint64_t>(block.head * call.shape.tokens + query_begin),
                           static_cast<std::uint64_t>(call.shape.tokens), static_cast<std::uint64_t>(key_begin)};
   const auto softmax = stream.active ? softmax_tile<true> : softmax_tile<false>;
   softmax(tile, scores, stream, position, s.maximum + row, s.alpha, s.sums + row * kLanes, s.mask);
   const Matrix output{s.output + row * head, head}, values{s.values, head};
   if (key_begin == 0) {
-    multiply_weights<false, Start::zero>(tile, depth, scores, values, output);
+    multiply_weights<false, Start::zero>(tile, depth, scores, values, output, ahead);
   } else {
-    multiply_weights<false, Start::scale>(tile, depth, scores, values, output, s.alpha);
+    multiply_weights<false, Start::scale>(tile, depth, scores, values, output, ahead, s.alpha);
   }
 }
 
@@ -132,7 +150,7 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
 }
 
 // Key tiles in ascending order, each with all queries that see it.
-HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, std::byte* scratch) {
+HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following, std::byte* scratch) {
   Carver carver(scratch);
   const ForwardScratch s(call.shape, carver);
   const MaskStream stream(call.dropout, block.batch);
@@ -144,23 +162,26 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
             attention::score_scale(call.shape), {s.queries, depth});
   for (std::int64_t key = 0; key < block.end; key += kKeyTile) {
     load_keys(call, block, s, key);
+    Ahead ahead = after_keys(call, block, following, key);
     for (std::int64_t query = std::max(block.begin, key); query < block.end; query += kQueryTile) {
-      prefetch_next(call, block, query, key);
-      forward_tile(call, block, stream, s, query, key);
+      forward_tile(call, block, stream, s, query, key, ahead);
     }
   }
   for (std::int64_t query = block.begin; query < block.end; query += kQueryTile) finish_queries(call, block, s, query);
 }
 
 // Task t is one block of queries of one head; the last blocks, which see most keys, come first.
-void forward_task(const ForwardCall& call, std::int64_t task, std::byte* scratch) {
-  const AttentionShape& shape = call.shape;
+HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task) {
   const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
-  forward_block(call,
-                {head / shape.heads, head % shape.heads, block * kQueryBlock,
-                 std::min<std::int64_t>(shape.tokens, (block + 1) * kQueryBlock)},
-                scratch);
+  return {head / shape.heads, head % shape.heads, block * kQueryBlock,
+          std::min<std::int64_t>(shape.tokens, (block + 1) * kQueryBlock)};
+}
+
+void forward_task(const ForwardCall& call, std::int64_t task, std::byte* scratch) {
+  const std::int64_t next = task + call.slots;
+  const QueryBlock following = query_block(call.shape, std::min(next, call.tasks - 1));
+  forward_block(call, query_block(call.shape, task), next < call.tasks ? &following : nullptr, scratch);
 }
 
 struct HeadTask {
@@ -181,10 +202,44 @@ HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, con
   }
 }
 
+// What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
+// head that this thread will probably be given.
+HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t index, std::int64_t query, std::int64_t key) {
+  const AttentionShape& shape = call.shape;
+  const std::int64_t width = shape.heads * shape.head_size;
+  Ahead ahead(call.qkv);
+  const auto add = [&](const float* first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
+    ahead.add({first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size});
+  };
+  const auto add_part = [&](const float* qkv, const HeadTask& from, std::int64_t begin, int part) HWY_ATTR {
+    add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin);
+  };
+  add_part(call.d_qkv, task, query, 0);
+  HeadTask next_task = task;
+  std::int64_t next_query = query + kBackwardTile, next_key = key;
+  if (next_query >= shape.tokens) {
+    add_part(call.d_qkv, task, key, 1);
+    add_part(call.d_qkv, task, key, 2);
+    next_query = next_key = key + kBackwardTile;
+    if (next_key >= shape.tokens) {
+      const std::int64_t next = index + call.slots;
+      if (next >= call.tasks) return ahead;
+      next_task = {next / shape.heads, next % shape.heads};
+      next_query = next_key = 0;
+    }
+    add_part(call.qkv, next_task, next_key, 1);
+    add_part(call.qkv, next_task, next_key, 2);
+  }
+  add_part(call.qkv, next_task, next_query, 0);
+  add(out_row(call.d_out, shape, next_task.batch, next_query, next_task.head), width, next_query);
+  if (next_key == 0) add(out_row(call.out, shape, next_task.batch, next_query, next_task.head), width, next_query);
+  return ahead;
+}
+
 // d_keys and d_values gain this tile's share; d_queries of the result takes its share at once.
 template <Start kStart>
 HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, const MaskStream& stream, const BackwardScratch& s,
-                              std::int64_t query_begin, std::int64_t key_begin) {
+                              std::int64_t query_begin, std::int64_t key_begin, Ahead ahead) {
   const AttentionShape& shape = call.shape;
   const int depth = static_cast<int>(shape.head_size);
   const std::int64_t head = attention::padded_head(shape);
@@ -193,17 +248,17 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, co
   load_queries(call, task, s, query_begin, tile.queries, key_begin == 0);
   const Matrix queries{s.queries, head}, d_out{s.d_out, head}, scores{s.weights, kBackwardTile},
       d_scores{s.d_scores, kBackwardTile};
-  multiply_scores(tile, depth, queries, {s.keys_t, kBackwardTile}, scores);
-  multiply_scores(tile, depth, d_out, {s.values_t, kBackwardTile}, d_scores);
+  multiply_scores(tile, depth, queries, {s.keys_t, kBackwardTile}, scores, ahead);
+  multiply_scores(tile, depth, d_out, {s.values_t, kBackwardTile}, d_scores, ahead);
   const std::int64_t first_row = task.head * shape.tokens + query_begin;
   const Position position{static_cast<std::uint64_t>(first_row), static_cast<std::uint64_t>(shape.tokens),
                           static_cast<std::uint64_t>(key_begin)};
   const float* lse = call.lse + task.batch * shape.heads * shape.tokens + first_row;
   const auto gradient = stream.active ? softmax_gradient_tile<true> : softmax_gradient_tile<false>;
   gradient(tile, scores, d_scores, stream, position, lse, s.delta + query_begin, s.mask);
-  multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, head});
-  multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, head});
-  multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, head}, {s.d_queries, head});
+  multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, head}, ahead);
+  multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, head}, ahead);
+  multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, head}, {s.d_queries, head}, ahead);
   const auto write = key_begin == 0 ? write_row<false> : write_row<true>;
   for (int r = 0; r < tile.queries; ++r) {
     write(s.d_queries + r * head, depth, attention::score_scale(shape),
@@ -226,9 +281,9 @@ void backward_task(const BackwardCall& call, std::int64_t index, std::byte* scra
     pack_transposed(key_rows, keys, depth, {s.keys_t, kBackwardTile});
     pack_rows(key_rows, keys, depth, 1.0f, {s.keys, head});
     pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, {s.values_t, kBackwardTile});
-    backward_tile<Start::zero>(call, task, stream, s, key, key);
+    backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, index, key, key));
     for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
-      backward_tile<Start::add>(call, task, stream, s, query, key);
+      backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, index, query, key));
     }
     for (int r = 0; r < keys; ++r) {
       write_row<false>(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
@@ -270,20 +325,18 @@ Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
 
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
                        int threads, std::byte* scratch) {
-  const attention::ForwardCall call{shape, dropout, qkv, out, lse};
+  const std::int64_t tasks = forward_tasks(shape), slot_size = slot_bytes<attention::ForwardScratch>(shape);
+  const attention::ForwardCall call{shape, dropout, qkv, out, lse, tasks, std::min<std::int64_t>(tasks, threads)};
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
-  const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
-  parallel_slots(forward_tasks(shape), threads,
-                 [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
+  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
                         const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch) {
-  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
+  const std::int64_t tasks = shape.batch * shape.heads, slot_size = slot_bytes<attention::BackwardScratch>(shape);
+  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv, tasks, std::min<std::int64_t>(tasks, threads)};
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
-  const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape);
-  parallel_slots(shape.batch * shape.heads, threads,
-                 [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
+  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
 }
 
 }  // namespace plimsoll::cpu

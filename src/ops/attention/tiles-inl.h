@@ -13,7 +13,6 @@
 
 #include "device/cpu/floats-inl.h"
 #include "device/cpu/transpose-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "ops/attention/dropout_mask-inl.h"
@@ -33,13 +32,6 @@ struct Source {
 
   HWY_INLINE const float* row(std::int64_t r) const { return data + r * stride; }
 };
-
-// Fetches part of a head: its rows lie far apart, where hardware does not prefetch.
-HWY_INLINE void prefetch_rows(const Source& from, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; c += 16) hwy::Prefetch(from.row(r) + c);
-  }
-}
 
 HWY_INLINE void zero_fill(float* p, std::int64_t floats) { std::memset(p, 0, static_cast<std::size_t>(floats) * 4); }
 

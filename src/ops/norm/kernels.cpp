@@ -8,8 +8,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/norm/kernels.cpp"
-#include "device/cpu/floats-inl.h"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
 
 #ifndef PLIMSOLL_OPS_NORM_KERNELS_ONCE_

@@ -8,8 +8,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"
-#include "device/cpu/floats-inl.h"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
 #include "ops/softmax/exp-inl.h"
 
