@@ -238,6 +238,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
   const std::int64_t steps = slice.depth / kStepsPerLine;
   for (std::int64_t panel = begin; panel < end; panel += kPanelRows) {
     if (kPacked) pack_a(shape, a, panel, slice, a_panel);
+    const bool fetch = !kPacked || 2 * (panel - begin) >= end - begin;  // late, so that the sums do not displace it
     const std::int64_t panel_end = std::min(end, panel + kPanelRows);
     for (std::int64_t row = panel; row < panel_end; row += kTileRows) {
       const float* left = kPacked ? a_panel + row - panel : a + row * shape.k + slice.k;
@@ -249,7 +250,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};
         multiply<kVectors, kPacked>(std::min<std::int64_t>(kTileRows, panel_end - row), slice.depth, left, shape.k,
-                                    b_panels + column * slice.depth, target, ahead.take(steps));
+                                    b_panels + column * slice.depth, target, fetch ? ahead.take(steps) : Ahead::Lines{product.b, 0});
       }
     }
   }
