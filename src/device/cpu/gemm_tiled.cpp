@@ -250,7 +250,8 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};
         multiply<kVectors, kPacked>(std::min<std::int64_t>(kTileRows, panel_end - row), slice.depth, left, shape.k,
-                                    b_panels + column * slice.depth, target, fetch ? ahead.take(steps) : Ahead::Lines{product.b, 0});
+                                    b_panels + column * slice.depth, target,
+                                    fetch ? ahead.take(steps) : Ahead::Lines{product.b, 0});
       }
     }
   }

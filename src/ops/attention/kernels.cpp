@@ -150,7 +150,8 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
 }
 
 // Key tiles in ascending order, each with all queries that see it.
-HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following, std::byte* scratch) {
+HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following,
+                                std::byte* scratch) {
   Carver carver(scratch);
   const ForwardScratch s(call.shape, carver);
   const MaskStream stream(call.dropout, block.batch);
@@ -204,16 +205,16 @@ HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, con
 
 // What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
 // head that this thread will probably be given.
-HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t index, std::int64_t query, std::int64_t key) {
+HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t index, std::int64_t query,
+                            std::int64_t key) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
   Ahead ahead(call.qkv);
   const auto add = [&](const float* first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
     ahead.add({first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size});
   };
-  const auto add_part = [&](const float* qkv, const HeadTask& from, std::int64_t begin, int part) HWY_ATTR {
-    add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin);
-  };
+  const auto add_part = [&](const float* qkv, const HeadTask& from, std::int64_t begin, int part)
+                            HWY_ATTR { add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin); };
   add_part(call.d_qkv, task, query, 0);
   HeadTask next_task = task;
   std::int64_t next_query = query + kBackwardTile, next_key = key;

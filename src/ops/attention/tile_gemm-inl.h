@@ -126,8 +126,8 @@ HWY_INLINE void by_key_columns(const Visible& tile, const Matrix& a, const Matri
 // kByKey false: c [queries x columns] = start + a * b [keys x columns]. kByKey true: c [keys x columns] = start + a^T * b
 // [queries x columns]. a [queries x keys] holds zeros where masked.
 template <bool kByKey, Start kStart>
-HWY_INLINE void multiply_weights(const Visible& tile, int columns, const Matrix& a, const Matrix& b, const Matrix& c, Ahead& ahead,
-                                 const float* factor = nullptr) {
+HWY_INLINE void multiply_weights(const Visible& tile, int columns, const Matrix& a, const Matrix& b, const Matrix& c,
+                                 Ahead& ahead, const float* factor = nullptr) {
   const int vectors = vectors_for(columns);
   for (int done = 0, step = 0; done < vectors; done += step) {
     step = block_vectors(vectors - done);

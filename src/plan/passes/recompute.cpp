@@ -26,6 +26,7 @@ class Rewrite {
         in_pieces_(graph.nodes.size()),
         clones_(graph.values.size()),
         passing_clones_(graph.values.size()),
+        read_by_clone_(graph.values.size()),
         saved_(saved_values(graph)) {
     ensure(blocks.size() == modes.size(), "recompute", "one mode per block");
     for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -81,8 +82,20 @@ class Rewrite {
 
   void use_clones(NodeId id) {
     for (std::size_t i = 0; i < result_.nodes[id].inputs.size(); ++i) {
-      result_.nodes[id].inputs[i] = available(result_.nodes[id].inputs[i], false);
+      const ValueId value = result_.nodes[id].inputs[i];
+      if (worth_a_second_time(value)) clone(result_.values[value].producer, false, clones_);
+      result_.nodes[id].inputs[i] = available(value, false);
     }
+  }
+
+  // In pieces, what the piece itself was recomputed from would lie about until a backward node reads it. Where that costs little
+  // and its inputs are there anyway, it is made again at that reader: the output of a layer norm, for its linear layer's weights.
+  bool worth_a_second_time(ValueId value) {
+    if (!clones_[value].valid() || !read_by_clone_[clones_[value]]) return false;
+    const Node& producer = result_.nodes[result_.values[value].producer];
+    return in_pieces_[result_.values[value].producer] && !producer.op->costly &&
+           std::all_of(producer.inputs.begin(), producer.inputs.end(),
+                       [&](ValueId input) { return !result_.values[input].producer.valid() || saved_[input]; });
   }
 
   // The value itself where it is kept, else its clone, made here if this is the first use. In pieces there are two: those that
@@ -98,7 +111,10 @@ class Rewrite {
 
   void clone(NodeId original, bool passing, PerValue<ValueId>& clones) {
     Node node = result_.nodes[original];
-    for (ValueId& input : node.inputs) input = available(input, passing);
+    for (ValueId& input : node.inputs) {
+      input = available(input, passing);
+      read_by_clone_[input] = 1;
+    }
     node.clone_of = original;
     node.backward = true;
     const NodeId id{result_.nodes.size()};
@@ -109,6 +125,7 @@ class Rewrite {
       value.clone_of = output;
       value.name += "'";
       const ValueId copy = result_.values.push_back(std::move(value));
+      read_by_clone_.push_back(0);
       clones[output] = copy;
       output = copy;
     }
@@ -121,6 +138,7 @@ class Rewrite {
   PerValue<char> crossing_;  // from one piece to the next
   PerNode<char> in_pieces_;
   PerValue<ValueId> clones_, passing_clones_;
+  PerValue<char> read_by_clone_;
   PerValue<char> saved_;
 };
 
