@@ -102,6 +102,7 @@ class Product {
 
 double measure_products(std::byte* base, Bytes size, int threads) {
   double best = 0;
+  // The library's shapes and those of our own kernel (device/cpu/gemm).
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{480, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
     const Product product(m, n, k, threads);
     ensure(product.size() <= size, "measure", "the arena is too small");
