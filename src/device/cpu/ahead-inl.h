@@ -44,9 +44,11 @@ class Ahead {
     }
   };
 
+  Lines idle() const { return {idle_, 0}; }
+
   // So many lines: along the rows where these are long, else down the rows.
   HWY_INLINE Lines take(std::int64_t lines) {
-    if (at_ == count_) return {idle_, 0};
+    if (at_ == count_) return idle();
     const Region& region = regions_[at_];
     const bool along = region.columns >= kLineFloats * lines;
     const std::int64_t row = along ? row_ : std::max(std::int64_t{0}, std::min(row_, region.rows - lines));

@@ -117,17 +117,16 @@ bool own_kernel_pays(const GemmShape& shape) {
 #endif
 }
 
-// Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the first-level cache, and products over a long k that
-// read B as it lies lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen 5; packing pays for itself from
-// 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512 columns) already do so, and cost up to 2.4 times the time
-// unless n is a power of two, where the library copies B by itself: there packing pays from 64 rows on (docs/speed.md).
+// Of what is left to the library. Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the first-level cache,
+// and products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen
+// 5; packing pays for itself from 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512 columns) already do so, and
+// cost up to 2.4 times the time unless n is a power of two, where the library copies B by itself: there packing pays from 64 rows
+// on (docs/speed.md).
 bool packing_pays(const GemmShape& shape) {
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
   const bool power_of_two = (shape.n & (shape.n - 1)) == 0;
-  if (intel_core() && shape.n >= 2560 && shape.n % (shape.transpose_a ? 1024 : 512) == 0 && !power_of_two) return true;
-  if (shape.m < 512) return false;
-  if (shape.n % 1024 == 0) return true;
-  return !shape.transpose_a && shape.k >= 1536 && (!intel_core() || shape.n >= 1024);
+  if (intel_core()) return shape.n >= 2560 && shape.n % 512 == 0 && !power_of_two;
+  return shape.m >= 512 && (shape.n % 1024 == 0 || (!shape.transpose_a && shape.k >= 1536));
 }
 
 // The width of the column panels where `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.

@@ -55,7 +55,6 @@ struct Cut {
 struct Product {
   GemmShape shape;
   Cut cut;
-  std::int64_t tasks, slots;
   const float *a, *b, *bias;
   float* c;
 };
@@ -125,7 +124,7 @@ HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a,
                                 const Target& target, Ahead::Lines lines) {
   constexpr std::int64_t kStep = kPacked ? kPanelRows : 1;
   for (int i = 0; i < M; ++i) {
-    for (std::int64_t j = 0; j < N * kLanes; j += 16) hwy::Prefetch(target.c + i * target.stride + j);
+    for (std::int64_t j = 0; j < N * kLanes; j += kLineFloats) hwy::Prefetch(target.c + i * target.stride + j);
   }
   Block<M, N> sums;
   sums.template start<Start::zero>(nullptr, 0, nullptr);
@@ -135,13 +134,9 @@ HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a,
     sums.update(a + p * kStep, kPacked ? 1 : stride, right);
   };
   std::int64_t p = 0;
-  static_assert(kStepsPerLine == 4);
-  for (; p + 4 <= depth; p += 4, a += 4 * kStep, b += 4 * N * kLanes) {
-    add(0);
-    add(1);
+  for (; p + kStepsPerLine <= depth; p += kStepsPerLine, a += kStepsPerLine * kStep, b += kStepsPerLine * N * kLanes) {
     lines.fetch_next();
-    add(2);
-    add(3);
+    for (std::int64_t i = 0; i < kStepsPerLine; ++i) add(i);
   }
   for (; p < depth; ++p, a += kStep, b += N * kLanes) add(0);
   put_rows<M, N>(sums, target, target.c);
@@ -175,41 +170,27 @@ HWY_INLINE const float* block_of_b(const Product& product, const Slice& slice) {
   return shape.transpose_b ? b + slice.column * shape.k + slice.k : b + slice.k * shape.n + slice.column;
 }
 
-// The width of a panel of B that has `columns` left: whole vectors.
-HWY_INLINE std::int64_t panel_width(std::int64_t columns) {
-  return std::min<std::int64_t>(kTileColumns, round_up(columns, kLanes));
-}
-
-// Panels [depth][width] of B, one after another; columns past n are zero. Reads B along its rows, which come from memory.
+// Panels [depth][width] of B, one after another; columns past n are zero.
 HWY_INLINE void pack_b(const Product& product, const Slice& slice, float* HWY_RESTRICT to) {
   const GemmShape& shape = product.shape;
   const float* const b = block_of_b(product, slice);
-  if (shape.transpose_b) {
-    for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
-      const std::int64_t width = panel_width(slice.columns - column), columns = std::min(width, slice.columns - column);
-      float* HWY_RESTRICT out = to + column * slice.depth;
-      transpose(b + column * shape.k, shape.k, columns, slice.depth, out, width);
-      for (std::int64_t p = 0; columns < width && p < slice.depth; ++p) {
-        std::fill(out + p * width + columns, out + (p + 1) * width, 0.0F);
-      }
-    }
-    return;
-  }
   for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
-    const float* HWY_RESTRICT in = b + column;
-    const std::int64_t columns = slice.columns - column;
+    const std::int64_t columns = std::min(kTileColumns, slice.columns - column), width = round_up(columns, kLanes);
     float* HWY_RESTRICT out = to + column * slice.depth;
-    if (columns >= kTileColumns) {
-      for (std::int64_t p = 0; p < slice.depth; ++p, in += shape.n, out += kTileColumns) {
+    const float* HWY_RESTRICT in = b + column * (shape.transpose_b ? shape.k : 1);
+    if (shape.transpose_b) {
+      transpose(in, shape.k, columns, slice.depth, out, width);
+    } else if (columns == kTileColumns) {
+      for (std::int64_t p = 0; p < slice.depth; ++p) {
         RowBlock<kVectors> row;
-        row.load_unaligned(in);
-        row.store(out);
+        row.load_unaligned(in + p * shape.n);
+        row.store(out + p * kTileColumns);
       }
-      continue;
+    } else {
+      for (std::int64_t p = 0; p < slice.depth; ++p) std::copy_n(in + p * shape.n, columns, out + p * width);
     }
-    for (std::int64_t p = 0; p < slice.depth; ++p, in += shape.n, out += panel_width(columns)) {
-      std::copy(in, in + columns, out);
-      std::fill(out + columns, out + panel_width(columns), 0.0F);
+    for (std::int64_t p = 0; columns < width && p < slice.depth; ++p) {
+      std::fill(out + p * width + columns, out + (p + 1) * width, 0.0F);
     }
   }
 }
@@ -250,8 +231,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};
         multiply<kVectors, kPacked>(std::min<std::int64_t>(kTileRows, panel_end - row), slice.depth, left, shape.k,
-                                    b_panels + column * slice.depth, target,
-                                    fetch ? ahead.take(steps) : Ahead::Lines{product.b, 0});
+                                    b_panels + column * slice.depth, target, fetch ? ahead.take(steps) : ahead.idle());
       }
     }
   }
@@ -265,23 +245,19 @@ HWY_INLINE Slice first_slice(const Product& product, std::int64_t task) {
           std::min(cut.depth, product.shape.k)};
 }
 
-// What a thread packs after `slice` of a task: the next block of k, or the first one of the task that it will probably be given.
-HWY_INLINE Slice slice_after(const Product& product, Slice slice, std::int64_t task) {
-  const std::int64_t k = slice.k + slice.depth;
-  if (k == product.shape.k) return task + product.slots < product.tasks ? first_slice(product, task + product.slots) : Slice{};
-  slice.k = k, slice.depth = std::min(product.cut.depth, product.shape.k - k);
+// The next block of k of the same task; its depth is 0 past the last one.
+HWY_INLINE Slice next_slice(const Product& product, Slice slice) {
+  slice.k += slice.depth;
+  slice.depth = std::min(product.cut.depth, product.shape.k - slice.k);
   return slice;
 }
 
+// What is packed for a slice.
 HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
   const GemmShape& shape = product.shape;
   Ahead ahead(product.b);
   const float* const b = block_of_b(product, slice);
-  if (shape.transpose_b) {
-    ahead.add({b, shape.k, slice.columns, slice.depth});
-  } else {
-    ahead.add({b, shape.n, slice.depth, slice.columns});
-  }
+  ahead.add(shape.transpose_b ? Region{b, shape.k, slice.columns, slice.depth} : Region{b, shape.n, slice.depth, slice.columns});
   if (shape.transpose_a) {
     ahead.add({product.a + (slice.element * shape.k + slice.k) * shape.m + begin, shape.m, slice.depth, end - begin});
   }
@@ -289,19 +265,17 @@ HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int6
 }
 
 // Rows and columns of the result of one element of the batch.
-void multiply_task(const Product& product, std::int64_t task, float* scratch) {
+void multiply_task(const Product& product, const SlotTask& task, float* scratch) {
   const GemmShape& shape = product.shape;
-  const std::int64_t begin = task % product.cut.bands * product.cut.rows, end = std::min(shape.m, begin + product.cut.rows);
+  const std::int64_t begin = task.task % product.cut.bands * product.cut.rows, end = std::min(shape.m, begin + product.cut.rows);
   float *const b_panels = scratch, *const a_panel = scratch + product.cut.b_floats();
   const auto multiply_all = shape.transpose_a ? multiply_slice<true> : multiply_slice<false>;
-  Slice slice = first_slice(product, task);
-  while (true) {
-    const Slice next = slice_after(product, slice, task);
+  for (Slice slice = first_slice(product, task.task); slice.depth > 0; slice = next_slice(product, slice)) {
+    Slice next = next_slice(product, slice);
+    if (next.depth == 0 && task.following >= 0) next = first_slice(product, task.following);
     Ahead ahead = packed_in(product, next, begin, end);
     pack_b(product, slice, b_panels);
     multiply_all(product, slice, begin, end, b_panels, a_panel, ahead);
-    if (slice.k + slice.depth == shape.k) break;
-    slice = next;
   }
 }
 
@@ -326,12 +300,11 @@ Bytes tiled_gemm_scratch(const GemmShape& shape, int threads) {
 void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
                     std::byte* scratch) {
   const tiled::Cut cut(shape, threads);
-  const std::int64_t tasks = cut.tasks(shape), slots = std::min<std::int64_t>(tasks, threads), slot = slot_floats(shape, cut);
-  const tiled::Product product{shape, cut, tasks, slots, a, b, shape.bias ? bias : nullptr, c};
+  const std::int64_t slot = slot_floats(shape, cut);
+  const tiled::Product product{shape, cut, a, b, shape.bias ? bias : nullptr, c};
   const auto run = &HWY_DYNAMIC_DISPATCH(multiply_task);
-  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t index) {
-    run(product, task, reinterpret_cast<float*>(scratch) + index * slot);
-  });
+  parallel_slots(cut.tasks(shape), threads,
+                 [&](const SlotTask& task) { run(product, task, reinterpret_cast<float*>(scratch) + task.slot * slot); });
 }
 
 }  // namespace plimsoll::cpu

@@ -29,14 +29,21 @@ void parallel_for(std::int64_t tasks, Body&& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Runs body(task, slot) for each task, at most `threads` at a time; tasks that run at the same time have different slots. Slot s
+struct SlotTask {
+  std::int64_t task, slot;
+  std::int64_t following;  // the task that the slot will probably be given next; -1: none
+};
+
+// Runs body(SlotTask) for each task, at most `threads` at a time; tasks that run at the same time have different slots. Slot s
 // begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
 template <class Body>
 void parallel_slots(std::int64_t tasks, int threads, const Body& body) {
   const std::int64_t slots = std::min<std::int64_t>(tasks, threads);
   std::atomic<std::int64_t> next{slots};
   parallel_for(slots, [&](std::int64_t slot) {
-    for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) body(task, slot);
+    for (std::int64_t task = slot; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed)) {
+      body(SlotTask{task, slot, task + slots < tasks ? task + slots : -1});
+    }
   });
 }
 

@@ -126,7 +126,7 @@ class RingTransfers final : public Transfers {
           wake_.clear();
           await_wake();
         } else {
-          take(slots_[what], moved);
+          take(what, moved);
         }
       }
     }
@@ -181,9 +181,9 @@ class RingTransfers final : public Transfers {
     finish(slot, std::move(error));
   }
 
-  void take(Slot& slot, int moved) {
-    if (!stopping()) return advance(static_cast<std::size_t>(&slot - slots_.data()), moved);
-    slot.piece.reset();  // nobody waits for it any more
+  void take(std::size_t index, int moved) {
+    if (!stopping()) return advance(index, moved);
+    slots_[index].piece.reset();  // nobody waits for it any more
     ++free_;
   }
 

@@ -1,7 +1,7 @@
 #include "ops/attention/kernels.h"
 
-#include <atomic>
 #include <cmath>
+#include <optional>
 
 #include "device/cpu/parallel.h"
 #include "ops/attention/mask_stream.h"
@@ -22,7 +22,6 @@ struct ForwardCall {
   AttentionDropout dropout;
   const float* qkv;
   float *out, *lse;
-  std::int64_t tasks, slots;
 };
 
 struct BackwardCall {
@@ -30,7 +29,6 @@ struct BackwardCall {
   AttentionDropout dropout;
   const float *qkv, *out, *lse, *d_out;
   float* d_qkv;
-  std::int64_t tasks, slots;
 };
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
@@ -89,13 +87,14 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, in
 
 // What follows the tiles of one key tile: the next keys and values; with the first of them, the rows that will be written; with
 // the last, the start of the block that this thread will probably be given.
-HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following, std::int64_t key) {
+HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
+                            std::int64_t key) {
   Ahead ahead(call.qkv);
   const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
   if (next < block.end) {
     ahead.add(region_of(call, block, 1, next, kKeyTile));
     ahead.add(region_of(call, block, 2, next, kKeyTile));
-  } else if (following != nullptr) {
+  } else if (following) {
     ahead.add(region_of(call, *following, 1, 0, kKeyTile));
     ahead.add(region_of(call, *following, 2, 0, kKeyTile));
     ahead.add(region_of(call, *following, 0, following->begin, kQueryBlock));
@@ -150,7 +149,7 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
 }
 
 // Key tiles in ascending order, each with all queries that see it.
-HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const QueryBlock* following,
+HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                                 std::byte* scratch) {
   Carver carver(scratch);
   const ForwardScratch s(call.shape, carver);
@@ -179,15 +178,19 @@ HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task
           std::min<std::int64_t>(shape.tokens, (block + 1) * kQueryBlock)};
 }
 
-void forward_task(const ForwardCall& call, std::int64_t task, std::byte* scratch) {
-  const std::int64_t next = task + call.slots;
-  const QueryBlock following = query_block(call.shape, std::min(next, call.tasks - 1));
-  forward_block(call, query_block(call.shape, task), next < call.tasks ? &following : nullptr, scratch);
+void forward_task(const ForwardCall& call, const SlotTask& task, std::byte* scratch) {
+  std::optional<QueryBlock> following;
+  if (task.following >= 0) following = query_block(call.shape, task.following);
+  forward_block(call, query_block(call.shape, task.task), following, scratch);
 }
 
 struct HeadTask {
   std::int64_t batch, head;
 };
+
+HWY_INLINE HeadTask head_task(const AttentionShape& shape, std::int64_t index) {
+  return {index / shape.heads, index % shape.heads};
+}
 
 // Packs the queries and d_out of a tile; on the first key tile also delta = d_out . out.
 HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, const BackwardScratch& s, std::int64_t begin,
@@ -205,7 +208,7 @@ HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, con
 
 // What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
 // head that this thread will probably be given.
-HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t index, std::int64_t query,
+HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t following, std::int64_t query,
                             std::int64_t key) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
@@ -223,9 +226,8 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std:
     add_part(call.d_qkv, task, key, 2);
     next_query = next_key = key + kBackwardTile;
     if (next_key >= shape.tokens) {
-      const std::int64_t next = index + call.slots;
-      if (next >= call.tasks) return ahead;
-      next_task = {next / shape.heads, next % shape.heads};
+      if (following < 0) return ahead;
+      next_task = head_task(shape, following);
       next_query = next_key = 0;
     }
     add_part(call.qkv, next_task, next_key, 1);
@@ -268,9 +270,9 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, co
 }
 
 // One head: key tiles ascending, and for each of them the query tiles ascending, so every sum has one order.
-void backward_task(const BackwardCall& call, std::int64_t index, std::byte* scratch) {
+void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* scratch) {
   const AttentionShape& shape = call.shape;
-  const HeadTask task{index / shape.heads, index % shape.heads};
+  const HeadTask task = head_task(shape, slot.task);
   Carver carver(scratch);
   const BackwardScratch s(shape, carver);
   const MaskStream stream(call.dropout, task.batch);
@@ -282,9 +284,9 @@ void backward_task(const BackwardCall& call, std::int64_t index, std::byte* scra
     pack_transposed(key_rows, keys, depth, {s.keys_t, kBackwardTile});
     pack_rows(key_rows, keys, depth, 1.0f, {s.keys, head});
     pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, {s.values_t, kBackwardTile});
-    backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, index, key, key));
+    backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, slot.following, key, key));
     for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
-      backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, index, query, key));
+      backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, slot.following, query, key));
     }
     for (int r = 0; r < keys; ++r) {
       write_row<false>(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
@@ -326,18 +328,19 @@ Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
 
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
                        int threads, std::byte* scratch) {
-  const std::int64_t tasks = forward_tasks(shape), slot_size = slot_bytes<attention::ForwardScratch>(shape);
-  const attention::ForwardCall call{shape, dropout, qkv, out, lse, tasks, std::min<std::int64_t>(tasks, threads)};
+  const attention::ForwardCall call{shape, dropout, qkv, out, lse};
+  const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
-  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
+  parallel_slots(forward_tasks(shape), threads, [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
                         const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch) {
-  const std::int64_t tasks = shape.batch * shape.heads, slot_size = slot_bytes<attention::BackwardScratch>(shape);
-  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv, tasks, std::min<std::int64_t>(tasks, threads)};
+  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
+  const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape);
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
-  parallel_slots(tasks, threads, [&](std::int64_t task, std::int64_t slot) { run(call, task, scratch + slot * slot_size); });
+  parallel_slots(shape.batch * shape.heads, threads,
+                 [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
 }
 
 }  // namespace plimsoll::cpu
