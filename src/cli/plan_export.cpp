@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "cli/instance_problem.h"
-#include "ops/cpu_catalogue.h"
 #include "plan/bound.h"
 
 namespace plimsoll {
@@ -23,11 +22,10 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
     return graph.nodes[id].section != Section::micro && graph.nodes[id].section != Section::update;
   });
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Machine& machine = input.machine.machine;
-  CpuCatalogue catalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds},
-                         {input.machine.kernel_seconds.begin(), input.machine.kernel_seconds.end()});
+  CpuCatalogue catalogue = catalogue_of(input.machine);
   return simulate(apply_decisions(graph, blocks, std::vector<BlockMode>(blocks.size(), BlockMode::keep), {}),
-                  plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, machine.threads, catalogue);
+                  plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, input.machine.machine.threads,
+                  catalogue);
 }
 
 Bytes loss_scratch(const Simulation& simulation) {

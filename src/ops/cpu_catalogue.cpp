@@ -22,7 +22,9 @@ std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, doub
   return recorded == recorded_.end() ? std::nullopt : std::optional(recorded->second * work);
 }
 
-KernelChoice CpuCatalogue::choose(const KernelRequest& request) {
+KernelChoice CpuCatalogue::choose(const KernelRequest& asked) {
+  KernelRequest request = asked;
+  request.library = library_;
   std::string key = kernel_key(request);
   const auto known = asked_.find(key);
   if (known != asked_.end()) return known->second;

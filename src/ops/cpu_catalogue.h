@@ -21,11 +21,11 @@ double roofline_seconds(const Roofline& roofline, Cost cost);
 
 class CpuCatalogue : public KernelCatalogue {
  public:
-  // `recorded`: seconds by timing_key.
-  CpuCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded)
-      : roofline_(roofline), recorded_(std::move(recorded)) {}
+  // `recorded`: seconds by timing_key. Without `library` no library is asked: the catalogue is the same on every processor.
+  CpuCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, bool library = true)
+      : roofline_(roofline), recorded_(std::move(recorded)), library_(library) {}
 
-  KernelChoice choose(const KernelRequest& request) override;
+  KernelChoice choose(const KernelRequest& asked) override;
   // What choose() has been asked for, for measuring.
   const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
 
@@ -34,6 +34,7 @@ class CpuCatalogue : public KernelCatalogue {
 
   Roofline roofline_;
   std::unordered_map<std::string, double> recorded_;
+  bool library_;
   std::unordered_map<std::string, KernelChoice> asked_;
 };
 

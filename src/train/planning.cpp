@@ -19,11 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-CpuCatalogue catalogue_of(const MachineRecord& record) {
-  return CpuCatalogue({record.machine.flops_per_second, record.machine.bytes_per_second, record.machine.step_seconds},
-                      {record.kernel_seconds.begin(), record.kernel_seconds.end()});
-}
-
 GraphSource source_of(const Config& config, DataFacts facts) {
   return [&config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
 }
@@ -240,6 +235,12 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
 }
 
 }  // namespace
+
+CpuCatalogue catalogue_of(const MachineRecord& record) {
+  const Machine& machine = record.machine;
+  return CpuCatalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds},
+                      {record.kernel_seconds.begin(), record.kernel_seconds.end()}, !machine.libraries.empty());
+}
 
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "ops/cpu_catalogue.h"
 #include "plan/json.h"
 #include "train/config.h"
 #include "train/machine_facts.h"
@@ -39,6 +40,9 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
 // something is to run now. `say` may be empty.
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say);
+
+// Of a machine without libraries (the simulated one) it is the same on every processor.
+CpuCatalogue catalogue_of(const MachineRecord& record);
 
 struct PlanExtras {
   bool values = false;

@@ -41,5 +41,26 @@ TEST(CpuCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
   EXPECT_EQ(chunked.source, CostSource::recorded);
 }
 
+// What a plan for the simulated machine rests on: no library and no processor is asked.
+TEST(CpuCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
+  CpuCatalogue catalogue(kRoofline, {}, /*library=*/false);
+  for (const std::int64_t tokens : {8, 300, 2048}) {
+    const std::vector<ValueType> inputs{{DType::f32, {1, tokens, 128}}, {DType::f32, {128, 384}}};
+    const Attributes product = ops::MatmulAttributes{};
+    const std::vector<ValueType> outputs = ops::kMatmul.infer(product, inputs);
+    const KernelRequest request{.op = &ops::kMatmul, .attributes = &product, .inputs = inputs, .outputs = outputs, .threads = 2};
+    const KernelChoice choice = catalogue.choose(request);
+    EXPECT_EQ(choice.implementation, "tiled");
+    EXPECT_EQ(choice.primitives, 0);
+    EXPECT_EQ(choice.scratch, Bytes{128 * 384 * 4 * (tokens > 16 ? 2 : 1)}) << "a block of B for each thread";
+  }
+  const std::vector<ValueType> inputs{
+      {DType::f32, {1, 300, 16}}, {DType::f32, {4096, 16}}, {DType::i32, {1, 300}}, {DType::f32, Shape{1}}};
+  const Attributes loss = ops::AccumulateAttributes{};
+  const std::vector<ValueType> outputs = ops::kLinearCrossEntropyBackward.infer(loss, inputs);
+  const KernelRequest request{.op = &ops::kLinearCrossEntropyBackward, .attributes = &loss, .inputs = inputs, .outputs = outputs};
+  EXPECT_TRUE(catalogue.choose(request).implementation.ends_with(" tiled")) << catalogue.choose(request).implementation;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -248,7 +248,9 @@ void point_at(const memory& object, const void* data) {
 
 }  // namespace
 
-GemmPlan plan_gemm(const GemmShape& shape, int threads) { return plan_of(shape, threads, choose(shape, threads)); }
+GemmPlan plan_gemm(const GemmShape& shape, int threads, bool library) {
+  return plan_of(shape, threads, library ? choose(shape, threads) : std::nullopt);
+}
 
 Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape), threads_(threads) {
   const std::optional<Choice> choice = choose(shape, threads);

@@ -31,7 +31,8 @@ struct GemmPlan {
   int primitives = 0;          // pieces of generated code; equal shapes share theirs
 };
 
-GemmPlan plan_gemm(const GemmShape& shape, int threads);
+// `library`: oneDNN may run it; else our own kernel does, and the plan is the same on every processor.
+GemmPlan plan_gemm(const GemmShape& shape, int threads, bool library = true);
 
 class Gemm {
  public:

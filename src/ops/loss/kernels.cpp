@@ -87,22 +87,22 @@ std::int64_t loss_token_tile(std::int64_t vocab) {
   return 256 * std::clamp<std::int64_t>(8192 / std::clamp<std::int64_t>(vocab, 1, 8192), 1, 32);
 }
 
-LossPlan plan_loss(const LossShape& shape, bool backward, int threads) {
+LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool library) {
   ensure(shape.tokens > 0 && shape.width > 0 && shape.vocab > 0 && shape.chunks > 0, "loss", "a dimension is not positive");
   const Tiling tiling = tiling_of(shape, backward);
   std::set<GemmShape> products;
   for (const auto& shapes : all_products(shape, tiling, backward)) products.insert(shapes.begin(), shapes.end());
   LossPlan plan{.products = {products.begin(), products.end()}};
   std::set<std::string> implementations;
-  Bytes library;
+  Bytes scratch;
   for (const GemmShape& product : plan.products) {
-    const GemmPlan gemm = plan_gemm(product, threads);
+    const GemmPlan gemm = plan_gemm(product, threads, library);
     implementations.insert(gemm.implementation);
-    library = std::max(library, gemm.scratch);
+    scratch = std::max(scratch, gemm.scratch);
     plan.primitives += gemm.primitives;
   }
   plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
-  plan.scratch = Bytes{layout_of(tiling, align_up(library, kAlignment)).end};
+  plan.scratch = Bytes{layout_of(tiling, align_up(scratch, kAlignment)).end};
   if (backward && !tiling.holds_all()) {
     const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
     plan.work = (3 + twice) / 3;

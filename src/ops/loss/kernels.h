@@ -33,7 +33,7 @@ struct LossPlan {
 std::int64_t loss_token_tile(std::int64_t vocab);
 inline constexpr std::int64_t kLossVocabTile = 1024;
 
-LossPlan plan_loss(const LossShape& shape, bool backward, int threads);
+LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool library = true);
 
 class LinearCrossEntropy {
  public:

@@ -19,7 +19,7 @@ cpu::GemmShape gemm_shape(const KernelRequest& request) {
 }
 
 KernelChoice choose(const KernelRequest& request) {
-  const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads);
+  const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads, request.library);
   KernelChoice choice;
   choice.implementation = plan.implementation;
   choice.scratch = plan.scratch;
