@@ -3,10 +3,9 @@
 
 import json
 import os
-import pty
 import xml.etree.ElementTree
 
-from _plimsoll import Test
+from _plimsoll import Test, terminal_pair
 
 POINT = {
     "process_bytes": int,
@@ -81,7 +80,10 @@ def plot(test):
     for no_color, painted in ((None, True), ("1", False)):
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         environment.update({"TERM": "xterm"} if no_color is None else {"TERM": "xterm", "NO_COLOR": no_color})
-        ours, theirs = pty.openpty()
+        pair = terminal_pair()
+        if pair is None:
+            return
+        ours, theirs = pair
         test.run("plan", "open.toml", "--machine", "sim", "--frontier", environment=environment, stdout=theirs)
         os.close(theirs)
         test.equal(f"colours on a terminal, NO_COLOR={no_color}", b"\033[1m" in read_all(ours), painted)
