@@ -216,11 +216,22 @@ int parse_and_run(int argc, char** argv) {
   return dispatch(app, arguments);
 }
 
+Error cannot_write(const char* stream, const char* why) {
+  return data_error("E-IO-WRITE", stream, fmt::format("the output cannot be written: {}", why),
+                    "a place that takes it, with free space");
+}
+
 // What stdout could not take (a full disk, a closed descriptor) must not look like success.
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  throw data_error("E-IO-WRITE", "stdout", fmt::format("the output cannot be written: {}", std::strerror(errno)),
-                   "a place that takes it, with free space");
+  throw cannot_write("stdout", std::strerror(errno));
+}
+
+// Printing throws where a stream does not take more than its buffer.
+Error named(const std::exception& error) {
+  if (std::ferror(stdout) != 0) return cannot_write("stdout", error.what());
+  if (std::ferror(stderr) != 0) return cannot_write("stderr", error.what());
+  return internal_error("plimsoll", error.what());
 }
 
 }  // namespace
@@ -235,6 +246,6 @@ int main(int argc, char** argv) {
   } catch (const plimsoll::Error& error) {
     return plimsoll::report_failure(error, plimsoll::wants_json(argc, argv));
   } catch (const std::exception& error) {
-    return plimsoll::report_failure(plimsoll::internal_error("plimsoll", error.what()), plimsoll::wants_json(argc, argv));
+    return plimsoll::report_failure(plimsoll::named(error), plimsoll::wants_json(argc, argv));
   }
 }

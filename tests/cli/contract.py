@@ -245,7 +245,9 @@ def options(test):
     full = pathlib.Path("/dev/full")
     if full.exists():
         with full.open("w") as stdout:
-            test.equal("exit code where stdout is full", test.run("init", stdout=stdout).code, 5)
+            test.equal("exit code where stdout is full", test.run("--version", stdout=stdout).code, 5)
+        with full.open("w") as stdout:
+            test.equal("exit code where stdout is full, much text", test.run("init", stdout=stdout).code, 5)
 
 
 def machines(test):
