@@ -53,7 +53,7 @@ int run_eval(const EvalArguments& arguments) {
   verify(program, chosen->plan.graph);
   const Arena arena(chosen->plan.arena);
   Executor executor(chosen->plan.graph, program, arena.base(), machine.machine.threads, 1);
-  load_weights(chosen->plan.graph, arguments.weights, [&](ValueId id) { return executor.view(id); });
+  load_weights(chosen->plan.graph, arguments.weights, executor);
   const EvaluationResult result = evaluate(executor, source, tokens, chosen->batch, 0, chosen->graph.model.evaluate,
                                            chosen->graph.model.evaluate_total, chosen->graph.staging[0]);
   if (arguments.json) {

@@ -153,7 +153,7 @@ int run_generate(const GenerateArguments& arguments) {
   verify(program, plan.plan.graph);
   const Arena arena(plan.plan.arena);
   Executor executor(plan.plan.graph, program, arena.base(), threads, 1);
-  load_weights(plan.plan.graph, arguments.weights, [&](ValueId id) { return executor.view(id); });
+  load_weights(plan.plan.graph, arguments.weights, executor);
 
   const GenerateValues& values = plan.graph.model.generate;
   // The last tokens of the text, as many as the model sees.

@@ -23,9 +23,9 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
   });
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   CpuCatalogue catalogue = catalogue_of(input.machine);
-  return simulate(apply_decisions(graph, blocks, std::vector<BlockMode>(blocks.size(), BlockMode::keep), {}),
-                  plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, input.machine.machine.threads,
-                  catalogue);
+  return simulate(
+      apply_decisions(graph, blocks, std::vector<BlockMode>(blocks.size(), BlockMode::keep), {}, plan.decisions.accumulation),
+      plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, input.machine.machine.threads, catalogue);
 }
 
 Bytes loss_scratch(const Simulation& simulation) {
@@ -171,7 +171,7 @@ std::string members_text(const ordered_json& object, const char* indent) {
 
 std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan) {
   if (plan.decisions.paging.active()) {
-    throw config_error("E-EXPORT-DISK", "--export-instance", "the plan keeps optimizer state on a disk",
+    throw config_error("E-EXPORT-DISK", "--export-instance", "the plan keeps a part of the training on a disk",
                        "a plan in memory alone: instances know one tier",
                        {"plimsoll plan CONFIG --set plan.optimizer_state=memory --export-instance FILE"});
   }

@@ -103,7 +103,13 @@ std::string remedies_text(const json& remedies) {
   return text;
 }
 
-std::string process_table(const json& predicted) {
+std::string resting_text(const json& decisions) {
+  std::string text;
+  for (const json& what : decisions.at("paging").at("what")) text += (text.empty() ? "" : ", ") + what.get<std::string>();
+  return text;
+}
+
+std::string process_table(const json& predicted, const json& decisions) {
   std::string text = fmt::format("{:<36}{:>12}\n", "process", size(predicted.at("process_bytes")));
   text += fmt::format("  {:<34}{:>12}\n", "arena", size(predicted.at("arena_bytes")));
   for (const json& item : predicted.at("reserve")) {
@@ -112,8 +118,8 @@ std::string process_table(const json& predicted) {
   }
   for (const json& tier : predicted.at("tiers")) {
     if (tier.at("name") == "ram") continue;
-    text += fmt::format("{:<36}{:>12}  optimizer state, by {}; an update waits {} for it\n", tier.at("name").get<std::string>(),
-                        size(tier.at("arena_bytes")), tier.at("transfers").get<std::string>(),
+    text += fmt::format("{:<36}{:>12}  {}, by {}; an update waits {} for it\n", tier.at("name").get<std::string>(),
+                        size(tier.at("arena_bytes")), resting_text(decisions), tier.at("transfers").get<std::string>(),
                         duration_text(predicted.at("stall_seconds").get<double>()));
   }
   return text;
@@ -152,7 +158,7 @@ std::string fitting(const json& plan) {
                       predicted.at("cost_source").at("bound").get<int>() > 0
                           ? "bounded by measured rates; `plimsoll machine CONFIG` measures kernels"
                           : "from measured kernels");
-  text += phase_table(predicted) + "\n" + process_table(predicted) + "\n" +
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
           bounds_table(plan.at("bounds"), predicted.at("update_seconds").get<double>());
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));
   return text;

@@ -91,19 +91,27 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> dest
 }
 
 void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const {
-  if (tensor.dtype == DType::f32) return read_into(tensor, std::as_writable_bytes(destination));
+  read_f32(tensor, 0, destination, staging);
+  ensure(std::ssize(destination) == tensor.shape.elements(), "SafetensorsFile::read_f32",
+         "the destination does not have the tensor's size");
+}
+
+void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination,
+                               std::span<std::byte> staging) const {
+  constexpr std::int64_t kFloat = sizeof(float), kHalf = kFloat / 2;
+  if (tensor.dtype == DType::f32) return read_part(tensor, kFloat * begin, std::as_writable_bytes(destination));
   if (tensor.dtype != DType::f16 && tensor.dtype != DType::bf16) {
     throw data_error("E-FORMAT-TENSOR", path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
                      "F32, F16 or BF16");
   }
-  ensure(std::ssize(destination) == tensor.bytes / 2, "SafetensorsFile::read_f32",
-         "the destination does not have the tensor's size");
+  ensure(0 <= begin && begin + std::ssize(destination) <= tensor.bytes / kHalf, "SafetensorsFile::read_f32",
+         "the destination is not within the tensor");
   ensure(staging.size() >= 2, "SafetensorsFile::read_f32", "the staging buffer is smaller than one element");
   std::size_t done = 0;
   while (done < destination.size()) {
     const std::size_t count = std::min(staging.size() / 2, destination.size() - done);
     const std::span<std::byte> piece = staging.first(2 * count);
-    file_.read_at(tensor.offset + static_cast<std::int64_t>(2 * done), piece);
+    file_.read_at(tensor.offset + kHalf * (begin + static_cast<std::int64_t>(done)), piece);
     tensor.dtype == DType::f16 ? widen<widen_f16>(piece, &destination[done]) : widen<widen_bf16>(piece, &destination[done]);
     done += count;
   }

@@ -47,6 +47,8 @@ class SafetensorsFile {
   // A tensor of F32, F16 or BF16 as fp32. `destination` has exactly one float per element; F16 and BF16 pass through `staging`
   // (any size of at least 2 bytes; larger means fewer reads), F32 does not touch it.
   void read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const;
+  // The elements from `begin` on, as many as the destination has; they lie within the tensor.
+  void read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination, std::span<std::byte> staging) const;
   void read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const;
 
  private:

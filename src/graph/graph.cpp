@@ -75,6 +75,8 @@ ValueId origin_of(const Graph& graph, ValueId value) {
     const Value& what = graph.values[value];
     if (what.version_of.valid()) {
       value = what.version_of;
+    } else if (what.copy_of.valid()) {
+      value = what.copy_of;
     } else if (what.producer.valid() && graph.nodes[what.producer].op->view) {
       value = graph.nodes[what.producer].inputs[0];
     } else {

@@ -34,7 +34,7 @@ enum class Role : std::uint8_t {
   accumulator,
   optimizer_state,
   staging,
-  pages,  // room that the instructions of a section fill piece by piece with what rests on another tier
+  pages,  // room for what rests on another tier while kernels read or write it
   input,
   activation,
   gradient,
@@ -75,6 +75,7 @@ struct Value {
   std::optional<ParameterInfo> parameter;
   ValueId clone_of;    // the forward value that this one recomputes
   ValueId version_of;  // the persistent value that this one is an updated version of
+  ValueId copy_of;     // the persistent value on another tier whose bytes these are, here for a while
 
   bool persistent() const { return !section.has_value(); }
   Bytes bytes() const { return Bytes{dense_bytes(type.shape, type.dtype)}; }
@@ -115,7 +116,7 @@ struct NodeAlias {
 };
 std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
-// What a value is in bytes: views and updated versions are what they come from.
+// What a value is in bytes: views, updated versions and copies from another tier are what they come from.
 ValueId origin_of(const Graph& graph, ValueId value);
 
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);

@@ -2,6 +2,7 @@
 // name. Kernels are elsewhere (ops/*/cpu.cpp): this is all that planning needs.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,9 @@ struct Alias {
   AliasKind kind;
 };
 
+// What a node of graph/transfer.h does; none for all that computes.
+enum class Transfer : std::uint8_t { none, fetch, fetched, store, stored };
+
 using TypeSpan = std::span<const ValueType>;
 
 struct OpDef {
@@ -52,9 +56,11 @@ struct OpDef {
   std::string_view not_differentiable = {};
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
-  // For an update of flat ranges: the attributes of the same update of a range of so many elements that starts at 0.
-  Attributes (*of_range)(const Attributes&, std::int64_t elements) = nullptr;
+  // For an op on flat ranges: the attributes of the same op on a range of so many elements, in memory of its own. `first`: no
+  // range of the same value comes before it; a sum goes on from there.
+  Attributes (*of_range)(const Attributes&, std::int64_t elements, bool first) = nullptr;
 
+  Transfer transfer = Transfer::none;
   bool elementwise = false;
   bool costly = false;     // matrix products and attention: what the `cheap` mode of recomputation keeps
   bool random = false;     // draws counter-based noise; a replay yields the same bits

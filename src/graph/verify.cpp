@@ -28,7 +28,11 @@ struct Checker {
       if (input.index >= graph.values.size()) fail(node, "an input does not exist");
       const Value& value = graph.values[input];
       if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name));
-      if (value.section && *value.section != node.section) fail(node, fmt::format("reads {} of another section", value.name));
+      // The update may read what it finds here of an accumulator that rests elsewhere.
+      const bool copy = node.section == Section::update && value.copy_of.valid();
+      if (value.section && *value.section != node.section && !copy) {
+        fail(node, fmt::format("reads {} of another section", value.name));
+      }
       const bool older = made_at[input] != updates[bytes_of[input]];
       if (older) fail(node, fmt::format("reads {} after it was updated in place", value.name));
     }

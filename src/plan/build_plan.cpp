@@ -138,6 +138,8 @@ std::string hash_plan(const Plan& plan) {
   for (const BlockDecision& block : plan.decisions.blocks) hasher.add(name(block.mode));
   if (plan.decisions.paging.active()) {
     hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
+    if (plan.decisions.paging.parameters) hasher.add("parameters");
+    if (plan.decisions.paging.accumulators) hasher.add("accumulators");
   }
   for (const Bytes offset : plan.offsets) hasher.add(std::to_string(offset.n));
   for (const StepKernel& kernel : plan.kernels) hasher.add(kernel.add.implementation).add(kernel.write.implementation);
@@ -151,8 +153,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const std::vector<Bytes>* offsets) {
   std::vector<BlockMode> modes;
   for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
-  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging), decisions.accumulation,
-                                   decisions.loss_chunks, request.saves, machine.threads, catalogue);
+  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging, decisions.accumulation),
+                                   decisions.accumulation, decisions.loss_chunks, request.saves, machine.threads, catalogue);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
@@ -172,9 +174,10 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   if (decisions.paging.active()) plan.transfers = transfers_of(machine);
   plan.process = plan.arena + total(plan.reserve);
   plan.stored = stored_layout(simulation.graph).end;
-  plan.stall_seconds = costs.stall;
-  plan.micro_seconds = costs.micro;
-  plan.update_seconds = static_cast<double>(decisions.accumulation) * costs.micro + costs.update;
+  const auto micro_steps = static_cast<double>(decisions.accumulation);
+  plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
+  plan.micro_seconds = costs.micro + costs.micro_stall;
+  plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;
   plan.costs_measured = costs.measured;
   plan.costs_recorded = costs.recorded;
   plan.costs_bound = costs.bound;

@@ -1,11 +1,13 @@
 #include "plan/candidates.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
 #include "plan/bound.h"
+#include "plan/passes/fetching.h"
 
 namespace plimsoll {
 namespace {
@@ -13,7 +15,7 @@ namespace {
 constexpr int kOutside = -1;
 
 // The block that each step of a micro-step works for, forward, backward or recomputing; kOutside for the rest. Steps of the
-// update that run within it belong to the block whose backward pass they follow.
+// update that run within it, and transfers, belong to the block whose pass they follow.
 std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
   std::map<std::string, int> block_of_line;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -23,7 +25,9 @@ std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<
   for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
     const Step& step = simulation.timeline.steps[i];
     int block = kOutside;
-    if (step.section == Section::update && simulation.timeline.micro.contains(static_cast<int>(i))) {
+    const bool follows = step.section == Section::update ||
+                         (step.kind == Step::Kind::node && simulation.graph.nodes[step.node].op->transfer != Transfer::none);
+    if (follows && simulation.timeline.micro.contains(static_cast<int>(i))) {
       block = result.back();
     } else if (step.kind == Step::Kind::node && step.section == Section::micro) {
       const auto found = block_of_line.find(simulation.graph.nodes[step.node].line);
@@ -71,7 +75,7 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
   std::vector<Bytes> scratch;
   for (const Step& step : simulation.timeline.steps) {
     StepKernel kernel;
-    if (step.kind == Step::Kind::node) {
+    if (step.kind == Step::Kind::node && simulation.graph.nodes[step.node].op->transfer == Transfer::none) {
       const Node& node = simulation.graph.nodes[step.node];
       kernel.add = catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, false).request);
       kernel.write = starts_window(simulation.graph, node)
@@ -86,84 +90,31 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
 }
 
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
-                      const Paging& paging) {
-  return apply_recompute(apply_paging(graph, paging), blocks, modes);
+                      const Paging& paging, std::int64_t accumulation) {
+  Graph result = apply_recompute(apply_paging(graph, blocks, paging), blocks, modes);
+  return paging.parameters || paging.accumulators ? apply_fetching(result, blocks, accumulation > 1) : result;
 }
-
-namespace {
-
-// What streaming the state of one update takes on the busier lane; each way is a lane of its own.
-struct Transfer {
-  double seconds = 0;
-  double ahead = 0;  // the share of it that fits into the slots while other kernels run
-};
-
-Transfer transfer_of(const Simulation& simulation, const Node& node, const Paging& paging, const Link& in, const Link& out) {
-  const std::vector<std::size_t> streamed = streamed_inputs(simulation.graph, node);
-  const Bytes pages = simulation.graph.values[node.pages].bytes();
-  const Bytes page{pages.n / (paging.slots * static_cast<std::int64_t>(streamed.size()))};
-  double pieces = 0, bytes = 0;
-  for (const std::size_t input : streamed) {
-    const Bytes state = simulation.graph.values[node.inputs[input]].bytes();
-    bytes += static_cast<double>(state.n);
-    pieces += static_cast<double>((state.n + page.n - 1) / page.n);
-  }
-  const auto lane = [&](const Link& link) { return pieces * link.latency_seconds + bytes / link.bytes_per_second; };
-  const double slots = static_cast<double>(paging.slots) * static_cast<double>(streamed.size());
-  const bool beside = in.beside_compute && out.beside_compute;
-  return {beside ? std::max(lane(in), lane(out)) : lane(in) + lane(out), beside ? std::min(1.0, slots / pieces) : 0};
-}
-
-// How long kernels wait for the transfers of streamed state. A slot is refilled while the next pieces are updated, and while
-// whatever runs before the next update does.
-double stall_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
-  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (!paging.active() || in == nullptr || out == nullptr) return 0;
-  double stall = 0;
-  for (const StepRange& range : {simulation.timeline.micro, simulation.timeline.update}) {
-    bool begun = false;
-    double others = 0;  // since the last update
-    for (int step = range.begin; step < range.end; ++step) {
-      const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-      const double seconds = simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
-      if (what.kind != Step::Kind::node || streamed_inputs(simulation.graph, simulation.graph.nodes[what.node]).empty()) {
-        others += seconds;
-        continue;
-      }
-      const Node& node = simulation.graph.nodes[what.node];
-      const Transfer transfer = transfer_of(simulation, node, paging, *in, *out);
-      const double hidden = begun ? std::min(others, transfer.ahead * transfer.seconds) : 0;
-      stall += std::max(0.0, transfer.seconds - seconds - hidden);
-      // The first pieces come in before anything is updated.
-      if (!begun) stall += static_cast<double>(simulation.graph.values[node.pages].bytes().n) / in->bytes_per_second;
-      begun = true;
-      others = 0;
-    }
-  }
-  return stall;
-}
-
-}  // namespace
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
   Costs costs;
-  costs.stall = costs.update = stall_of(simulation, paging, machine);
   const bool always_first = simulation.timeline.accumulation == 1;
+  const LaneModel model(simulation, paging, machine);
+  LaneClock micro, update;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
+    const bool in_micro = simulation.timeline.micro.contains(step);
+    if (!in_micro && !simulation.timeline.update.contains(step)) continue;
     const KernelChoice& kernel = always_first ? simulation.kernels[i].write : simulation.kernels[i].add;
-    if (simulation.timeline.micro.contains(step)) {
-      costs.micro += kernel.seconds;
-    } else if (simulation.timeline.update.contains(step)) {
-      costs.update += kernel.seconds;
-    } else {
-      continue;
-    }
-    if (simulation.timeline.steps[i].kind != Step::Kind::node) continue;
+    (in_micro ? costs.micro : costs.update) += kernel.seconds;
+    (in_micro ? micro : update).run(model.events_of(step));
+    const Step& what = simulation.timeline.steps[i];
+    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
     ++(kernel.source == CostSource::measured   ? costs.measured
        : kernel.source == CostSource::recorded ? costs.recorded
                                                : costs.bound);
   }
+  costs.micro_stall = micro.stall();
+  costs.update_stall = update.stall();
   return costs;
 }
 
@@ -187,7 +138,7 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 }
 
 BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                                 const PlanRequest& request, const Machine& machine, bool joins, KernelCatalogue& catalogue)
+                                 const PlanRequest& request, const Machine& machine, Floor floor, KernelCatalogue& catalogue)
     : graph_(std::move(graph)),
       micro_batch_(micro_batch),
       accumulation_(accumulation),
@@ -203,24 +154,28 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   }
   const int chunks = request.loss_chunks.value_or(1);
   const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
-    return simulate(apply_decisions(graph_, blocks_, modes, paging_), accumulation, chunks, request.saves, threads, catalogue);
+    return simulate(apply_decisions(graph_, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, threads,
+                    catalogue);
   };
   for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
     const Simulation simulation = simulate_modes(std::vector<BlockMode>(blocks_.size(), mode));
     profile(mode, simulation);
+    record_lanes(mode, simulation, machine);
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, machine, catalogue);
     outside_ = total(paging_reserve(simulation.graph, paging_, machine));
-    arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
+    if (floor.bound) arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
                                            [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
     least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false) + simplest->primitives;
   }
   constexpr int kMostJoined = 8;
-  const int most = joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
+  const int most = floor.joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
   for (int blocks = 2; blocks <= most; ++blocks) {
-    joined_.push_back(profile_whole(simulate_modes(modes({.joined = blocks}))));
+    const Simulation simulation = simulate_modes(modes({.joined = blocks}));
+    joined_.push_back(profile_whole(simulation));
+    joined_.back().stall = costs_of(simulation, paging_, machine).micro_stall;
   }
 }
 
@@ -283,7 +238,7 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   const bool write = accumulation_ == 1;
   base_seconds_ =
       static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
-      costs.update;
+      costs.update + costs.update_stall;
   const auto choice = [&](int chunks) {
     const KernelChoice add = catalogue.choose(request_for(simulation.graph, node, threads, chunks, false).request);
     const KernelChoice first = catalogue.choose(request_for(simulation.graph, node, threads, chunks, true).request);
@@ -354,7 +309,47 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
   }
   mixture.peak = std::max(mixture.peak, held + between_peak_);
   mixture.loss_base = held + loss_base_;
+  mixture.stall = stall_of(chosen);
   return mixture;
+}
+
+// What steps of a micro-step do on the lanes, by the blocks that they work for.
+void BatchCandidates::record_lanes(BlockMode mode, const Simulation& simulation, const Machine& machine) {
+  if (!paging_.active()) return;
+  const std::vector<int> block_of = block_of_steps(simulation, blocks_);
+  const int loss = find_loss_step(simulation);
+  const LaneModel model(simulation, paging_, machine);
+  auto& lanes = lanes_[static_cast<std::size_t>(mode)];
+  lanes.forward.resize(blocks_.size());
+  lanes.backward.resize(blocks_.size());
+  bool begun = false;
+  int backward_left = static_cast<int>(std::count_if(block_of.begin() + loss, block_of.begin() + simulation.timeline.micro.end,
+                                                     [](int block) { return block != kOutside; }));
+  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
+    const int block = block_of[static_cast<std::size_t>(step)];
+    if (block != kOutside) begun = true;
+    LaneEvents& to = block == kOutside ? (!begun              ? lanes.before
+                                          : backward_left > 0 ? lanes.between
+                                                              : lanes.after)
+                     : step < loss     ? lanes.forward[static_cast<std::size_t>(block)]
+                                       : lanes.backward[static_cast<std::size_t>(block)];
+    if (block != kOutside && step > loss) --backward_left;
+    std::ranges::move(model.events_of(step), std::back_inserter(to));
+  }
+}
+
+// The chunks of the loss make no difference: nothing of a block is on its way beside it.
+double BatchCandidates::stall_of(const std::vector<BlockMode>& chosen) const {
+  if (!paging_.active()) return 0;
+  const auto lanes = [&](std::size_t block) -> const ModeLanes& { return lanes_[static_cast<std::size_t>(chosen[block])]; };
+  const ModeLanes& outer = lanes_[static_cast<std::size_t>(BlockMode::keep)];
+  LaneClock clock;
+  clock.run(outer.before);
+  for (std::size_t i = 0; i < chosen.size(); ++i) clock.run(lanes(i).forward[i]);
+  clock.run(outer.between);
+  for (std::size_t i = chosen.size(); i-- > 0;) clock.run(lanes(i).backward[i]);
+  clock.run(outer.after);
+  return clock.stall();
 }
 
 // With each number of loss chunks.
@@ -364,7 +359,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = outside_;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds = base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds);
+    candidate.update_seconds =
+        base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds + mixture.stall);
     to.push_back(candidate);
   }
 }

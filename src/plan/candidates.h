@@ -6,13 +6,14 @@
 #include <array>
 #include <vector>
 
+#include "plan/lanes.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
 
 // The graph that a plan runs.
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
-                      const Paging& paging);
+                      const Paging& paging, std::int64_t accumulation);
 
 // A graph with decisions applied, simulated.
 struct Simulation {
@@ -23,8 +24,8 @@ struct Simulation {
 };
 
 struct Costs {
-  double micro = 0, update = 0;  // seconds of one micro-step, of the update section
-  double stall = 0;              // of the update section, in which kernels wait for transfers
+  double micro = 0, update = 0;              // seconds of kernels in one micro-step, in the update section
+  double micro_stall = 0, update_stall = 0;  // in which they wait for transfers
   int measured = 0, recorded = 0, bound = 0;
 };
 
@@ -44,9 +45,12 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 
 class BatchCandidates {
  public:
-  // `joins`: with plans in which several blocks share one kept input. They are for the floor, where the smallest batch is.
+  // What only floors need: plans in which several blocks share one kept input, and the bound.
+  struct Floor {
+    bool joins = false, bound = false;
+  };
   BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                  const PlanRequest& request, const Machine& machine, bool joins, KernelCatalogue& catalogue);
+                  const PlanRequest& request, const Machine& machine, Floor floor, KernelCatalogue& catalogue);
 
   std::int64_t micro_batch() const { return micro_batch_; }
   std::int64_t accumulation() const { return accumulation_; }
@@ -57,8 +61,8 @@ class BatchCandidates {
   std::vector<BlockMode> modes(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
-  // No schedule of these ops needs less arena (plan/bound.h).
-  Bytes arena_bound() const { return arena_bound_; }
+  // No schedule of these ops needs less arena (plan/bound.h). Empty where none was asked for.
+  const std::optional<Bytes>& arena_bound() const { return arena_bound_; }
   // Instructions and generated kernels that every plan of this batch has.
   std::size_t least_steps() const { return least_steps_; }
   int least_primitives() const { return least_primitives_; }
@@ -73,9 +77,16 @@ class BatchCandidates {
   struct MixtureProfile {
     std::int64_t peak = 0, loss_base = 0;  // most live bytes of all steps but the loss; at the loss, less scratch
     double seconds = 0;                    // of all clones
+    double stall = 0;
+  };
+  struct ModeLanes {
+    LaneEvents before, between, after;  // what no block does, around the passes through them
+    std::vector<LaneEvents> forward, backward;
   };
 
   void profile(BlockMode mode, const Simulation& simulation);
+  void record_lanes(BlockMode mode, const Simulation& simulation, const Machine& machine);
+  double stall_of(const std::vector<BlockMode>& chosen) const;
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine, KernelCatalogue& catalogue);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
@@ -88,6 +99,7 @@ class BatchCandidates {
   std::vector<GraphBlock> blocks_;
   std::vector<BlockMode> allowed_;
   std::array<std::vector<BlockProfile>, kModes> profiles_;
+  std::array<ModeLanes, kModes> lanes_;
   std::vector<MixtureProfile> joined_;  // 2, 3, ... blocks with one kept input
   std::int64_t outside_peak_ = 0;       // of steps that hold no block's values
   std::int64_t loss_base_ = 0;          // live bytes at the loss, less scratch and what blocks hold
@@ -100,7 +112,7 @@ class BatchCandidates {
   };
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
-  Bytes arena_bound_;
+  std::optional<Bytes> arena_bound_;
   Bytes outside_;  // for transfers
   std::size_t least_steps_ = 0;
   int least_primitives_ = 0;

@@ -98,13 +98,20 @@ BlockDecision block_from(const json& block) {
 
 json paging_json(const Paging& paging) {
   if (!paging.active()) return nullptr;
-  return {{"tier", "disk"}, {"what", "optimizer state"}, {"page_elements", paging.page}, {"slots", paging.slots}};
+  json what = json::array({"optimizer state"});
+  if (paging.parameters) what.push_back("parameters");
+  if (paging.accumulators) what.push_back("gradients");
+  return {{"tier", "disk"}, {"what", what}, {"page_elements", paging.page}, {"slots", paging.slots}};
 }
 
 Paging paging_from(const json& object) {
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 30, kMostSlots = 64, kAligned = kStoredAlignment.n / 4;
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 30, kMostSlots = 64, kAligned = kPageStep;
   if (object.is_null()) return {};
-  const Paging paging{object.at("page_elements").get<std::int64_t>(), object.at("slots").get<std::int64_t>()};
+  Paging paging{object.at("page_elements").get<std::int64_t>(), object.at("slots").get<std::int64_t>()};
+  for (const json& what : object.at("what")) {
+    paging.parameters = paging.parameters || what == "parameters";
+    paging.accumulators = paging.accumulators || what == "gradients";
+  }
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
   if (!page || paging.slots < 2 || paging.slots > kMostSlots) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} slots of {} elements", paging.slots, paging.page),
@@ -120,6 +127,7 @@ json decisions_json(const PlanDecisions& decisions) {
 
 std::string action_of(const Value& value) {
   if (value.persistent()) return "resident";
+  if (value.copy_of.valid()) return "fetch";
   return value.clone_of.valid() ? "recompute" : "keep";
 }
 

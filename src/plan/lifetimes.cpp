@@ -94,6 +94,13 @@ class Analysis {
       touch(value, step);
     }
     for (const ValueId value : access.writes) touch(value, step);
+    const StepAccess at_start = access_of(graph_, what, /*window_start=*/true);
+    for (const auto* values : {&at_start.reads, &at_start.writes}) {
+      for (const ValueId value : *values) {
+        int& first_begin = result_.buffers[result_.buffer_of[value]].first_begin;
+        first_begin = std::min(first_begin, step);
+      }
+    }
     add_scratch(step);
   }
 
@@ -150,7 +157,8 @@ class Analysis {
   void give_own_buffer(ValueId value, int step) {
     if (result_.buffer_of[value].valid()) return;
     Buffer buffer = buffer_for(value);
-    buffer.begin = buffer.first_begin = step;
+    buffer.begin = step;
+    buffer.first_begin = std::numeric_limits<int>::max();
     const BufferId id = result_.buffers.push_back(std::move(buffer));
     last_.push_back(last_use_[value]);
     result_.buffer_of[value] = id;
@@ -160,7 +168,6 @@ class Analysis {
   void touch(ValueId value, int step) {
     Buffer& buffer = result_.buffers[result_.buffer_of[value]];
     buffer.begin = std::min(buffer.begin, step);
-    buffer.first_begin = std::min(buffer.first_begin, step);
     buffer.end = std::max(buffer.end, step + 1);
   }
 
@@ -187,10 +194,21 @@ Lifetimes analyse(const Graph& graph, const Timeline& timeline, const std::vecto
   return Analysis(graph, timeline, scratch).run();
 }
 
+bool brings_what_is_written(const Graph& graph, const Node& node) {
+  if (node.op->transfer != Transfer::fetch && node.op->transfer != Transfer::fetched) return false;
+  return graph.values[origin_of(graph, node.inputs[0])].role == Role::accumulator;
+}
+
+bool comes_from_before(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.values[value].producer;
+  return graph.values[value].persistent() || (producer.valid() && graph.nodes[producer].op->transfer == Transfer::fetched);
+}
+
 bool starts_window(const Graph& graph, const Node& node) {
   if (node.section != Section::micro && node.section != Section::evaluate) return false;
+  if (node.op->transfer != Transfer::none) return false;
   for (const NodeAlias& alias : aliases_of(graph, node)) {
-    if (alias.kind == AliasKind::updates && graph.values[alias.input].persistent()) return true;
+    if (alias.kind == AliasKind::updates && comes_from_before(graph, alias.input)) return true;
   }
   return false;
 }
@@ -233,7 +251,9 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (node.pages.valid()) access.reads.push_back(node.pages);
-      if (!window_start || !starts_window(graph, node)) break;
+      if (!window_start) break;
+      if (brings_what_is_written(graph, node)) return {};
+      if (!starts_window(graph, node)) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::updates) std::erase(access.reads, alias.input);
       }

@@ -50,8 +50,13 @@ struct StepAccess {
 };
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start);
 
+// Whether nothing has changed the value in this section yet: it is persistent, or a copy as it came in.
+bool comes_from_before(const Graph& graph, ValueId value);
+
 // Whether the node adds into a window's accumulator that nothing has written before it in this micro-step: on the first
 // micro-step of a window it writes instead.
 bool starts_window(const Graph& graph, const Node& node);
+// Whether the node belongs to a copy that comes in to be added to: the first micro-step of a window has no use for it.
+bool brings_what_is_written(const Graph& graph, const Node& node);
 
 }  // namespace plimsoll

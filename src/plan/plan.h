@@ -31,7 +31,7 @@ struct Budget {
 
 enum class RecomputePolicy : std::uint8_t { automatic, none, all };
 
-enum class StatePolicy : std::uint8_t { automatic, memory, disk };  // where optimizer state rests
+enum class RestPolicy : std::uint8_t { automatic, memory, disk };
 
 // What the user leaves to the planner, and what not.
 struct PlanRequest {
@@ -40,7 +40,8 @@ struct PlanRequest {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles
   std::optional<Bytes> disk;       // what may rest on tier 1; empty: there is none
-  StatePolicy state = StatePolicy::automatic;
+  // Where they rest; parameters and gradients are those of the blocks, and rest on the disk only beside optimizer state.
+  RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   bool saves = true;                  // the run writes weights and checkpoints
   std::int64_t units_per_sample = 1;  // tokens: what rates count
 };
@@ -76,7 +77,7 @@ struct PlanDecisions {
   std::int64_t accumulation = 1;
   int loss_chunks = 1;
   std::vector<BlockDecision> blocks;
-  Paging paging;  // of optimizer state
+  Paging paging;
 };
 
 // Seconds of an update that no plan within a budget can go below: every kernel of the best micro-batch size runs once, and what

@@ -32,23 +32,54 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   return sizes;
 }
 
-// Everything in memory, and where a disk has room for it the optimizer state in pages: large ones for speed, small ones for
-// little memory.
-std::vector<Paging> pagings(const Graph& graph, const PlanRequest& request, const Machine& machine) {
+bool allows(RestPolicy policy, bool on_disk) {
+  return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
+}
+
+// What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; small ones are for little
+// memory, which is where the smallest micro-batch is.
+std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, bool smallest) {
   // A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
   // way in, one being updated, one on its way out.
   constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
-  const Paging large{kLargePage, kSlots}, small{kSmallPage, kSlots}, none{};
+  std::vector<Paging> list;
+  for (const bool accumulators : {false, true}) {
+    for (const bool parameters : {false, true}) {
+      if (!allows(request.parameters, parameters) || !allows(request.gradients, accumulators)) continue;
+      // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
+      const bool open = request.gradients == RestPolicy::automatic;
+      if (open && accumulators && (updates_early || !parameters)) continue;
+      list.push_back({kLargePage, kSlots, parameters, accumulators});
+      if (smallest) list.push_back({kSmallPage, kSlots, parameters, accumulators});
+    }
+  }
+  return list;
+}
+
+// Everything in memory, and what a disk has room for.
+std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool smallest, const PlanRequest& request,
+                            const Machine& machine) {
+  const auto wants_disk = [](RestPolicy policy) { return policy == RestPolicy::disk; };
+  const bool disk = wants_disk(request.optimizer_state) || wants_disk(request.parameters) || wants_disk(request.gradients);
   const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
-  if (!request.disk || request.state == StatePolicy::memory || !linked) return {none};
-  const Bytes state = stored_layout(apply_paging(graph, large)).end;
-  if (state.n == 0) return {none};
-  const bool fits = state <= *request.disk;
-  if (request.state == StatePolicy::automatic) return fits ? std::vector{none, large, small} : std::vector{none};
-  if (fits) return {large, small};
-  throw config_error("E-DISK-SIZE", "memory.disk",
-                     fmt::format("the optimizer state takes {}, the disk budget is {}", to_text(state), to_text(*request.disk)),
-                     "a disk budget that holds it", {"--disk PATH:" + std::to_string(state.n)});
+  if (!request.disk || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const bool updates_early = accumulation == 1 && make_timeline(graph, accumulation, request.saves).early_updates;
+  std::vector<Paging> list;
+  if (!disk) list.push_back({});
+  Bytes least{std::numeric_limits<std::int64_t>::max()};
+  for (const Paging& paging : pagings_of(request, updates_early, smallest)) {
+    const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
+    if (stored.n == 0) continue;
+    least = std::min(least, stored);
+    if (stored <= *request.disk) list.push_back(paging);
+  }
+  if (!list.empty()) return list;
+  if (least.n == std::numeric_limits<std::int64_t>::max()) return {Paging{}};
+  throw config_error(
+      "E-DISK-SIZE", "memory.disk",
+      fmt::format("what rests on the disk takes {}, the disk budget is {}", to_text(least), to_text(*request.disk)),
+      "a disk budget that holds it", {"--disk PATH:" + std::to_string(least.n)});
 }
 
 }  // namespace
@@ -82,9 +113,15 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   for (const std::int64_t micro : sizes) {
     const Graph graph = source(micro);
-    for (const Paging& paging : pagings(graph, state_->request, state_->machine)) {
-      state_->batches.emplace_back(graph, micro, state_->request.effective_batch / micro, paging, state_->request,
-                                   state_->machine, /*joins=*/micro == sizes.front(), catalogue);
+    const std::int64_t accumulation = state_->request.effective_batch / micro;
+    const bool smallest = micro == sizes.front();
+    const std::vector<Paging> choices = pagings(graph, accumulation, smallest, state_->request, state_->machine);
+    for (const Paging& paging : choices) {
+      // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. The bound is so,
+      // too, but for a window of one micro-step, which need not hold all accumulators.
+      const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()),
+                                         smallest || accumulation == 1};
+      state_->batches.emplace_back(graph, micro, accumulation, paging, state_->request, state_->machine, floor, catalogue);
     }
   }
   state_->climb();
@@ -151,9 +188,9 @@ Bytes PlanSpace::floor() {
 Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&)>& counts) const {
   Bytes bound{std::numeric_limits<std::int64_t>::max()};
   for (const BatchCandidates& batch : batches) {
-    if (!counts(batch)) continue;
-    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
-    bound = std::min(bound, batch.arena_bound() + total(reserve) + batch.outside());
+    if (!counts(batch) || !batch.arena_bound()) continue;
+    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), *batch.arena_bound());
+    bound = std::min(bound, *batch.arena_bound() + total(reserve) + batch.outside());
   }
   return bound;
 }
@@ -162,7 +199,7 @@ Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&
 TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   TimeBound bound{ladder.front().update_seconds, 0};
   const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (in == nullptr || out == nullptr || !request.disk || request.state == StatePolicy::disk) return bound;
+  if (in == nullptr || out == nullptr || !request.disk || request.optimizer_state == RestPolicy::disk) return bound;
   const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
   const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
   bound.transfers = moved / std::min(in->bytes_per_second, out->bytes_per_second);

@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "program/copies.h"
 #include "program/program.h"
 #include "program/stream.h"
 
@@ -16,6 +17,7 @@ class Lowering {
     program_.arena = plan_.arena;
     program_.accumulation = plan_.timeline.accumulation;
     place_operands();
+    find_ring();
     const Timeline& timeline = plan_.timeline;
     program_.load = section(timeline.load);
     program_.micro = section(timeline.micro);
@@ -28,6 +30,12 @@ class Lowering {
 
  private:
   ValueId origin(ValueId value) const { return origin_of(graph_, value); }
+
+  void find_ring() {
+    for (const Node& node : graph_.nodes) {
+      if (node.pages.valid()) program_.ring = program_.operands[node.pages];
+    }
+  }
 
   void place_operands() {
     program_.operands.resize(graph_.values.size());
@@ -60,17 +68,24 @@ class Lowering {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
       return what.kind == Step::Kind::node && !streamed_inputs(graph_, graph_.nodes[what.node]).empty();
     };
-    std::vector<NodeId> streamed;
+    std::vector<RunKernel> streamed;
     for (int step = range.begin; step < range.end; ++step) {
-      if (streams(step)) streamed.push_back(plan_.timeline.steps[static_cast<std::size_t>(step)].node);
+      if (!streams(step)) continue;
+      streamed.push_back({});
+      streamed.back().node = plan_.timeline.steps[static_cast<std::size_t>(step)].node;
+      give_scratch(streamed.back(), step);
     }
-    auto pieces = stream_updates(graph_, program_.operands, plan_.decisions.paging, streamed);
+    auto pieces = stream_nodes(graph_, program_.operands, plan_.decisions.paging, streamed);
     auto next = pieces.begin();
+    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, pieces);
     std::vector<Instruction> instructions;
     for (int step = range.begin; step < range.end; ++step) {
+      const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
       if (streams(step)) {
         std::move(next->begin(), next->end(), std::back_inserter(instructions));
         ++next;
+      } else if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->transfer != Transfer::none) {
+        copies.append(graph_.nodes[what.node], instructions);
       } else {
         instructions.push_back(instruction(step));
       }
@@ -105,18 +120,22 @@ class Lowering {
     const Node& node = graph_.nodes[id];
     RunKernel run{id, operands(node.inputs), operands(node.outputs), {}, starts_window(graph_, node), {}, false};
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
-      if (alias.kind != AliasKind::updates || !graph_.values[alias.input].persistent() || !run.starts_window) continue;
+      if (alias.kind != AliasKind::updates || !comes_from_before(graph_, alias.input) || !run.starts_window) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == alias.input) run.accumulators.push_back(i);
       }
     }
+    give_scratch(run, step);
+    return run;
+  }
+
+  void give_scratch(RunKernel& run, int step) const {
     const BufferId scratch = plan_.lifetimes.scratch[static_cast<std::size_t>(step)];
     const StepKernel& chosen = plan_.kernels[static_cast<std::size_t>(step)];
     if (scratch.valid()) {
       run.scratch = {0, 0, plan_.offsets[scratch.index], std::max(chosen.add.scratch, chosen.write.scratch), {}};
     }
     run.foreign_scratch = chosen.add.primitives > 0 || chosen.write.primitives > 0;
-    return run;
   }
 
   const Plan& plan_;

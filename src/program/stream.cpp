@@ -9,32 +9,32 @@ namespace {
 
 struct Piece {
   NodeId node;
-  std::size_t update = 0;  // which of the updates
+  std::size_t number = 0;  // which of the nodes
   std::int64_t begin = 0, elements = 0;
 };
 
 class Stream {
  public:
-  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, const std::vector<NodeId>& updates)
-      : graph_(graph), operands_(operands), slots_(static_cast<std::size_t>(paging.slots)) {
-    for (const NodeId id : updates) states_ = std::max(states_, streamed_inputs(graph, graph.nodes[id]).size());
-    room_ = operands[graph.nodes[updates.front()].pages];
-    page_ = room_.bytes.n / static_cast<std::int64_t>(sizeof(float) * slots_ * states_);
-    for (std::size_t i = 0; i < updates.size(); ++i) {
-      const std::int64_t elements = graph.values[graph.nodes[updates[i]].inputs[0]].type.shape.elements();
+  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, const std::vector<RunKernel>& nodes)
+      : graph_(graph), operands_(operands), nodes_(nodes), slots_(static_cast<std::size_t>(paging.slots)) {
+    room_ = operands[graph.nodes[nodes.front().node].pages];
+    page_ = page_elements(graph, paging);
+    states_ = static_cast<std::size_t>(room_.bytes.n / (static_cast<std::int64_t>(sizeof(float)) * paging.slots * page_));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const std::int64_t elements = graph.values[graph.nodes[nodes[i].node].inputs[0]].type.shape.elements();
       for (std::int64_t begin = 0; begin < elements; begin += page_) {
-        pieces_.push_back({updates[i], i, begin, std::min(page_, elements - begin)});
+        pieces_.push_back({nodes[i].node, i, begin, std::min(page_, elements - begin)});
       }
     }
-    instructions_.resize(updates.size());
+    instructions_.resize(nodes.size());
   }
 
   std::vector<std::vector<Instruction>> run() {
     for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start_in(i);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      now_ = pieces_[i].update;
+      now_ = pieces_[i].number;
       wait(i, false);
-      update(i);
+      work(i);
       start_out(i);
       if (i == 0 || i - 1 + slots_ >= pieces_.size()) continue;
       wait(i - 1, true);
@@ -80,15 +80,15 @@ class Stream {
     for_states(piece, [&](std::size_t state, ValueId value) {
       const Operand from = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, false);
-      instructions_[now_].push_back(StartCopy{from, filled(place, from), place, done});
+      instructions_[now_].push_back(StartCopy{from, filled(place, from), place, done, false, true});
     });
   }
 
-  void update(std::size_t piece) {
+  void work(std::size_t piece) {
     const Node& node = node_of(piece);
-    RunKernel run;
-    run.node = pieces_[piece].node;
+    RunKernel run = nodes_[pieces_[piece].number];
     run.range = pieces_[piece].elements;
+    run.continues = pieces_[piece].begin > 0;
     for (const ValueId value : node.inputs) {
       const bool whole = graph_.values[value].type != graph_.values[node.inputs[0]].type;
       run.inputs.push_back(whole ? operands_[value] : range(operands_[value], piece));
@@ -97,44 +97,57 @@ class Stream {
     for (std::size_t state = 0; state < inputs.size(); ++state) {
       run.inputs[inputs[state]] = filled(room(piece, state, node.inputs[inputs[state]]), run.inputs[inputs[state]]);
     }
+    for (const ValueId output : node.outputs) run.outputs.push_back(operands_[output]);
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       for (std::size_t i = 0; i < run.inputs.size(); ++i) {
-        if (node.inputs[i] == alias.input) run.outputs.push_back(run.inputs[i]);
+        if (node.inputs[i] != alias.input) continue;
+        for (std::size_t j = 0; j < node.outputs.size(); ++j) {
+          if (node.outputs[j] == alias.output) run.outputs[j] = run.inputs[i];
+        }
       }
     }
     instructions_[now_].push_back(std::move(run));
   }
 
+  // Only what the node changes goes back.
+  bool changes(std::size_t piece, ValueId value) const {
+    const std::vector<NodeAlias> aliases = aliases_of(graph_, node_of(piece));
+    return std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) { return alias.input == value; });
+  }
+
   void start_out(std::size_t piece) {
     for_states(piece, [&](std::size_t state, ValueId value) {
+      if (!changes(piece, value)) return;
       const Operand to = range(operands_[value], piece), place = room(piece, state, value);
       const std::uint32_t done = event(piece, state, true);
-      instructions_[now_].push_back(StartCopy{filled(place, to), to, place, done});
+      instructions_[now_].push_back(StartCopy{filled(place, to), to, place, done, false, true});
     });
   }
 
   void wait(std::size_t piece, bool out) {
     for_states(piece, [&](std::size_t state, ValueId value) {
-      instructions_[now_].push_back(WaitCopy{room(piece, state, value), event(piece, state, out)});
+      if (out && !changes(piece, value)) return;
+      instructions_[now_].push_back(WaitCopy{room(piece, state, value), event(piece, state, out), false, true});
     });
   }
 
   const Graph& graph_;
   const PerValue<Operand>& operands_;
+  const std::vector<RunKernel>& nodes_;
   std::size_t slots_, states_ = 0;
   Operand room_;
   std::int64_t page_ = 0;  // elements
   std::vector<Piece> pieces_;
-  std::vector<std::vector<Instruction>> instructions_;  // of each update
-  std::size_t now_ = 0;                                 // the update that they are for
+  std::vector<std::vector<Instruction>> instructions_;  // of each node
+  std::size_t now_ = 0;                                 // the node that they are for
 };
 
 }  // namespace
 
-std::vector<std::vector<Instruction>> stream_updates(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                     const std::vector<NodeId>& updates) {
-  if (updates.empty()) return {};
-  return Stream(graph, operands, paging, updates).run();
+std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
+                                                   const std::vector<RunKernel>& nodes) {
+  if (nodes.empty()) return {};
+  return Stream(graph, operands, paging, nodes).run();
 }
 
 }  // namespace plimsoll

@@ -38,6 +38,7 @@ void Audit::enter(Phase phase) {
   time_ = 0;
   library_end_ = 0;
   accesses_.clear();
+  ring_begun_ = false;
   poison();
 }
 
@@ -211,14 +212,16 @@ void Audit::before(const Instruction& instruction, bool window_start) {
               starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();
           if (!unread) read(kernel.inputs[i]);
         }
+        if (kernel.continues) read_all(kernel.outputs);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {
         if (copy.from.tier == 0) read(copy.from);
+        if (copy.in_ring) hold_ring();
         in_flight_.emplace(copy.event, copy.room);
       },
       [&](const WaitCopy& wait) {
-        record(wait.room, false);
+        wait.in_ring ? hold_ring() : record(wait.room, false);
         in_flight_.erase(wait.event);
       },
       [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
@@ -246,13 +249,19 @@ void Audit::after(const Instruction& instruction, bool) {
       [&](const StartCopy& copy) {
         if (copy.to.tier != 0) return;
         // The room is held whole, however much of it a last piece fills.
-        record(copy.room, true);
+        copy.in_ring ? hold_ring() : record(copy.room, true);
         reach(copy.room);
         checker_.write(copy.to.offset, copy.to.bytes, copy.to.value.index, who);
       },
       [&](const Feed& feed) { write_all(feed.writes); }, [&](const LoadState& load) { write_all(load.writes); },
       [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
   ++time_;
+}
+
+// The ring is held whole and without a break, also while none of its slots is on its way.
+void Audit::hold_ring() {
+  record(program_.ring, !ring_begun_);
+  ring_begun_ = true;
 }
 
 void Audit::reach(const Operand& operand) {

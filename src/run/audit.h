@@ -51,6 +51,7 @@ class Audit : public RunObserver {
   void plant_sentinel(const RunKernel& kernel);
   void check_sentinel(const RunKernel& kernel);
   void reach(const Operand& operand);
+  void hold_ring();
 
   const Program& program_;
   const Graph& graph_;
@@ -63,6 +64,7 @@ class Audit : public RunObserver {
   std::vector<Access> accesses_;
   std::vector<std::byte> behind_;  // what lay where the sentinel is
   bool planted_ = false;
+  bool ring_begun_ = false;                     // in this phase
   std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
 };
 

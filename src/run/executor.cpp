@@ -53,7 +53,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
     const ValueType whole = inputs[0], range{whole.dtype, Shape{run.range}};
     std::replace(inputs.begin(), inputs.end(), whole, range);
     std::replace(outputs.begin(), outputs.end(), whole, range);
-    attributes = node.op->of_range(attributes, run.range);
+    attributes = node.op->of_range(attributes, run.range, !run.continues);
   }
   const KernelRequest request{node.op, &attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
@@ -91,10 +91,18 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
   return bound;
 }
 
+// The first micro-step of a window writes its accumulators: nothing has to come in for that.
+static bool copies_what_is_written(const Instruction& instruction) {
+  const auto* start = std::get_if<StartCopy>(&instruction);
+  const auto* wait = std::get_if<WaitCopy>(&instruction);
+  return (start != nullptr && start->adds) || (wait != nullptr && wait->adds);
+}
+
 void Executor::run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
                    const Feeder& work) {
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& instruction = instructions[i];
+    if (window_start && copies_what_is_written(instruction)) continue;
     if (observer_ != nullptr) observer_->before(instruction, window_start);
     match(
         instruction,

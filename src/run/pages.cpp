@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -24,16 +25,19 @@ std::unique_ptr<PageFile> open_pages(const Program& program, const std::filesyst
   if (program.stored.n == 0) return nullptr;
   if (engine == TransferEngine::io_uring) demand_io_uring();
   PageFile::Sizes sizes{program.stored, kTransfers, kTransferStaging, 0, engine};
-  std::vector<PageFile::Piece> pieces;
-  for (const auto* section : {&program.micro, &program.update}) {
+  std::map<Bytes, Bytes> pieces;  // by offset; several copies move the same one
+  for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
     for (const Instruction& instruction : *section) {
       const auto* copy = std::get_if<StartCopy>(&instruction);
       if (copy == nullptr) continue;
       sizes.events = std::max<std::size_t>(sizes.events, copy->event + 1);
-      if (copy->to.tier != 0) pieces.push_back({copy->to.offset, copy->to.bytes});
+      const Operand& stored = copy->to.tier != 0 ? copy->to : copy->from;
+      pieces.emplace(stored.offset, stored.bytes);
     }
   }
-  return std::make_unique<PageFile>(folder, sizes, std::move(pieces));
+  std::vector<PageFile::Piece> list;
+  for (const auto& [offset, bytes] : pieces) list.push_back({offset, bytes});
+  return std::make_unique<PageFile>(folder, sizes, std::move(list));
 }
 
 }  // namespace plimsoll

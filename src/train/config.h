@@ -68,7 +68,7 @@ enum class TransferPolicy : std::uint8_t { automatic, threads };
 struct PlanSettings {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
-  StatePolicy optimizer_state = StatePolicy::automatic;
+  RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   TransferPolicy transfers = TransferPolicy::automatic;
 
   friend bool operator==(const PlanSettings&, const PlanSettings&) = default;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 
 #include "models/gpt2.h"
 #include "train/batch.h"
@@ -171,6 +173,22 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   }
 }
 
+void check_resting(const Config& config, const GivenSettings& given) {
+  const PlanSettings& plan = config.plan;
+  const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
+                          std::pair{"plan.gradients", plan.gradients}};
+  for (const auto& [key, policy] : places) {
+    if (policy != RestPolicy::disk) continue;
+    if (!config.memory.disk) {
+      throw missing(given, "memory.disk", fmt::format("a folder and a size, since {} is \"disk\"", key),
+                    "--disk /tmp/plimsoll:16GiB");
+    }
+    if (plan.optimizer_state != RestPolicy::memory) continue;
+    throw config_error("E-CONFIG-VALUE", "plan.optimizer_state", fmt::format("it is \"memory\" and {} is \"disk\"", key),
+                       "optimizer state on the disk as well: it is read least often", {"--set plan.optimizer_state=disk"});
+  }
+}
+
 }  // namespace
 
 const Setting* GivenSettings::find(std::string_view key) const {
@@ -210,10 +228,7 @@ void complete(Config& config, const GivenSettings& given) {
   complete_vocabulary(config, given);
   mark_byte_vocabulary(config);
   complete_optimizer(config, given);
-  if (config.plan.optimizer_state == StatePolicy::disk && !config.memory.disk) {
-    throw missing(given, "memory.disk", "a folder and a size, since plan.optimizer_state is \"disk\"",
-                  "--disk /tmp/plimsoll:16GiB");
-  }
+  check_resting(config, given);
   if (config.threads == 0) config.threads = usable_cores();
 }
 

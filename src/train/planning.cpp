@@ -76,7 +76,7 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                          }});
     }
   }
-  if (!config.memory.disk && request.state != StatePolicy::memory && state.n > 0) {
+  if (!config.memory.disk && request.optimizer_state != RestPolicy::memory && state.n > 0) {
     const DiskBudget disk{disk_for(state) / "plimsoll", align_up(state, kGiB)};
     if (disk.folder.is_absolute())
       changes.push_back({"optimizer state on the disk",
@@ -153,7 +153,7 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
 // What optimizer state would take on a disk.
 Bytes state_of(const Config& config, const PlanningInput& input) {
   const Graph graph = build_training_graph(config, input.facts, 1).graph;
-  return stored_layout(apply_paging(graph, {kStoredAlignment.n, 2})).end;
+  return stored_layout(apply_paging(graph, {}, {kStoredAlignment.n, 2})).end;
 }
 
 json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
@@ -181,10 +181,14 @@ json levers(const Config& config, const PlanningInput& input) {
   };
   const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
   const auto keep = [&](PlanRequest& request) {
-    request.state = StatePolicy::memory;
+    request.optimizer_state = RestPolicy::memory;
+    request.parameters = request.gradients = RestPolicy::automatic;
     request.recompute = RecomputePolicy::none;
     request.loss_chunks = 1;
     request.micro_batch = most;
+  };
+  const auto all_on_disk = [](PlanRequest& request) {
+    request.optimizer_state = request.parameters = request.gradients = RestPolicy::disk;
   };
   const auto micro_one =
       both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
@@ -197,11 +201,17 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.micro_batch = 1;
                             r.recompute = RecomputePolicy::all;
                             r.loss_chunks = 16;
-                            if (config.memory.disk) r.state = StatePolicy::disk;
+                            r.optimizer_state = r.parameters = r.gradients = RestPolicy::automatic;
+                            if (config.memory.disk) all_on_disk(r);
                           }}};
   if (config.memory.disk) {
-    all.insert(all.end() - 1, {"optimizer state on the disk", set("plan.optimizer_state", "disk"),
-                               [&](PlanRequest& r) { keep(r), r.state = StatePolicy::disk; }});
+    all.insert(all.end() - 1, {"optimizer state on the disk", set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
+                                 keep(r), r.optimizer_state = RestPolicy::disk;
+                                 r.parameters = r.gradients = RestPolicy::memory;
+                               }});
+    all.insert(all.end() - 1, {"parameters and gradients of the blocks, too",
+                               both(set("plan.parameters", "disk"), set("plan.gradients", "disk")),
+                               [&](PlanRequest& r) { keep(r), all_on_disk(r); }});
   }
   json list = json::array();
   for (const Lever& lever : all) {
@@ -325,7 +335,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   check_replayed_batch(input, record);
   if (record.decisions.paging.active() && !input.budget.disk) {
-    throw stored_passes("the plan keeps optimizer state on a disk, and no disk is given", "--disk PATH:SIZE");
+    throw stored_passes("the plan keeps a part of the training on a disk, and no disk is given", "--disk PATH:SIZE");
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || blocks.size() != record.decisions.blocks.size()) {

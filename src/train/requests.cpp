@@ -23,7 +23,9 @@ PlanRequest plan_request(const Config& config) {
   request.micro_batch = config.train.micro_batch;
   request.recompute = config.plan.recompute;
   if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);
-  request.state = config.plan.optimizer_state;
+  request.optimizer_state = config.plan.optimizer_state;
+  request.parameters = config.plan.parameters;
+  request.gradients = config.plan.gradients;
   if (config.memory.disk) request.disk = config.memory.disk->size;
   request.units_per_sample = config.model.context;
   return request;

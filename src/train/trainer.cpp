@@ -60,10 +60,6 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
 
 Trainer::~Trainer() = default;
 
-ViewOf Trainer::views() const {
-  return [this](ValueId id) { return executor_.view(id); };
-}
-
 void Trainer::enter(Phase phase) {
   if (before_phase_) before_phase_(phase);
 }
@@ -82,9 +78,9 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
              "the checkpoint goes in other micro-batches than the plan");
       progress_ = saved;
     } else if (config_.model.init.empty()) {
-      initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), views());
+      initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), executor_);
     } else {
-      load_weights(plan_.graph, config_.model.init, views());
+      load_weights(plan_.graph, config_.model.init, executor_);
     }
   });
   next_micro_ = progress_.samples / progress_.micro_batch;
@@ -177,9 +173,9 @@ void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
 
 void Trainer::save_weights_to(const std::filesystem::path& folder) {
   enter(Phase::save);
-  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, views()); });
+  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, executor_); });
 }
 
-std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, views()); }
+std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }
 
 }  // namespace plimsoll

@@ -58,7 +58,6 @@ class Trainer {
   MicroBatch micro_batch_of(const BatchValues& values) const;
   void feed_micro(double inverse_units);
   void feed_update(std::int64_t update);
-  ViewOf views() const;
   void enter(Phase phase);
 
   const Config& config_;

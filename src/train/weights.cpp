@@ -25,16 +25,18 @@ std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-void fill_normal(std::span<float> values, double std, std::array<std::uint32_t, 2> key) {
+// `values` begin with number `first` of the sequence, a multiple of 4.
+void fill_normal(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
   constexpr std::int64_t kPiece = 1 << 14;
+  ensure(first % 4 == 0, "weights", "a part begins within a block of random numbers");
   const auto n = static_cast<std::int64_t>(values.size());
   cpu::parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(n, (piece + 1) * kPiece); i += 4) {
-      const auto block = static_cast<std::uint64_t>(i / 4);
+      const auto block = static_cast<std::uint64_t>((first + i) / 4);
       const PhiloxWords words =
           philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
-      const auto first = normal_pair(words[0], words[1]), second = normal_pair(words[2], words[3]);
-      const std::array four{first[0], first[1], second[0], second[1]};
+      const auto low = normal_pair(words[0], words[1]), high = normal_pair(words[2], words[3]);
+      const std::array four{low[0], low[1], high[0], high[1]};
       for (std::int64_t j = 0; j < std::min<std::int64_t>(4, n - i); ++j) {
         values[static_cast<std::size_t>(i + j)] = static_cast<float>(std * four[static_cast<std::size_t>(j)]);
       }
@@ -42,22 +44,32 @@ void fill_normal(std::span<float> values, double std, std::array<std::uint32_t, 
   });
 }
 
+std::span<float> floats_of(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
 }  // namespace
 
-void initialize_parameters(const Graph& graph, std::uint64_t seed, const ViewOf& view) {
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor) {
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
-    const std::span<float> data = view(id).as<float>();
     const Initializer& initializer = value.parameter->initializer;
-    switch (initializer.kind) {
-      case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
-      case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
-      case Initializer::Kind::normal: fill_normal(data, initializer.std, philox_key(seed, random_site(value.name))); break;
-    }
+    std::int64_t done = 0;
+    executor.write(id, [&](std::span<std::byte> part) {
+      const std::span<float> data = floats_of(part);
+      switch (initializer.kind) {
+        case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
+        case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+        case Initializer::Kind::normal:
+          fill_normal(data, done, initializer.std, philox_key(seed, random_site(value.name)));
+          break;
+      }
+      done += std::ssize(data);
+    });
   }
 }
 
-void load_weights(const Graph& graph, const std::filesystem::path& folder, const ViewOf& view) {
+void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor) {
   const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
   std::map<std::string, const StoredTensor*, std::less<>> stored;
   for (const StoredTensor& tensor : file.tensors()) {
@@ -82,7 +94,12 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, const
                        fmt::format("{} is {}", found->second->name, to_text(found->second->shape)),
                        fmt::format("{}, as config.json says", to_text(value.type.shape)));
     }
-    file.read_f32(*found->second, view(id).as<float>(), staging);
+    std::int64_t done = 0;
+    executor.write(id, [&](std::span<std::byte> part) {
+      const std::span<float> data = floats_of(part);
+      file.read_f32(*found->second, done, data, staging);
+      done += std::ssize(data);
+    });
     stored.erase(found);
   }
   // Blocks past those of config.json would be left out silently, and the model would be another one.
@@ -93,7 +110,7 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, const
   }
 }
 
-void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const ViewOf& view) {
+void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
@@ -101,18 +118,16 @@ void save_weights(const Graph& graph, const Gpt2Config& config, const std::files
   for (const ValueId id : graph.parameters()) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
   SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
   for (const ValueId id : graph.parameters()) {
-    const TensorView tensor = view(id);
-    writer.append(graph.values[id].name, {tensor.data, static_cast<std::size_t>(tensor.bytes())});
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name, part); });
   }
   writer.commit();
   write_gpt2_config(folder, config);
 }
 
-std::string parameters_hash(const Graph& graph, const ViewOf& view) {
+std::string parameters_hash(const Graph& graph, const Executor& executor) {
   Hasher hasher;
   for (const ValueId id : graph.parameters()) {
-    const TensorView tensor = view(id);
-    hasher.add({tensor.data, static_cast<std::size_t>(tensor.bytes())});
+    executor.read(id, [&](std::span<const std::byte> part) { hasher.add(part); });
   }
   return hasher.hex();
 }

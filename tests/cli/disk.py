@@ -88,7 +88,7 @@ def main():
     check_budget(test, paged, low, "with a disk")
     plan = json.loads(test.path("disk/plan.json").read_text())
     test.equal("tiers", [tier["name"] for tier in plan["predicted"]["tiers"]], ["ram", "disk"])
-    test.equal("what is paged", plan["decisions"]["paging"]["what"], "optimizer state")
+    test.equal("what is paged", plan["decisions"]["paging"]["what"], ["optimizer state", "parameters", "gradients"])
 
     audited = train(test, "audited", "--memory", low, *disk, "--audit")
     test.equal("bits of the audited run", end_of(audited), end_of(whole))

@@ -64,8 +64,7 @@ TEST(ReduceKernels, SumOfSquaresMatchesAndDoesNotDependOnTheInstructionSet) {
     std::vector<std::uint64_t> seen;
     on_every_target([&] {
       Guarded<std::byte> scratch(sum_scratch(n).n);
-      double squares;
-      sum_of_squares(n, x.data(), &squares, scratch.data());
+      const double squares = sum_of_squares(n, x.data(), 0, scratch.data());
       // A running sum adds 2048 products, each addition within 2^-53.
       EXPECT_NEAR(squares, static_cast<double>(expected), 0x1p-42 * squares);
       seen.push_back(std::bit_cast<std::uint64_t>(squares));
@@ -74,14 +73,13 @@ TEST(ReduceKernels, SumOfSquaresMatchesAndDoesNotDependOnTheInstructionSet) {
   }
 }
 
-TEST(ReduceKernels, PagesGiveTheTilesOfTheWhole) {
+TEST(ReduceKernels, PagesGiveTheSumOfTheWhole) {
   const std::int64_t n = 5 * kSumTile + 77, cut = 2 * kSumTile;
   const Floats x = random_floats(n, 1);
-  Guarded<double> whole(sum_tiles(n)), paged(sum_tiles(n));
-  sum_of_squares_tiles(n, x.data(), whole.data());
-  sum_of_squares_tiles(cut, x.data(), paged.data());
-  sum_of_squares_tiles(n - cut, x.data() + cut, paged.data() + 2);
-  EXPECT_TRUE(whole == paged);
+  Guarded<std::byte> scratch(sum_scratch(n).n);
+  const double whole = sum_of_squares(n, x.data(), 0, scratch.data());
+  const double first = sum_of_squares(cut, x.data(), 0, scratch.data());
+  EXPECT_EQ(sum_of_squares(n - cut, x.data() + cut, first, scratch.data()), whole);
 }
 
 TEST(ReduceKernels, NonFiniteShowsInTheSumOfSquares) {
@@ -90,9 +88,7 @@ TEST(ReduceKernels, NonFiniteShowsInTheSumOfSquares) {
       Floats x(70000, 1);
       x[69999] = bad;
       Guarded<std::byte> scratch(sum_scratch(x.size()).n);
-      double squares;
-      sum_of_squares(x.size(), x.data(), &squares, scratch.data());
-      EXPECT_FALSE(std::isfinite(squares));
+      EXPECT_FALSE(std::isfinite(sum_of_squares(x.size(), x.data(), 0, scratch.data())));
     }
   });
 }
@@ -132,7 +128,7 @@ TEST(ReduceKernels, ThreadsChangeNoBit) {
   expect_same_on_threads([&] {
     Guarded<std::byte> scratch(sum_scratch(x.size()).n);
     Guarded<double> out(1);
-    sum_of_squares(x.size(), x.data(), out.data(), scratch.data());
+    out[0] = sum_of_squares(x.size(), x.data(), 0, scratch.data());
     return out;
   });
 }

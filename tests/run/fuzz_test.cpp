@@ -44,11 +44,10 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks);
   Audit audit(program, plan.graph, arena);
   executor.set_observer(&audit);
-  const ViewOf views = [&](ValueId id) { return executor.view(id); };
   audit.enter(Phase::load);
   executor.load([&] {
     for (const Operand& operand : program.persistent) std::fill_n(arena.base() + operand.offset.n, operand.bytes.n, std::byte{0});
-    initialize_parameters(plan.graph, 1, views);
+    initialize_parameters(plan.graph, 1, executor);
   });
   std::mt19937 tokens(99);
   std::uint32_t sample = 0;
@@ -80,7 +79,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   audit.enter(Phase::save);
   executor.save([] {});
   difference_found = difference(plan, audit.phases());
-  return parameters_hash(plan.graph, views);
+  return parameters_hash(plan.graph, executor);
 }
 
 void run_seed(unsigned seed) {

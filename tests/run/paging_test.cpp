@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <array>
 #include <set>
 #include <thread>
 
 #include "device/refuse_io_uring.h"
 #include "formats/file.h"
+#include "ops/reduce/kernels.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -67,6 +70,37 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
     }
   }
 }
+
+// Parameters and accumulators of the blocks as well: in every mode of the blocks, with and without a window of several
+// micro-steps, with the norm at the end (clipping) and with updates within the backward pass.
+TEST_P(PagingBy, BlocksStreamInEveryMode) {
+  constexpr int kFewUpdates = 2;
+  const ModelShape shape{3, 128, 4, 11, 301};
+  const TokenData data(shape.vocab, 400, 90);
+  const Paging pagings[] = {
+      {1024, 2, true, false}, {kPageStep, 4, false, true}, {kPageStep, 3, true, true}, {1 << 20, 4, true, true}};
+  std::size_t round = GetParam() == TransferEngine::threads ? 0 : 2;
+  for (const std::int64_t micro : {1, 4}) {
+    for (const double clip : {0.0, 1.0}) {
+      Config config = paged_config(4, shape);
+      config.train.gradient_clip = clip;
+      const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
+      for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
+        const Paging& paging = pagings[round++ % 4];
+        SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {}", micro, clip, name(mode),
+                                 paging.page, paging.parameters, paging.accumulators));
+        Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), paging);
+        plan.transfers = GetParam();
+        verify(plan.graph);
+        EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
+        audit(config, plan, data);
+      }
+      ++round;  // so that each mode meets each paging
+    }
+  }
+}
+
+TEST(Paging, PagesHoldWholeTilesOfNorms) { EXPECT_EQ(kPageStep % cpu::kSumTile, 0); }
 
 // Each change is one that a wrong lowering could make.
 TEST(Paging, VerifyRefusesBrokenCopies) {
@@ -171,7 +205,7 @@ TEST(Paging, EachEngineIsCountedForItself) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
   const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
-  const Graph streamed = apply_paging(graph, {1024, 2});
+  const Graph streamed = apply_paging(graph, find_blocks(graph), {1024, 2});
   Machine machine = round_machine();
   const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine));
   machine.tiers[1].transfers = TransferEngine::io_uring;

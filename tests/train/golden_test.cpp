@@ -68,7 +68,7 @@ struct Running {
         program(lower(plan)),
         arena(plan.arena),
         executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks) {
-    load_weights(plan.graph, folder(), [&](ValueId id) { return executor.view(id); });
+    load_weights(plan.graph, folder(), executor);
   }
   Plan plan;
   Program program;

@@ -54,7 +54,7 @@ class ByHand {
         executor_(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks),
         samples_(make_samples(source.tokens, config.model.context, "tokens")),
         order_{config.data.order, static_cast<std::uint64_t>(config.seed), samples_.count()} {
-    initialize_parameters(plan.graph, 3, [&](ValueId id) { return executor_.view(id); });
+    initialize_parameters(plan.graph, 3, executor_);
     // Larger weights than a fresh model's, so that gradients of all tensors matter.
     for (const ValueId id : plan.graph.parameters()) {
       for (float& weight : executor_.view(id).as<float>()) weight *= 4;

@@ -1,5 +1,7 @@
 #include "ops/reduce/kernels.h"
 
+#include <numeric>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/reduce/kernels.cpp"
 #include "hwy/foreach_target.h"
@@ -143,20 +145,10 @@ void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }
 
-void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch) {
+double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch) {
   double* tiles = reinterpret_cast<double*>(scratch);
-  sum_of_squares_tiles(n, x, tiles);
-  *out = combine_tiles(sum_tiles(n), tiles);
-}
-
-void sum_of_squares_tiles(std::int64_t n, const float* x, double* tiles) {
   HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles);
-}
-
-double combine_tiles(std::int64_t count, const double* tiles) {
-  double total = 0;
-  for (std::int64_t t = 0; t < count; ++t) total += tiles[t];
-  return total;
+  return std::accumulate(tiles, tiles + sum_tiles(n), before);
 }
 
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out) {

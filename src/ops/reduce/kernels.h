@@ -14,15 +14,12 @@ inline constexpr std::int64_t kRowTile = 64;
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch);
 
-// The fp64 sum of squares of a flat array. The sums of tiles of kSumTile elements are what a paged array produces page by page,
-// where pages begin at multiples of kSumTile; combine_tiles then adds them in order.
-inline constexpr std::int64_t kSumTile = 64 * 1024;
+// The fp64 sum of squares of a flat array, added to `before`: sums of tiles of kSumTile elements, in ascending order. A paged
+// array gives the same bits page by page where pages begin at multiples of kSumTile.
+inline constexpr std::int64_t kSumTile = 32 * 1024;
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
-void sum_of_squares(std::int64_t n, const float* x, double* out, std::byte* scratch);
-// tiles [sum_tiles(n)]
-void sum_of_squares_tiles(std::int64_t n, const float* x, double* tiles);
-double combine_tiles(std::int64_t count, const double* tiles);
+double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch);
 
 // out [rows] = the sum or mean over the last axis of x [rows, n], added in fp64 and rounded once.
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out);

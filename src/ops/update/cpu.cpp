@@ -11,8 +11,10 @@ namespace {
 KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
-  return make_kernel([n = request.inputs[0].shape.elements()](const KernelCall& call) {
-    cpu::sum_of_squares(n, call.in(0), call.out<double>(0), call.scratch);
+  const bool continues = request.attributes->as<ops::SumAttributes>().continues;
+  return make_kernel([n = request.inputs[0].shape.elements(), continues](const KernelCall& call) {
+    double* sum = call.out<double>(0);
+    *sum = cpu::sum_of_squares(n, call.in(0), continues ? *sum : 0, call.scratch);
   });
 }
 

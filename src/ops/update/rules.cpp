@@ -62,8 +62,10 @@ std::vector<Alias> aliases_of_adamw(const Attributes&) {
   return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
 }
 
+Attributes sum_of_range(const Attributes&, std::int64_t, bool first) { return SumAttributes{!first}; }
+
 template <class A>
-Attributes of_range(const Attributes& any, std::int64_t elements) {
+Attributes of_range(const Attributes& any, std::int64_t elements, bool) {
   A attributes = any.as<A>();
   attributes.begin = 0;
   attributes.end = elements;
@@ -77,7 +79,11 @@ Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 
 }  // namespace
 
-const OpDef kSumOfSquares{.name = "sum_of_squares", .infer = infer_sum, .cost = cost_of_sum, .not_differentiable = kUpdateOnly};
+const OpDef kSumOfSquares{.name = "sum_of_squares",
+                          .infer = infer_sum,
+                          .cost = cost_of_sum,
+                          .not_differentiable = kUpdateOnly,
+                          .of_range = sum_of_range};
 const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
 const OpDef kAdamW{.name = "adamw",
                    .infer = infer_adamw,

@@ -7,6 +7,15 @@
 
 namespace plimsoll::ops {
 
+struct SumAttributes {
+  bool continues = false;  // adds to its output: a range that is not the first one
+  friend bool operator==(const SumAttributes&, const SumAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("continues", continues);
+  }
+};
+
 struct ClipAttributes {
   double limit = 0;  // largest global norm; 0: no clip, the norm is still computed
   friend bool operator==(const ClipAttributes&, const ClipAttributes&) = default;

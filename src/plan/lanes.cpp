@@ -1,0 +1,114 @@
+#include "plan/lanes.h"
+
+#include <algorithm>
+
+#include "base/ceil_div.h"
+#include "plan/candidates.h"
+
+namespace plimsoll {
+namespace {
+
+double seconds_on(const Link& link, Bytes bytes, Bytes page) {
+  const auto pieces = static_cast<double>(ceil_div(bytes.n, page.n));
+  return pieces * link.latency_seconds + static_cast<double>(bytes.n) / link.bytes_per_second;
+}
+
+}  // namespace
+
+LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const Machine& machine)
+    : simulation_(simulation),
+      paging_(paging),
+      in_(paging.active() ? link_between(machine, 1, 0) : nullptr),
+      out_(paging.active() ? link_between(machine, 0, 1) : nullptr) {
+  if (in_ == nullptr || out_ == nullptr) in_ = out_ = nullptr;
+  if (in_ != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * static_cast<std::int64_t>(sizeof(float))};
+}
+
+double LaneModel::kernel_seconds(int step) const {
+  const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
+  return (simulation_.timeline.accumulation == 1 ? kernel.write : kernel.add).seconds;
+}
+
+// Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
+LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
+  const std::vector<std::size_t> inputs = streamed_inputs(simulation_.graph, node);
+  const std::vector<NodeAlias> aliases = aliases_of(simulation_.graph, node);
+  double lane_in = 0, lane_out = 0;
+  std::int64_t pieces = 0;
+  for (const std::size_t input : inputs) {
+    const ValueId value = node.inputs[input];
+    const Bytes bytes = simulation_.graph.values[value].bytes();
+    lane_in += seconds_on(*in_, bytes, page_);
+    const bool changes =
+        std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) { return alias.input == value; });
+    if (changes) lane_out += seconds_on(*out_, bytes, page_);
+    pieces += ceil_div(bytes.n, page_.n);
+  }
+  const bool beside = in_->beside_compute && out_->beside_compute;
+  const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());
+  return {.kind = LaneEvent::Kind::streamed,
+          .kernels = seconds,
+          .transfer = beside ? std::max(lane_in, lane_out) : lane_in + lane_out,
+          .ahead = beside ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
+          .fill = static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / in_->bytes_per_second};
+}
+
+LaneEvents LaneModel::transfer(const Node& node) const {
+  if (simulation_.timeline.accumulation == 1 && brings_what_is_written(simulation_.graph, node)) return {};
+  const Transfer what = node.op->transfer;
+  const bool out = what == Transfer::store || what == Transfer::stored;
+  if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .out = out}};
+  const double seconds = seconds_on(out ? *out_ : *in_, simulation_.graph.values[node.outputs[0]].bytes(), page_);
+  return {{.kind = LaneEvent::Kind::start, .out = out, .transfer = seconds}};
+}
+
+LaneEvents LaneModel::events_of(int step) const {
+  const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+  const double seconds = kernel_seconds(step);
+  if (what.kind == Step::Kind::node && in_ != nullptr) {
+    const Node& node = simulation_.graph.nodes[what.node];
+    if (node.op->transfer != Transfer::none) return transfer(node);
+    if (!streamed_inputs(simulation_.graph, node).empty()) return {streamed(node, seconds)};
+  }
+  if (seconds == 0) return {};
+  return {{.kind = LaneEvent::Kind::kernels, .kernels = seconds}};
+}
+
+void LaneClock::pause(double until) {
+  if (until <= now_) return;
+  stall_ += until - now_;
+  now_ = until;
+}
+
+void LaneClock::run(const LaneEvent& event) {
+  double& free = free_[event.out ? 1 : 0];
+  std::deque<double>& done = done_[event.out ? 1 : 0];
+  switch (event.kind) {
+    case LaneEvent::Kind::kernels: now_ += event.kernels; break;
+    case LaneEvent::Kind::start:
+      free = std::max(free, now_) + event.transfer;
+      done.push_back(free);
+      break;
+    case LaneEvent::Kind::wait:
+      if (done.empty()) break;
+      pause(done.front());
+      done.pop_front();
+      break;
+    case LaneEvent::Kind::streamed: {
+      const double busy = std::max(free_[0], free_[1]), idle = now_ - std::max(last_streamed_, std::min(busy, now_));
+      const double hidden = streams_ ? std::min(idle, event.ahead * event.transfer) : 0, backlog = std::max(0.0, busy - now_);
+      const double longer = std::max(0.0, backlog + event.transfer - event.kernels - hidden);
+      pause(now_ + longer + (streams_ ? 0 : event.fill));
+      now_ += event.kernels;
+      last_streamed_ = free_[0] = free_[1] = now_;
+      streams_ = true;
+      break;
+    }
+  }
+}
+
+void LaneClock::run(const LaneEvents& events) {
+  for (const LaneEvent& event : events) run(event);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,216 @@
+#include "plan/passes/fetching.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/transfer.h"
+#include "plan/passes/paging.h"
+
+namespace plimsoll {
+namespace {
+
+// A pass of the forward or the backward through one block: the stretch of the order that reads its parameters.
+struct Pass {
+  Section section = Section::micro;
+  bool backward = false;
+  std::size_t begin = 0, end = 0;  // places of its first and last reader or writer
+  struct Use {
+    ValueId value;  // persistent, on another tier
+    std::size_t first = 0, last = 0;
+    bool written = false;
+    ValueId here;  // the copy that the next node reads
+  };
+  std::vector<Use> uses;  // in the order of their first place
+};
+
+class Rewrite {
+ public:
+  Rewrite(const Graph& graph, const std::vector<GraphBlock>& blocks, bool adds)
+      : result_(graph), adds_(adds), before_(graph.order.size()), after_(graph.order.size()) {
+    find_passes(blocks_of_values(graph, blocks));
+    for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
+  }
+
+  Graph run() {
+    const std::vector<NodeId> old = std::exchange(result_.order, {});
+    for (std::size_t place = 0; place < old.size(); ++place) {
+      emit(before_[place], old[place]);
+      Node& node = result_.nodes[old[place]];
+      node.section == Section::update ? use_what_is_here(node) : rewire(node, old[place]);
+      result_.order.push_back(old[place]);
+      emit(after_[place], old[place]);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  enum class What : std::uint8_t { fetch, fetched, store, stored };  // where several stand together, in this order
+  struct Event {
+    What what;
+    std::size_t pass, use;
+  };
+
+  bool rests_elsewhere(ValueId value) const {
+    const Value& what = result_.values[value];
+    return what.tier != 0 && (what.persistent() || what.version_of.valid());
+  }
+
+  // Updates stream through pages of their own.
+  void find_passes(const PerValue<int>& block_of) {
+    std::map<std::tuple<int, Section, bool>, std::size_t> known;
+    for (std::size_t place = 0; place < result_.order.size(); ++place) {
+      const Node& node = result_.nodes[result_.order[place]];
+      if (node.section == Section::update) continue;
+      for (const ValueId input : node.inputs) {
+        if (!rests_elsewhere(input)) continue;
+        const ValueId value = origin_of(result_, input);
+        const auto [found, fresh] = known.emplace(std::tuple(block_of[value], node.section, node.backward), passes_.size());
+        if (fresh) passes_.push_back({node.section, node.backward, place, place, {}});
+        add_use(passes_[found->second], value, place);
+      }
+    }
+  }
+
+  void add_use(Pass& pass, ValueId value, std::size_t place) {
+    pass.end = place;
+    auto use = std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) { return each.value == value; });
+    if (use == pass.uses.end()) {
+      pass.uses.push_back({value, place, place, result_.values[value].role == Role::accumulator, {}});
+    } else {
+      use->last = place;
+    }
+  }
+
+  // Parameters are on their way while the pass before this one runs; the first pass of the backward does not hold its parameters
+  // through the loss. Accumulators go out while the pass behind this one runs.
+  void schedule(std::size_t index) {
+    const Pass& pass = passes_[index];
+    const auto like = [&](std::size_t other) {
+      return other < passes_.size() && passes_[other].section == pass.section && passes_[other].backward == pass.backward;
+    };
+    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : pass.backward ? pass.begin : section_begin(pass);
+    const std::size_t late = like(index + 1) ? std::max(pass.end, passes_[index + 1].end) : section_end(pass);
+    for (std::size_t i = 0; i < pass.uses.size(); ++i) {
+      const Pass::Use& use = pass.uses[i];
+      const std::size_t start = !use.written ? early : adds_ ? pass.begin : use.first;
+      before_[start].push_back({What::fetch, index, i});
+      before_[use.first].push_back({What::fetched, index, i});
+      if (!use.written) continue;
+      after_[use.last].push_back({What::store, index, i});
+      after_[late].push_back({What::stored, index, i});
+    }
+  }
+
+  std::size_t section_begin(const Pass& pass) const {
+    std::size_t place = pass.begin;
+    while (place > 0 && result_.nodes[result_.order[place - 1]].section == pass.section) --place;
+    return place;
+  }
+  std::size_t section_end(const Pass& pass) const {
+    std::size_t place = pass.end;
+    while (place + 1 < result_.order.size() && result_.nodes[result_.order[place + 1]].section == pass.section) ++place;
+    return place;
+  }
+
+  void emit(std::vector<Event>& events, NodeId place) {
+    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.what < b.what; });
+    for (const Event& event : events) emit(event, place);
+  }
+
+  void emit(const Event& event, NodeId place) {
+    Pass::Use& use = passes_[event.pass].uses[event.use];
+    switch (event.what) {
+      case What::fetch: use.here = copy_by(kFetch, place, {use.value}, use.value); break;
+      case What::fetched: use.here = copy_by(kFetched, place, {use.here}, use.value); break;
+      case What::store: use.here = last_copy_[use.value] = copy_by(kStore, place, {use.here}, use.value); break;
+      // The update reads the last version under the id that it always had.
+      case What::stored: give(last_version_.at(use.value), add(kStored, place, {use.here, use.value}, use.value)); break;
+    }
+  }
+
+  NodeId add(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests) {
+    const Section section = result_.nodes[place].section;
+    const bool backward = result_.nodes[place].backward;
+    const NodeId id = result_.nodes.push_back(
+        {.op = &op, .inputs = std::move(inputs), .section = section, .backward = backward, .line = result_.values[rests].name});
+    result_.order.push_back(id);
+    return id;
+  }
+
+  void give(ValueId output, NodeId producer) {
+    result_.nodes[producer].outputs = {output};
+    result_.values[output].producer = producer;
+  }
+
+  ValueId copy_by(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests) {
+    const NodeId id = add(op, place, std::move(inputs), rests);
+    const ValueId copy = new_copy(rests, result_.nodes[id].section);
+    give(copy, id);
+    return copy;
+  }
+
+  ValueId new_copy(ValueId rests, Section section) {
+    Value copy;
+    copy.name = result_.values[rests].name + ".here";
+    copy.type = result_.values[rests].type;
+    copy.role = Role::pages;
+    copy.section = section;
+    copy.copy_of = rests;
+    return result_.values.push_back(std::move(copy));
+  }
+
+  void rewire(Node& node, NodeId id) {
+    for (ValueId& input : node.inputs) {
+      if (rests_elsewhere(input)) input = use_at(origin_of(result_, input), node).here;
+    }
+    for (ValueId& output : node.outputs) {
+      if (!rests_elsewhere(output)) continue;
+      const ValueId rests = origin_of(result_, output);
+      last_version_[rests] = output;
+      output = use_at(rests, node).here = new_copy(rests, node.section);
+      result_.values[output].producer = id;
+    }
+  }
+
+  // With one micro-step a window, what waits for no other node of the update runs within it, where the gradient still is.
+  void use_what_is_here(Node& node) const {
+    const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const NodeId producer = result_.values[input].producer;
+      return producer.valid() && result_.nodes[producer].section == Section::update;
+    });
+    if (adds_ || waits) return;
+    for (ValueId& input : node.inputs) {
+      const auto copy = last_copy_.find(origin_of(result_, input));
+      if (copy != last_copy_.end()) input = copy->second;
+    }
+    if (streamed_inputs(result_, node).empty()) node.pages = {};
+  }
+
+  Pass::Use& use_at(ValueId value, const Node& node) {
+    for (Pass& pass : passes_) {
+      if (pass.section != node.section || pass.backward != node.backward) continue;
+      const auto use =
+          std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) { return each.value == value; });
+      if (use != pass.uses.end()) return *use;
+    }
+    throw internal_error("fetching", "a value that no pass uses");
+  }
+
+  Graph result_;
+  bool adds_;
+  std::vector<Pass> passes_;  // in the order of their beginnings
+  std::vector<std::vector<Event>> before_, after_;
+  std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators
+};
+
+}  // namespace
+
+Graph apply_fetching(const Graph& graph, const std::vector<GraphBlock>& blocks, bool adds) {
+  return Rewrite(graph, blocks, adds).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+#include "program/copies.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
+               const std::vector<std::vector<Instruction>>& streamed)
+    : graph_(graph),
+      operands_(operands),
+      page_(paging.active() ? page_elements(graph, paging) * static_cast<std::int64_t>(sizeof(float)) : 0),
+      accumulation_(accumulation) {
+  for (const auto& instructions : streamed) {
+    for (const Instruction& instruction : instructions) {
+      if (const auto* copy = std::get_if<StartCopy>(&instruction)) next_event_ = std::max(next_event_, copy->event + 1);
+    }
+  }
+}
+
+// Calls body(memory, rest, number of the piece): a piece here, and where it rests.
+template <class Body>
+void Copies::for_pieces(const Node& node, Body&& body) const {
+  const bool has_input_here = node.op->transfer != Transfer::fetch;
+  const Operand& here = operands_[has_input_here ? node.inputs[0] : node.outputs[0]];
+  const Operand& rest = operands_[here.value];
+  ensure(here.tier == 0 && rest.tier != 0 && here.bytes == rest.bytes, "lower", "a copy between what is no pair of places");
+  std::uint32_t number = 0;
+  for (std::int64_t begin = 0; begin < here.bytes.n; begin += page_) {
+    const Bytes bytes{std::min(page_, here.bytes.n - begin)};
+    body(Operand{here.tier, here.arena, here.offset + Bytes{begin}, bytes, here.value},
+         Operand{rest.tier, rest.arena, rest.offset + Bytes{begin}, bytes, rest.value}, number++);
+  }
+}
+
+void Copies::append(const Node& node, std::vector<Instruction>& to) {
+  const Transfer transfer = node.op->transfer;
+  const bool inward = transfer == Transfer::fetch || transfer == Transfer::fetched;
+  const ValueId rests = origin_of(graph_, node.inputs[0]);
+  const bool adds = inward && graph_.values[rests].role == Role::accumulator;
+  if (adds && accumulation_ == 1) return;  // always written, never added to
+  const Bytes place = operands_[inward && transfer == Transfer::fetch ? node.outputs[0] : node.inputs[0]].offset;
+  if (transfer == Transfer::fetch || transfer == Transfer::store) {
+    const std::uint32_t first = in_flight_[place] = next_event_;
+    for_pieces(node, [&](const Operand& here, const Operand& rest, std::uint32_t number) {
+      to.push_back(inward ? StartCopy{rest, here, here, first + number, adds}
+                          : StartCopy{here, rest, here, first + number, adds});
+      ++next_event_;
+    });
+    return;
+  }
+  const auto first = in_flight_.find(place);
+  ensure(first != in_flight_.end(), "lower", "a wait for a copy that has not begun");
+  for_pieces(node, [&](const Operand& here, const Operand&, std::uint32_t number) {
+    to.push_back(WaitCopy{here, first->second + number, adds});
+  });
+  in_flight_.erase(first);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// Copies of whole values between tiers (graph/transfer.h) as instructions: each in the pieces in which the value rests.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "program/program.h"
+
+namespace plimsoll {
+
+class Copies {
+ public:
+  // For one section, in which `streamed` runs as well: events are numbered from its last one.
+  Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
+         const std::vector<std::vector<Instruction>>& streamed);
+
+  // Called for the transfers of the section in order.
+  void append(const Node& node, std::vector<Instruction>& to);
+
+ private:
+  template <class Body>
+  void for_pieces(const Node& node, Body&& body) const;
+
+  const Graph& graph_;
+  const PerValue<Operand>& operands_;
+  std::int64_t page_, accumulation_;
+  std::uint32_t next_event_ = 0;
+  std::map<Bytes, std::uint32_t> in_flight_;  // the event of the first piece, by the place in memory
+};
+
+}  // namespace plimsoll
