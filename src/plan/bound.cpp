@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace plimsoll {
@@ -146,7 +147,11 @@ class WorkingSets {
       const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
       if (what.kind == Step::Kind::node && what.section == Section::micro) step_of_[what.node] = step;
     }
+    add_up_backward();
   }
+
+  // What does not exceed this need not be known exactly.
+  void set_enough(std::int64_t bytes) { enough_ = bytes; }
 
   // The norm or the first update needs all of them; where updates run early, none needs more than its own.
   std::int64_t every_accumulator() const { return always_ + (simulation_.timeline.early_updates ? 0 : window_); }
@@ -213,7 +218,32 @@ class WorkingSets {
       if (!buffer.persistent && !(in_window && is_accumulator(buffer))) needed += buffer.bytes.n;
     }
     if (beside.valid() && values.insert(beside).second) needed += align_up(graph_.values[beside].bytes(), kAlignment).n;
+    if (needed + most_beside(step, to) <= enough_) return needed;
     return what.kind == Step::Kind::node ? needed + beside_node(step, values, from, to) : needed;
+  }
+
+  // At each step, what backward nodes made, and accumulators that do not live through the window: what every order holds beside
+  // a node, this one does as well.
+  void add_up_backward() {
+    const auto steps = static_cast<int>(simulation_.timeline.steps.size());
+    backward_live_.resize(static_cast<std::size_t>(steps) + 1, 0);
+    for (const Buffer& buffer : simulation_.lifetimes.buffers) {
+      const int begin = std::min(buffer.begin, steps), end = std::max(begin, std::min(buffer.end, steps));
+      if (buffer.persistent || !buffer.value.valid()) continue;
+      const bool counted = is_accumulator(buffer) ? simulation_.timeline.accumulation == 1
+                                                  : order_.backward(graph_.values[buffer.value].producer);
+      if (!counted) continue;
+      backward_live_[static_cast<std::size_t>(begin)] += buffer.bytes.n;
+      backward_live_[static_cast<std::size_t>(end)] -= buffer.bytes.n;
+    }
+    std::partial_sum(backward_live_.begin(), backward_live_.end(), backward_live_.begin());
+  }
+
+  std::int64_t most_beside(int step, NodeId to) const {
+    const int last = to.valid() && step_of_[to] >= 0 ? step_of_[to] : step;
+    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
+    return backward_live_[static_cast<std::size_t>(last)] + least_loss_scratch_.n +
+           (scratch.valid() ? simulation_.lifetimes.buffers[scratch].bytes.n : 0);
   }
 
   // What orders of the backward pass hold, and scratch.
@@ -233,15 +263,18 @@ class WorkingSets {
   BackwardOrder order_;
   Bytes least_loss_scratch_;
   std::int64_t always_ = 0, window_ = 0;  // bytes of persistent values, of accumulators
+  std::int64_t enough_ = 0;
+  std::vector<std::int64_t> backward_live_;  // by step
   PerNode<int> step_of_;                  // of nodes of the micro-step; -1 for the others
 };
 
 }  // namespace
 
 Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch) {
-  const WorkingSets sets(simulation, least_loss_scratch);
+  WorkingSets sets(simulation, least_loss_scratch);
   std::int64_t bound = sets.every_accumulator();
   for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
+    sets.set_enough(bound);
     bound = std::max({bound, sets.at(step), sets.before(step)});
   }
   return Bytes{bound};

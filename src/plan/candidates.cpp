@@ -89,10 +89,19 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
   return simulation;
 }
 
+namespace {
+
+Graph apply_modes(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
+                  const Paging& paging, std::int64_t accumulation) {
+  Graph result = apply_recompute(paged, blocks, modes);
+  return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, accumulation > 1) : result;
+}
+
+}  // namespace
+
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
                       const Paging& paging, std::int64_t accumulation) {
-  Graph result = apply_recompute(apply_paging(graph, blocks, paging), blocks, modes);
-  return paging.parameters || paging.accumulators ? apply_fetching(result, blocks, accumulation > 1) : result;
+  return apply_modes(apply_paging(graph, blocks, paging), blocks, modes, paging, accumulation);
 }
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
@@ -153,8 +162,9 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
       break;
   }
   const int chunks = request.loss_chunks.value_or(1);
+  const Graph paged = apply_paging(graph_, blocks_, paging_);
   const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
-    return simulate(apply_decisions(graph_, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, threads,
+    return simulate(apply_modes(paged, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, threads,
                     catalogue);
   };
   for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {

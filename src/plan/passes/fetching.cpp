@@ -29,9 +29,9 @@ struct Pass {
 
 class Rewrite {
  public:
-  Rewrite(const Graph& graph, const std::vector<GraphBlock>& blocks, bool adds)
-      : result_(graph), adds_(adds), before_(graph.order.size()), after_(graph.order.size()) {
-    find_passes(blocks_of_values(graph, blocks));
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, bool adds)
+      : result_(std::move(graph)), adds_(adds), before_(result_.order.size()), after_(result_.order.size()) {
+    find_passes(blocks_of_values(result_, blocks));
     for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
   }
 
@@ -209,8 +209,8 @@ class Rewrite {
 
 }  // namespace
 
-Graph apply_fetching(const Graph& graph, const std::vector<GraphBlock>& blocks, bool adds) {
-  return Rewrite(graph, blocks, adds).run();
+Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool adds) {
+  return Rewrite(std::move(graph), blocks, adds).run();
 }
 
 }  // namespace plimsoll

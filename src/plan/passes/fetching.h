@@ -12,6 +12,6 @@ namespace plimsoll {
 
 // For a graph in which apply_paging has said what rests where, after recomputation. `adds`: the window has several micro-steps,
 // so accumulators come in before something is added to them.
-Graph apply_fetching(const Graph& graph, const std::vector<GraphBlock>& blocks, bool adds);
+Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool adds);
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include "plan/passes/recompute.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,15 +20,15 @@ PerValue<char> saved_values(const Graph& graph) {
 
 class Rewrite {
  public:
-  Rewrite(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes)
-      : result_(graph),
-        dropped_(graph.nodes.size()),
-        crossing_(graph.values.size()),
-        in_pieces_(graph.nodes.size()),
-        clones_(graph.values.size()),
-        passing_clones_(graph.values.size()),
-        read_by_clone_(graph.values.size()),
-        saved_(saved_values(graph)) {
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes)
+      : result_(std::move(graph)),
+        dropped_(result_.nodes.size()),
+        crossing_(result_.values.size()),
+        in_pieces_(result_.nodes.size()),
+        clones_(result_.values.size()),
+        passing_clones_(result_.values.size()),
+        read_by_clone_(result_.values.size()),
+        saved_(saved_values(result_)) {
     ensure(blocks.size() == modes.size(), "recompute", "one mode per block");
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       drop(blocks[i], modes[i]);
@@ -155,8 +156,8 @@ std::string_view name(BlockMode mode) {
   return "?";
 }
 
-Graph apply_recompute(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes) {
-  return Rewrite(graph, blocks, modes).run();
+Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes) {
+  return Rewrite(std::move(graph), blocks, modes).run();
 }
 
 }  // namespace plimsoll

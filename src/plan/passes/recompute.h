@@ -19,7 +19,7 @@ enum class BlockMode : std::uint8_t {
 };
 std::string_view name(BlockMode mode);
 
-// `modes[i]` is for `blocks[i]`. The input graph is left alone; value ids of the original nodes keep their meaning.
-Graph apply_recompute(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes);
+// `modes[i]` is for `blocks[i]`. Value ids of the original nodes keep their meaning.
+Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes);
 
 }  // namespace plimsoll
