@@ -117,9 +117,10 @@ std::string process_table(const json& predicted, const json& decisions) {
                         item.at("source").get<std::string>());
   }
   for (const json& tier : predicted.at("tiers")) {
-    if (tier.at("name") == "ram") continue;
-    text += fmt::format("{:<36}{:>12}  {}, by {}; an update waits {} for it\n", tier.at("name").get<std::string>(),
-                        size(tier.at("arena_bytes")), resting_text(decisions), tier.at("transfers").get<std::string>(),
+    if (&tier == &predicted.at("tiers").front()) continue;
+    text += fmt::format("{:<36}{:>12}  {}{}; an update waits {} for it\n", tier.at("name").get<std::string>(),
+                        size(tier.at("arena_bytes")), resting_text(decisions),
+                        tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "",
                         duration_text(predicted.at("stall_seconds").get<double>()));
   }
   return text;

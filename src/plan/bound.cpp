@@ -230,8 +230,8 @@ class WorkingSets {
     for (const Buffer& buffer : simulation_.lifetimes.buffers) {
       const int begin = std::min(buffer.begin, steps), end = std::max(begin, std::min(buffer.end, steps));
       if (buffer.persistent || !buffer.value.valid()) continue;
-      const bool counted = is_accumulator(buffer) ? simulation_.timeline.accumulation == 1
-                                                  : order_.backward(graph_.values[buffer.value].producer);
+      const bool counted =
+          is_accumulator(buffer) ? simulation_.timeline.accumulation == 1 : order_.backward(graph_.values[buffer.value].producer);
       if (!counted) continue;
       backward_live_[static_cast<std::size_t>(begin)] += buffer.bytes.n;
       backward_live_[static_cast<std::size_t>(end)] -= buffer.bytes.n;
@@ -265,7 +265,7 @@ class WorkingSets {
   std::int64_t always_ = 0, window_ = 0;  // bytes of persistent values, of accumulators
   std::int64_t enough_ = 0;
   std::vector<std::int64_t> backward_live_;  // by step
-  PerNode<int> step_of_;                  // of nodes of the micro-step; -1 for the others
+  PerNode<int> step_of_;                     // of nodes of the micro-step; -1 for the others
 };
 
 }  // namespace

@@ -172,6 +172,7 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                                simulation.timeline.steps.size(), plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, decisions.paging, machine), std::back_inserter(plan.reserve));
   if (decisions.paging.active()) plan.transfers = transfers_of(machine);
+  for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
   plan.process = plan.arena + total(plan.reserve);
   plan.stored = stored_layout(simulation.graph).end;
   const auto micro_steps = static_cast<double>(decisions.accumulation);

@@ -42,10 +42,10 @@ json reserve_json(const std::vector<ReserveItem>& items) {
 }
 
 json tiers_json(const Plan& plan) {
-  json tiers = json::array({{{"name", "ram"}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
+  json tiers = json::array({{{"name", plan.tiers[0]}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
   if (plan.stored.n > 0) {
-    tiers.push_back(
-        {{"name", "disk"}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}, {"transfers", name(plan.transfers)}});
+    tiers.push_back({{"name", plan.tiers[1]}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}});
+    if (plan.tiers[1] == "disk") tiers.back()["transfers"] = name(plan.transfers);
   }
   return tiers;
 }
@@ -101,7 +101,7 @@ json paging_json(const Paging& paging) {
   json what = json::array({"optimizer state"});
   if (paging.parameters) what.push_back("parameters");
   if (paging.accumulators) what.push_back("gradients");
-  return {{"tier", "disk"}, {"what", what}, {"page_elements", paging.page}, {"slots", paging.slots}};
+  return {{"what", what}, {"page_elements", paging.page}, {"slots", paging.slots}};
 }
 
 Paging paging_from(const json& object) {
@@ -161,7 +161,7 @@ json stored_json(const Plan& plan, ValueId id, Bytes offset) {
           {"dtype", name(value.type.dtype)},
           {"shape", value.type.shape.extents},
           {"bytes", align_up(value.bytes(), kStoredAlignment).n},
-          {"tier", "disk"},
+          {"tier", plan.tiers[1]},
           {"alias_of", nullptr},
           {"action", "paged"},
           {"ranges", ranges}};
@@ -188,7 +188,7 @@ json values_json(const Plan& plan) {
                     {"dtype", name(value.type.dtype)},
                     {"shape", value.type.shape.extents},
                     {"bytes", align_up(value.bytes(), kAlignment).n},
-                    {"tier", "ram"},
+                    {"tier", plan.tiers[0]},
                     {"alias_of", where.value == id ? json(nullptr) : json(where.value.index)},
                     {"action", action_of(value)},
                     {"ranges", ranges_json(plan, where, buffer.index)}});
@@ -207,7 +207,7 @@ json values_json(const Plan& plan) {
                     {"dtype", "u8"},
                     {"shape", {where.bytes.n}},
                     {"bytes", where.bytes.n},
-                    {"tier", "ram"},
+                    {"tier", plan.tiers[0]},
                     {"alias_of", nullptr},
                     {"action", "scratch"},
                     {"ranges", ranges_json(plan, where, buffer.index)}});

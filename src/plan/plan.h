@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,8 +39,8 @@ struct PlanRequest {
   std::int64_t effective_batch = 1;
   std::optional<std::int64_t> micro_batch;  // divides the effective batch
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles
-  std::optional<Bytes> disk;       // what may rest on tier 1; empty: there is none
+  std::optional<int> loss_chunks;    // of the chunked loss, 1 to its number of tiles
+  std::optional<Bytes> second_tier;  // what may rest on tier 1 (a disk, or the host of a device); empty: nothing
   // Where they rest; parameters and gradients are those of the blocks, and rest on the disk only beside optimizer state.
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   bool saves = true;                  // the run writes weights and checkpoints
@@ -104,6 +105,7 @@ struct Plan {
   Bytes arena, live, process;
   Bytes stored;                                        // the arena of tier 1
   TransferEngine transfers = TransferEngine::threads;  // to and from it
+  std::array<std::string, 2> tiers{"ram", "disk"};     // their names
   double stall_seconds = 0;                            // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   TimeBound bound_seconds;                       // of every plan of these kernels within the budget

@@ -62,7 +62,7 @@ std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool 
   const auto wants_disk = [](RestPolicy policy) { return policy == RestPolicy::disk; };
   const bool disk = wants_disk(request.optimizer_state) || wants_disk(request.parameters) || wants_disk(request.gradients);
   const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
-  if (!request.disk || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
+  if (!request.second_tier || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   const bool updates_early = accumulation == 1 && make_timeline(graph, accumulation, request.saves).early_updates;
   std::vector<Paging> list;
@@ -72,14 +72,15 @@ std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool 
     const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
     if (stored.n == 0) continue;
     least = std::min(least, stored);
-    if (stored <= *request.disk) list.push_back(paging);
+    if (stored <= *request.second_tier) list.push_back(paging);
   }
   if (!list.empty()) return list;
   if (least.n == std::numeric_limits<std::int64_t>::max()) return {Paging{}};
-  throw config_error(
-      "E-DISK-SIZE", "memory.disk",
-      fmt::format("what rests on the disk takes {}, the disk budget is {}", to_text(least), to_text(*request.disk)),
-      "a disk budget that holds it", {"--disk PATH:" + std::to_string(least.n)});
+  const bool on_disk = machine.tiers[1].name == "disk";
+  throw config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
+                     fmt::format("what rests on the {} takes {}, its budget is {}", machine.tiers[1].name, to_text(least),
+                                 to_text(*request.second_tier)),
+                     "a budget that holds it", {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
 }
 
 }  // namespace
@@ -199,7 +200,7 @@ Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&
 TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   TimeBound bound{ladder.front().update_seconds, 0};
   const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (in == nullptr || out == nullptr || !request.disk || request.optimizer_state == RestPolicy::disk) return bound;
+  if (in == nullptr || out == nullptr || !request.second_tier || request.optimizer_state == RestPolicy::disk) return bound;
   const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
   const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
   bound.transfers = moved / std::min(in->bytes_per_second, out->bytes_per_second);

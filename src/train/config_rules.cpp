@@ -179,7 +179,7 @@ void check_resting(const Config& config, const GivenSettings& given) {
                           std::pair{"plan.gradients", plan.gradients}};
   for (const auto& [key, policy] : places) {
     if (policy != RestPolicy::disk) continue;
-    if (!config.memory.disk) {
+    if (!config.memory.disk && !config.memory.host_memory) {
       throw missing(given, "memory.disk", fmt::format("a folder and a size, since {} is \"disk\"", key),
                     "--disk /tmp/plimsoll:16GiB");
     }

@@ -49,8 +49,11 @@ std::filesystem::path disk_for(Bytes bytes) {
   return {};
 }
 
+// Whether what leaves the memory of the kernels rests in that of a host.
+bool has_host(const Machine& machine) { return machine.tiers.size() > 1 && machine.tiers[1].name != "disk"; }
+
 // What a user may change, cheapest for the result first.
-std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor, Bytes state) {
+std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor, Bytes state, bool host) {
   std::vector<Change> changes;
   if (request.recompute != RecomputePolicy::automatic) {
     changes.push_back({"let the planner choose what is recomputed", set("plan.recompute", "auto"), false,
@@ -76,15 +79,22 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                          }});
     }
   }
-  if (!config.memory.disk && request.optimizer_state != RestPolicy::memory && state.n > 0) {
+  if (!request.second_tier && request.optimizer_state != RestPolicy::memory && state.n > 0) {
+    if (host) {
+      changes.push_back(
+          {"optimizer state in the memory of the host",
+           {"--host-memory", std::to_string(align_up(state, kGiB).n)},
+           false,
+           [size = align_up(state, kGiB)](Config&, PlanRequest& r, Budget& b) { r.second_tier = b.host_memory = size; }});
+    }
     const DiskBudget disk{disk_for(state) / "plimsoll", align_up(state, kGiB)};
-    if (disk.folder.is_absolute())
+    if (!host && disk.folder.is_absolute())
       changes.push_back({"optimizer state on the disk",
                          {"--disk", fmt::format("{}:{}", disk.folder.string(), disk.size.n)},
                          false,
                          [disk](Config& c, PlanRequest& r, Budget& b) {
                            c.memory.disk = disk;
-                           r.disk = b.disk = disk.size;
+                           r.second_tier = b.disk = disk.size;
                          }});
   }
   changes.push_back({"a larger budget: this configuration's floor",
@@ -159,7 +169,8 @@ Bytes state_of(const Config& config, const PlanningInput& input) {
 json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
   constexpr std::size_t kMost = 4;
   json list = json::array();
-  for (const Change& change : possible_changes(config, input.request, floor, state_of(config, input))) {
+  for (const Change& change :
+       possible_changes(config, input.request, floor, state_of(config, input), has_host(input.machine.machine))) {
     const std::optional<Outcome> outcome = try_change(change, config, input);
     if (!outcome) continue;
     list.push_back({{"text", change.text},
@@ -175,7 +186,7 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
 // Each lever alone, against the plan that keeps everything at the largest micro-batch.
 json levers(const Config& config, const PlanningInput& input) {
   struct Lever {
-    const char* name;
+    std::string name;
     std::vector<std::string> arguments;
     std::function<void(PlanRequest&)> apply;
   };
@@ -202,10 +213,11 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.recompute = RecomputePolicy::all;
                             r.loss_chunks = 16;
                             r.optimizer_state = r.parameters = r.gradients = RestPolicy::automatic;
-                            if (config.memory.disk) all_on_disk(r);
+                            if (input.request.second_tier) all_on_disk(r);
                           }}};
-  if (config.memory.disk) {
-    all.insert(all.end() - 1, {"optimizer state on the disk", set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
+  if (input.request.second_tier) {
+    const std::string& tier = input.machine.machine.tiers[1].name;
+    all.insert(all.end() - 1, {"optimizer state on the " + tier, set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
                                  keep(r), r.optimizer_state = RestPolicy::disk;
                                  r.parameters = r.gradients = RestPolicy::memory;
                                }});
@@ -229,10 +241,7 @@ json levers(const Config& config, const PlanningInput& input) {
 }
 
 MemoryFact memory_of(const Machine& machine) {
-  for (const Tier& tier : machine.tiers) {
-    if (tier.name == "ram") return {tier.capacity, fmt::format("the memory of {}", machine.name)};
-  }
-  return available_memory();
+  return {machine.tiers.front().capacity, fmt::format("the memory of {}", machine.name)};
 }
 
 // With the point that the budget gets. What does not fit has a knee and a ceiling, too.
@@ -283,6 +292,8 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   if (config.memory.disk) {
     add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
   }
+  // A device with a host behind it: what leaves its memory rests there.
+  if (has_host(input.machine.machine)) input.request.second_tier = input.budget.host_memory;
   settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
   return input;
 }

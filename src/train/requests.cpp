@@ -26,7 +26,7 @@ PlanRequest plan_request(const Config& config) {
   request.optimizer_state = config.plan.optimizer_state;
   request.parameters = config.plan.parameters;
   request.gradients = config.plan.gradients;
-  if (config.memory.disk) request.disk = config.memory.disk->size;
+  if (config.memory.disk) request.second_tier = config.memory.disk->size;
   request.units_per_sample = config.model.context;
   return request;
 }

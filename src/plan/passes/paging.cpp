@@ -112,7 +112,8 @@ Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, co
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine) {
   // A ring of eight entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
-  if (!paging.active()) return {};
+  const bool disk = machine.tiers.size() < 2 || machine.tiers[1].name == "disk";
+  if (!paging.active() || !disk) return {};
   const bool ring = transfers_of(machine) == TransferEngine::io_uring;
   const std::int64_t page = page_elements(graph, paging);
   const auto pieces_of = [&](ValueId value) { return ceil_div(graph.values[value].type.shape.elements(), page); };

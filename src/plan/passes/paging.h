@@ -43,7 +43,7 @@ std::vector<std::size_t> streamed_inputs(const Graph& graph, const Node& node);
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
 // Outside the arena: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per piece its
-// instructions and its checksum. Empty where nothing is paged.
+// instructions and its checksum. Empty where nothing is paged, or to the memory of a host.
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine);
 
 // Where each value of tier 1 lies: one after the other, each on a boundary of kStoredAlignment.

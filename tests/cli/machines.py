@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Planning for machines that are not here: the files in machines/, and what becomes of broken ones."""
+
+import pathlib
+
+from _plimsoll import Test
+
+FOLDER = pathlib.Path(__file__).parents[2] / "machines"
+MODEL = ["--set", "model.width=256", "--set", "model.heads=4", "--set", "model.layers=6", "--set", "model.vocab=30000"]
+
+
+def described(test, file, tiers):
+    """A budget between the floors with and without the second tier needs it, and gets it."""
+    device = tiers[1] == "host"
+    beyond = ["--host-memory", "8GiB"] if device else ["--disk", f"{test.path('pages')}:8GiB"]
+    arguments = ["plan", "config.toml", *MODEL, "--machine", file, "--json"]
+    alone = test.succeeds(*arguments, "--memory", "7GiB")
+    both = test.succeeds(*arguments, "--memory", "7GiB", *beyond)
+    test.equal("tiers of a plan in one", [tier["name"] for tier in alone["predicted"]["tiers"]], tiers[:1])
+    test.equal("source of costs", alone["predicted"]["cost_source"]["measured"], 0)
+    low, high = both["bounds"]["floor_bytes"], alone["bounds"]["floor_bytes"]
+    test.that(low < high, f"{file.name}: the second tier lowers the floor from {high} to {low}")
+    plan = test.succeeds(*arguments, "--memory", low, *beyond)
+    test.equal("tiers", [tier["name"] for tier in plan["predicted"]["tiers"]], tiers)
+    test.that(plan["predicted"]["process_bytes"] <= low, "it fits")
+    test.that(plan["predicted"]["update_seconds"] >= both["predicted"]["update_seconds"], "and is no faster")
+    names = [item["name"] for item in plan["predicted"]["reserve"]]
+    test.equal("staging is for disks", any(name.startswith("transfers") for name in names), not device)
+    refused = test.run(*arguments, "--memory", low)
+    test.equal("exit code without the second tier", refused.code, 3)
+    words = [word for remedy in refused.json()["infeasible"]["remedies"] for word in remedy["arguments"]]
+    test.equal("a host is proposed where there is one", "--host-memory" in words, device)
+    if device:
+        hand = ["--set", "plan.optimizer_state=disk", "--set", "plan.parameters=memory", "--set", "plan.gradients=memory"]
+        paging = test.succeeds(*arguments, "--memory", "7GiB", *beyond, *hand)["decisions"]["paging"]
+        test.equal("by hand", paging["what"], ["optimizer state"])
+        small = ["--host-memory", "1MiB", "--set", "plan.optimizer_state=disk"]
+        test.fails(2, "E-DISK-SIZE", *arguments, "--memory", "7GiB", *small)
+
+
+def broken(test):
+    whole = (FOLDER / "laptop.toml").read_text()
+    for name, text in {
+        "half.toml": whole[: len(whole) // 2],
+        "words.toml": "schema = ",
+        "header.toml": "[\x01]\n",
+        "negative.toml": whole.replace("flops_per_second = 6", "flops_per_second = -6"),
+        "foreign.toml": whole.replace("machine/1", "machine/9"),
+        "empty.toml": "",
+    }.items():
+        test.write(name, text)
+        test.fails(2, "E-MACHINE-FILE", "plan", "config.toml", "--machine", name)
+
+
+def laptop(test):
+    described(test, FOLDER / "laptop.toml", ["ram", "disk"])
+
+
+def devices(test):
+    for name in ("gpu-8gib", "gpu-24gib", "h200"):
+        described(test, FOLDER / f"{name}.toml", ["device", "host"])
+
+
+def main():
+    test = Test("machines")
+    files = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
+    test.equal("files", files, ["gpu-24gib", "gpu-8gib", "h200", "laptop"])
+    test.run_parts(laptop, devices, broken)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
