@@ -122,6 +122,9 @@ std::string process_table(const json& predicted, const json& decisions) {
                         size(tier.at("arena_bytes")), resting_text(decisions),
                         tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "",
                         duration_text(predicted.at("stall_seconds").get<double>()));
+    const auto lane = [&](const char* name) { return duration_text(predicted.at("lanes").at(name).get<double>()); };
+    text += fmt::format("  {:<34}{:>12}  in {}, out {}, side by side\n", "lanes of an update: compute", lane("compute"),
+                        lane("in"), lane("out"));
   }
   return text;
 }

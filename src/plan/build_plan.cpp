@@ -177,6 +177,9 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   plan.stored = stored_layout(simulation.graph).end;
   const auto micro_steps = static_cast<double>(decisions.accumulation);
   plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
+  plan.lanes = {micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels,
+                micro_steps * costs.micro_lanes.in + costs.update_lanes.in,
+                micro_steps * costs.micro_lanes.out + costs.update_lanes.out};
   plan.micro_seconds = costs.micro + costs.micro_stall;
   plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;
   plan.costs_measured = costs.measured;

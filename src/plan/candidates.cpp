@@ -124,6 +124,8 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
   }
   costs.micro_stall = micro.stall();
   costs.update_stall = update.stall();
+  costs.micro_lanes = micro.busy();
+  costs.update_lanes = update.busy();
   return costs;
 }
 

@@ -67,6 +67,7 @@ json predicted_json(const Plan& plan) {
           {"cost_source", {{"measured", plan.costs_measured}, {"recorded", plan.costs_recorded}, {"bound", plan.costs_bound}}},
           {"reserve", reserve_json(plan.reserve)},
           {"stall_seconds", plan.stall_seconds},
+          {"lanes", {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in}, {"out", plan.lanes.out}}},
           {"tiers", tiers_json(plan)},
           {"phases", phases}};
 }

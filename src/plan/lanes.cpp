@@ -49,6 +49,8 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
   return {.kind = LaneEvent::Kind::streamed,
           .kernels = seconds,
           .transfer = beside ? std::max(lane_in, lane_out) : lane_in + lane_out,
+          .in = lane_in,
+          .out = lane_out,
           .ahead = beside ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
           .fill = static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / in_->bytes_per_second};
 }
@@ -57,9 +59,9 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   if (simulation_.timeline.accumulation == 1 && brings_what_is_written(simulation_.graph, node)) return {};
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
-  if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .out = out}};
+  if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};
   const double seconds = seconds_on(out ? *out_ : *in_, simulation_.graph.values[node.outputs[0]].bytes(), page_);
-  return {{.kind = LaneEvent::Kind::start, .out = out, .transfer = seconds}};
+  return {{.kind = LaneEvent::Kind::start, .outward = out, .transfer = seconds}};
 }
 
 LaneEvents LaneModel::events_of(int step) const {
@@ -81,13 +83,17 @@ void LaneClock::pause(double until) {
 }
 
 void LaneClock::run(const LaneEvent& event) {
-  double& free = free_[event.out ? 1 : 0];
-  std::deque<double>& done = done_[event.out ? 1 : 0];
+  double& free = free_[event.outward ? 1 : 0];
+  std::deque<double>& done = done_[event.outward ? 1 : 0];
+  busy_.kernels += event.kernels;
+  busy_.in += event.in;
+  busy_.out += event.out;
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
     case LaneEvent::Kind::start:
       free = std::max(free, now_) + event.transfer;
       done.push_back(free);
+      (event.outward ? busy_.out : busy_.in) += event.transfer;
       break;
     case LaneEvent::Kind::wait:
       if (done.empty()) break;

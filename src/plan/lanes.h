@@ -16,12 +16,13 @@ struct Simulation;
 struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
-    start,     // a transfer on `out` or not
+    start,     // a transfer out, or in
     wait,      // for the oldest transfer on that lane that nothing has waited for
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
-  bool out = false;
-  double kernels = 0, transfer = 0;  // seconds
+  bool outward = false;
+  double kernels = 0, transfer = 0;  // seconds; streamed: of the busier lane
+  double in = 0, out = 0;            // streamed: of each lane
   double ahead = 0;                  // streamed: the share of the transfers that may run before the kernels begin
   double fill = 0;                   // streamed: seconds until the first pieces are there, where nothing has streamed before
 };
@@ -45,16 +46,23 @@ class LaneModel {
   Bytes page_;
 };
 
+// Seconds in which each lane is busy.
+struct LaneSeconds {
+  double kernels = 0, in = 0, out = 0;
+};
+
 class LaneClock {
  public:
   void run(const LaneEvents& events);
   double stall() const { return stall_; }
+  const LaneSeconds& busy() const { return busy_; }
 
  private:
   void run(const LaneEvent& event);
   void pause(double until);
 
   double now_ = 0, stall_ = 0;
+  LaneSeconds busy_;
   double free_[2] = {0, 0};     // when the lane in, out is free
   std::deque<double> done_[2];  // when what was started on it is over
   bool streams_ = false;

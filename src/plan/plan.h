@@ -16,6 +16,7 @@
 
 #include "graph/kernel_catalogue.h"
 #include "plan/blocks.h"
+#include "plan/lanes.h"
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/paging.h"
@@ -106,6 +107,7 @@ struct Plan {
   Bytes stored;                                        // the arena of tier 1
   TransferEngine transfers = TransferEngine::threads;  // to and from it
   std::array<std::string, 2> tiers{"ram", "disk"};     // their names
+  LaneSeconds lanes;                                   // of an update: what its kernels and transfers take on their lanes
   double stall_seconds = 0;                            // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   TimeBound bound_seconds;                       // of every plan of these kernels within the budget

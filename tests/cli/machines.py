@@ -24,6 +24,10 @@ def described(test, file, tiers):
     test.equal("tiers", [tier["name"] for tier in plan["predicted"]["tiers"]], tiers)
     test.that(plan["predicted"]["process_bytes"] <= low, "it fits")
     test.that(plan["predicted"]["update_seconds"] >= both["predicted"]["update_seconds"], "and is no faster")
+    lanes = plan["predicted"]["lanes"]
+    test.that(lanes["in"] > 0 and lanes["out"] > 0, f"transfers take time: {lanes}")
+    busy = lanes["compute"] + plan["predicted"]["stall_seconds"]
+    test.that(abs(busy / plan["predicted"]["update_seconds"] - 1) < 1e-6, "kernels and stalls are the update")
     names = [item["name"] for item in plan["predicted"]["reserve"]]
     test.equal("staging is for disks", any(name.startswith("transfers") for name in names), not device)
     refused = test.run(*arguments, "--memory", low)
