@@ -19,9 +19,9 @@ struct KernelRequest {
   const Attributes* attributes = nullptr;
   TypeSpan inputs, outputs;
   int threads = 1;
-  int chunks = 1;          // of a chunked op
-  bool overwrite = false;  // the first micro-step of a window: outputs are written where later micro-steps add
-  bool library = true;     // matrix products may be a library's; else our own kernel runs them
+  int chunks = 1;            // of a chunked op
+  bool overwrite = false;    // the first micro-step of a window: outputs are written where later micro-steps add
+  bool with_library = true;  // matrix products may be a library's; else our own kernel runs them
 };
 
 // "scale[factor=2](f32(1024, 768))x1t2": what a kernel is bound by: op, attributes, input types, chunks, threads, and a "w" where

@@ -24,7 +24,7 @@ std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, doub
 
 KernelChoice CpuCatalogue::choose(const KernelRequest& asked) {
   KernelRequest request = asked;
-  request.library = library_;
+  request.with_library = library_;
   std::string key = kernel_key(request);
   const auto known = asked_.find(key);
   if (known != asked_.end()) return known->second;

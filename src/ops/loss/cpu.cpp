@@ -12,7 +12,7 @@ cpu::LossShape shape_of(const KernelRequest& request) {
 
 template <bool kBackward>
 KernelChoice choose(const KernelRequest& request) {
-  const cpu::LossPlan plan = cpu::plan_loss(shape_of(request), kBackward, request.threads, request.library);
+  const cpu::LossPlan plan = cpu::plan_loss(shape_of(request), kBackward, request.threads, request.with_library);
   KernelChoice choice;
   choice.implementation = plan.implementation;
   choice.scratch = plan.scratch;

@@ -19,7 +19,7 @@ cpu::GemmShape gemm_shape(const KernelRequest& request) {
 }
 
 KernelChoice choose(const KernelRequest& request) {
-  const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads, request.library);
+  const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads, request.with_library);
   KernelChoice choice;
   choice.implementation = plan.implementation;
   choice.scratch = plan.scratch;
