@@ -270,10 +270,10 @@ class WorkingSets {
 
 }  // namespace
 
-Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch) {
+Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch, Bytes enough) {
   WorkingSets sets(simulation, least_loss_scratch);
   std::int64_t bound = sets.every_accumulator();
-  for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
+  for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()) && bound < enough.n; ++step) {
     sets.set_enough(bound);
     bound = std::max({bound, sets.at(step), sets.before(step)});
   }

@@ -2,11 +2,16 @@
 // recomputed and in whatever order: the largest working set of one step, with what must live beside it.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "plan/candidates.h"
 
 namespace plimsoll {
 
 // `simulation` keeps everything. `least_loss_scratch`: of the chunked loss, over all its numbers of chunks.
-Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch);
+// `enough`: past this it need not be known, and what is returned is a bound as well.
+Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch,
+                        Bytes enough = Bytes{std::numeric_limits<std::int64_t>::max()});
 
 }  // namespace plimsoll

@@ -176,7 +176,7 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     if (mode != BlockMode::keep) continue;
     find_chunks(request, simulation, machine, catalogue);
     outside_ = total(paging_reserve(simulation.graph, paging_, machine));
-    if (floor.bound) arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch});
+    arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch}, floor.enough);
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
                                            [](const auto& a, const auto& b) { return a.primitives < b.primitives; });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "plan/lanes.h"
@@ -46,9 +47,10 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 
 class BatchCandidates {
  public:
-  // What only floors need: plans in which several blocks share one kept input, and the bound.
+  // What only floors need: plans in which several blocks share one kept input, and the bound, as far as it is not enough.
   struct Floor {
-    bool joins = false, bound = false;
+    bool joins = false;
+    Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
   BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
                   const PlanRequest& request, const Machine& machine, Floor floor, KernelCatalogue& catalogue);
@@ -62,8 +64,8 @@ class BatchCandidates {
   std::vector<BlockMode> modes(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
-  // No schedule of these ops needs less arena (plan/bound.h). Empty where none was asked for.
-  const std::optional<Bytes>& arena_bound() const { return arena_bound_; }
+  // No schedule of these ops needs less arena (plan/bound.h).
+  Bytes arena_bound() const { return arena_bound_; }
   // Instructions and generated kernels that every plan of this batch has.
   std::size_t least_steps() const { return least_steps_; }
   int least_primitives() const { return least_primitives_; }
@@ -113,7 +115,7 @@ class BatchCandidates {
   };
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
-  std::optional<Bytes> arena_bound_;
+  Bytes arena_bound_;
   Bytes outside_;  // for transfers
   std::size_t least_steps_ = 0;
   int least_primitives_ = 0;

@@ -118,10 +118,11 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     const bool smallest = micro == sizes.front();
     const std::vector<Paging> choices = pagings(graph, accumulation, smallest, state_->request, state_->machine);
     for (const Paging& paging : choices) {
-      // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. The bound is so,
-      // too, but for a window of one micro-step, which need not hold all accumulators.
-      const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()),
-                                         smallest || accumulation == 1};
+      // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the
+      // least one counts, of plans in memory alone and of all.
+      const Bytes least =
+          state_->bound_of([&](const BatchCandidates& batch) { return paging.active() || !batch.paging().active(); });
+      const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()), least};
       state_->batches.emplace_back(graph, micro, accumulation, paging, state_->request, state_->machine, floor, catalogue);
     }
   }
@@ -189,9 +190,9 @@ Bytes PlanSpace::floor() {
 Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&)>& counts) const {
   Bytes bound{std::numeric_limits<std::int64_t>::max()};
   for (const BatchCandidates& batch : batches) {
-    if (!counts(batch) || !batch.arena_bound()) continue;
-    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), *batch.arena_bound());
-    bound = std::min(bound, *batch.arena_bound() + total(reserve) + batch.outside());
+    if (!counts(batch)) continue;
+    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
+    bound = std::min(bound, batch.arena_bound() + total(reserve) + batch.outside());
   }
   return bound;
 }

@@ -80,9 +80,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       const Machine machine = round_machine();
       const Paging paging = kPagings[round % 4];
       const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, paging,
-                                  plan_request(config), machine, {.joins = true, .bound = true}, catalogue);
+                                  plan_request(config), machine, {.joins = true}, catalogue);
       std::vector<Candidate> candidates = batch.all(0);
-      for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound().value());
+      for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound());
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
