@@ -100,6 +100,42 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   }
 }
 
+TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
+  const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const PerValue<int> block_of = blocks_of_values(graph, blocks);
+  for (int block = 0; block < 3; ++block) {
+    const std::string line = "h." + std::to_string(block);
+    for (const char* large : {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight", ".mlp.c_proj.weight"}) {
+      EXPECT_EQ(block_of[graph.find(line + large)], block) << large;
+      EXPECT_EQ(block_of[graph.find(line + large + ".grad")], block) << large;
+      EXPECT_EQ(block_of[graph.find(line + large + ".m")], -1) << "state streams, whosever it is";
+    }
+    for (const char* small : {".ln_1.weight", ".mlp.c_proj.bias"}) EXPECT_EQ(block_of[graph.find(line + small)], -1) << small;
+  }
+  for (const char* outside : {"wte.weight", "wpe.weight", "ln_f.weight", "wte.weight.grad"}) {
+    ASSERT_TRUE(graph.find(outside).valid()) << outside;
+    EXPECT_EQ(block_of[graph.find(outside)], -1) << outside;
+  }
+}
+
+// A weight that the first node reads outside of all blocks, and then one of them.
+TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
+  Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  std::vector<GraphBlock> blocks = find_blocks(graph);
+  const ValueId weight = graph.find("h.0.attn.c_attn.weight");
+  ASSERT_EQ(blocks_of_values(graph, blocks)[weight], 0);
+  const auto reads = [&](NodeId id) {
+    const std::vector<ValueId>& inputs = graph.nodes[id].inputs;
+    return std::find(inputs.begin(), inputs.end(), weight) != inputs.end();
+  };
+  // The reader leaves its block, and a later node of the block reads the weight as well.
+  const NodeId reader = *std::find_if(blocks[0].nodes.begin(), blocks[0].nodes.end(), reads);
+  graph.nodes[blocks[0].nodes.back()].inputs.push_back(weight);
+  std::erase(blocks[0].nodes, reader);
+  EXPECT_EQ(blocks_of_values(graph, blocks)[weight], -1);
+}
+
 TEST(Paging, PagesHoldWholeTilesOfNorms) { EXPECT_EQ(kPageStep % cpu::kSumTile, 0); }
 
 // Each change is one that a wrong lowering could make.

@@ -27,10 +27,15 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (graph.nodes[id].backward) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
-      if (graph.values[input].role != Role::parameter || block_of[input] == block_of_node[id]) continue;
-      const bool first = block_of[input] == kNone && block_of_node[id] != kNone;
-      block_of[input] = first ? block_of_node[id] : kSeveral;
-      if (first) bytes[static_cast<std::size_t>(block_of[input])] += graph.values[input].bytes().n;
+      if (graph.values[input].role != Role::parameter) continue;
+      const int reader = block_of_node[id];
+      int& block = block_of[input];
+      if (block == kNone && reader != kNone) {
+        block = reader;
+        bytes[static_cast<std::size_t>(block)] += graph.values[input].bytes().n;
+      } else if (block != reader || reader == kNone) {
+        block = kSeveral;
+      }
     }
   }
   for (std::size_t i = 0; i < block_of.size(); ++i) {
