@@ -23,9 +23,10 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
   });
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   CpuCatalogue catalogue = catalogue_of(input.machine);
+  NodeKernels kernels(input.machine.machine.threads, catalogue);
   return simulate(
       apply_decisions(graph, blocks, std::vector<BlockMode>(blocks.size(), BlockMode::keep), {}, plan.decisions.accumulation),
-      plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, input.machine.machine.threads, catalogue);
+      plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, kernels);
 }
 
 Bytes loss_scratch(const Simulation& simulation) {

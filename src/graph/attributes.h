@@ -1,12 +1,11 @@
-// The attributes of a node: one plain struct per op, held by value. The graph needs only to compare and to print them;
-// an op that knows its own struct reads it back with `as<T>()`.
-// Such a struct is compared with `= default` and names its fields in `template <class V> void fields(V&& v) const { v("name",
-// field); ... }`.
+// The attributes of a node: one plain struct per op, with the meaning of a value. The graph needs only to compare and to print
+// them; an op that knows its own struct reads it back with `as<T>()`. Such a struct is compared with `= default` and names its
+// fields in `template <class V> void fields(V&& v) const { v("name", field); ... }`.
 #pragma once
 
-#include <any>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -35,39 +34,46 @@ class Attributes {
   template <class T>
   requires(!std::is_same_v<std::remove_cvref_t<T>, Attributes>)
       Attributes(T value)  // NOLINT: an attribute struct is an Attributes
-      : equal_([](const std::any& a, const std::any& b) { return std::any_cast<const T&>(a) == std::any_cast<const T&>(b); }),
-        text_([](const std::any& a, bool noise) {
-          std::string text;
-          std::any_cast<const T&>(a).fields([&](const char* name, const auto& field) {
-            if (std::is_same_v<decltype(field), const NoiseKey&> && !noise) return;
-            text += (text.empty() ? "" : ", ") + std::string(name) + "=" + attribute_text(field);
-          });
-          return text;
-        }),
-        value_(std::move(value)) {}
+      : kind_(&kind_of<T>), value_(std::make_shared<const T>(std::move(value))) {}
 
   template <class T>
   const T& as() const {
-    const T* value = std::any_cast<T>(&value_);
-    ensure(value != nullptr, "attributes", "the op asks for attributes of another type");
-    return *value;
+    ensure(kind_ == &kind_of<T>, "attributes", "the op asks for attributes of another type");
+    return *static_cast<const T*>(value_.get());
   }
 
-  bool empty() const { return !value_.has_value(); }
+  bool empty() const { return kind_ == nullptr; }
   // "transpose_b=true, bias=false": canonical, part of the graph's hash.
-  std::string text() const { return empty() ? std::string() : text_(value_, true); }
+  std::string text() const { return empty() ? std::string() : kind_->text(value_.get(), true); }
   // The same without the keys of noise: equal where two nodes do the same work.
-  std::string text_without_noise() const { return empty() ? std::string() : text_(value_, false); }
+  std::string text_without_noise() const { return empty() ? std::string() : kind_->text(value_.get(), false); }
 
   friend bool operator==(const Attributes& a, const Attributes& b) {
     if (a.empty() || b.empty()) return a.empty() == b.empty();
-    return a.value_.type() == b.value_.type() && a.equal_(a.value_, b.value_);
+    return a.kind_ == b.kind_ && (a.value_ == b.value_ || a.kind_->equal(a.value_.get(), b.value_.get()));
   }
 
  private:
-  bool (*equal_)(const std::any&, const std::any&) = nullptr;
-  std::string (*text_)(const std::any&, bool noise) = nullptr;
-  std::any value_;
+  struct Kind {
+    bool (*equal)(const void*, const void*);
+    std::string (*text)(const void*, bool noise);
+  };
+  template <class T>
+  static std::string text_of(const void* value, bool noise) {
+    std::string text;
+    static_cast<const T*>(value)->fields([&](const char* name, const auto& field) {
+      if (std::is_same_v<decltype(field), const NoiseKey&> && !noise) return;
+      text += (text.empty() ? "" : ", ") + std::string(name) + "=" + attribute_text(field);
+    });
+    return text;
+  }
+  // One object per type, whose address tells the type.
+  template <class T>
+  static inline const Kind kind_of{
+      [](const void* a, const void* b) { return *static_cast<const T*>(a) == *static_cast<const T*>(b); }, &text_of<T>};
+
+  const Kind* kind_ = nullptr;
+  std::shared_ptr<const void> value_;  // copies share it: graphs are copied often, and attributes never change
 };
 
 }  // namespace plimsoll

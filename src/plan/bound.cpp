@@ -9,7 +9,12 @@ namespace plimsoll {
 namespace {
 
 // Sets of backward nodes, one bit each.
-using Bits = std::vector<bool>;
+using Bits = std::vector<std::uint64_t>;
+
+bool contains(const Bits& bits, int i) {
+  const auto at = static_cast<std::size_t>(i);
+  return at / 64 < bits.size() && (bits[at / 64] >> at % 64 & 1) != 0;
+}
 
 // What holds accumulators in a micro-step. They live through a window of several; in one of its own they begin with their first
 // writer and stay to its end, or where updates run early to the last one that adds to them.
@@ -23,8 +28,8 @@ class BackwardOrder {
     for (const NodeId id : graph.order) {
       const Node& node = graph.nodes[id];
       if (node.section != Section::micro || !node.backward) continue;
-      index_[id] = static_cast<int>(before_.size());
-      before_.push_back(ancestors(node));
+      index_[id] = static_cast<int>(nodes_.size());
+      nodes_.push_back(id);
       collect(id, node);
     }
   }
@@ -34,17 +39,20 @@ class BackwardOrder {
   std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, Accumulators accumulators) const {
     const int made = index_[from], read = index_[to];
     if (made < 0 || read < 0) return 0;
+    find_ancestors();
     std::int64_t bytes = 0;
     const auto earlier = [&](NodeId node) { return before(node, made) || (from != to && node == from); };
     const auto later = [&](int node) {
-      return before_[static_cast<std::size_t>(node)][static_cast<std::size_t>(read)] || (from != to && node == read);
+      return contains(before_[static_cast<std::size_t>(node)], read) || (from != to && node == read);
     };
     const auto crosses = [&](ValueId value) {
       return earlier(graph_.values[value].producer) && std::any_of(readers_[value].begin(), readers_[value].end(), later);
     };
     std::set<ValueId> held = touched;
     for (const ValueId value : gradients_) {
-      if (touched.contains(value) || !crosses(value)) continue;
+      // In the order of the graph what comes earlier in every order comes earlier, too.
+      if (index_[graph_.values[value].producer] > made) break;
+      if (readers_[value].empty() || readers_[value].back() < read || touched.contains(value) || !crosses(value)) continue;
       held.insert(value);
       bytes += aligned_bytes(value);
     }
@@ -71,8 +79,12 @@ class BackwardOrder {
   std::int64_t aligned_bytes(ValueId value) const { return align_up(graph_.values[value].bytes(), kAlignment).n; }
 
   bool before(NodeId producer, int at) const {
-    return producer.valid() && index_[producer] >= 0 &&
-           before_[static_cast<std::size_t>(at)][static_cast<std::size_t>(index_[producer])];
+    return producer.valid() && index_[producer] >= 0 && contains(before_[static_cast<std::size_t>(at)], index_[producer]);
+  }
+
+  // Only where a moment comes close to the bound: they are the square of the nodes.
+  void find_ancestors() const {
+    for (std::size_t i = before_.size(); i < nodes_.size(); ++i) before_.push_back(ancestors(graph_.nodes[nodes_[i]]));
   }
 
   Bits ancestors(const Node& node) const {
@@ -82,11 +94,10 @@ class BackwardOrder {
       if (!producer.valid() || index_[producer] < 0) continue;
       const auto at = static_cast<std::size_t>(index_[producer]);
       const Bits& more = before_[at];
-      result.resize(std::max({result.size(), more.size(), at + 1}));
-      for (std::size_t i = 0; i < more.size(); ++i) result[i] = result[i] || more[i];
-      result[at] = true;
+      result.resize(std::max({result.size(), more.size(), at / 64 + 1}));
+      for (std::size_t i = 0; i < more.size(); ++i) result[i] |= more[i];
+      result[at / 64] |= std::uint64_t{1} << at % 64;
     }
-    result.resize(graph_.nodes.size());
     return result;
   }
 
@@ -124,7 +135,8 @@ class BackwardOrder {
 
   const Graph& graph_;
   PerNode<int> index_;                              // among backward nodes; -1 for the others
-  std::vector<Bits> before_;                        // of a backward node: those that run earlier in every order
+  std::vector<NodeId> nodes_;                       // backward nodes, in order
+  mutable std::vector<Bits> before_;                // of a backward node: those that run earlier in every order
   PerValue<std::vector<int>> readers_;              // backward nodes that read a value or a view of it
   std::vector<ValueId> gradients_;                  // made by backward nodes
   std::map<ValueId, std::vector<NodeId>> writers_;  // of each accumulator
@@ -203,6 +215,7 @@ class WorkingSets {
     const Timeline& timeline = simulation_.timeline;
     const Step& what = timeline.steps[static_cast<std::size_t>(step)];
     const StepAccess access = access_of(graph_, what, false);
+    if (most_touched(access, beside) + most_beside(step, to) <= enough_) return 0;
     std::set<BufferId> touched;
     std::set<ValueId> values;
     for (const auto& some : {access.reads, access.writes}) {
@@ -220,6 +233,15 @@ class WorkingSets {
     if (beside.valid() && values.insert(beside).second) needed += align_up(graph_.values[beside].bytes(), kAlignment).n;
     if (needed + most_beside(step, to) <= enough_) return needed;
     return what.kind == Step::Kind::node ? needed + beside_node(step, values, from, to) : needed;
+  }
+
+  // No less than what a step touches, beside what lives through the window.
+  std::int64_t most_touched(const StepAccess& access, ValueId beside) const {
+    std::int64_t bytes = always_ + window_ + (beside.valid() ? align_up(graph_.values[beside].bytes(), kAlignment).n : 0);
+    for (const auto* values : {&access.reads, &access.writes}) {
+      for (const ValueId value : *values) bytes += simulation_.lifetimes.buffers[simulation_.lifetimes.buffer_of[value]].bytes.n;
+    }
+    return bytes;
   }
 
   // At each step, what backward nodes made, and accumulators that do not live through the window: what every order holds beside

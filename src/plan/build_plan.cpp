@@ -20,8 +20,10 @@ namespace {
 constexpr double kGreedyIsGoodEnough = 1.002;
 // Nodes of the canonical layout search per buffer; counted, so that a plan never depends on the clock.
 constexpr std::int64_t kLayoutWorkPerBuffer = 10;
-// Past so many buffers a node of the search costs too much for a plan that is wanted in seconds.
+// Past so many buffers a node of the search costs too much for a plan that is wanted in seconds, and so do greedy orders for the
+// last half per mille.
 constexpr std::size_t kMostSearched = 1000;
+constexpr double kEnoughOfMany = 1.0005;
 
 struct Placed {
   std::vector<Bytes> offsets;
@@ -62,9 +64,10 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const layout::Problem problem = layout_problem(lifetimes, timeline);
   layout::Solution solution;
   if (given == nullptr) {
-    solution = layout::greedy(problem);
+    const bool many = problem.buffers.size() > kMostSearched;
+    solution = layout::greedy(problem, many ? kEnoughOfMany : 1);
     const auto enough = static_cast<std::int64_t>(kGreedyIsGoodEnough * static_cast<double>(layout::lower_bound(problem)));
-    if (solution.height > enough && problem.buffers.size() <= kMostSearched) {
+    if (solution.height > enough && !many) {
       const auto work = kLayoutWorkPerBuffer * static_cast<std::int64_t>(problem.buffers.size());
       solution = layout::place(problem, work).solution;
     }
@@ -151,10 +154,16 @@ std::string hash_plan(const Plan& plan) {
 Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
                 const PlanRequest& request, const Machine& machine, KernelCatalogue& catalogue,
                 const std::vector<Bytes>* offsets) {
+  NodeKernels kernels(machine.threads, catalogue);
+  return build_plan(graph, blocks, decisions, request, machine, kernels, offsets);
+}
+
+Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
+                const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
   std::vector<BlockMode> modes;
   for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
   Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging, decisions.accumulation),
-                                   decisions.accumulation, decisions.loss_chunks, request.saves, machine.threads, catalogue);
+                                   decisions.accumulation, decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;

@@ -55,33 +55,14 @@ double seconds_of(const StepKernel& kernel, bool window_start) {
 
 }  // namespace
 
-NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
-  NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
-  result.request = {node.op,
-                    &node.attributes,
-                    result.inputs,
-                    result.outputs,
-                    threads,
-                    node.op->chunked ? loss_chunks : 1,
-                    overwrite && starts_window(graph, node)};
-  return result;
-}
-
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads,
-                    KernelCatalogue& catalogue) {
+Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels) {
   Simulation simulation;
   simulation.graph = std::move(graph);
   simulation.timeline = make_timeline(simulation.graph, accumulation, saves);
   std::vector<Bytes> scratch;
   for (const Step& step : simulation.timeline.steps) {
     StepKernel kernel;
-    if (step.kind == Step::Kind::node && simulation.graph.nodes[step.node].op->transfer == Transfer::none) {
-      const Node& node = simulation.graph.nodes[step.node];
-      kernel.add = catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, false).request);
-      kernel.write = starts_window(simulation.graph, node)
-                         ? catalogue.choose(request_for(simulation.graph, node, threads, loss_chunks, true).request)
-                         : kernel.add;
-    }
+    if (step.kind == Step::Kind::node) kernel = kernels.of(simulation.graph, step.node, loss_chunks);
     scratch.push_back(scratch_of(kernel));
     simulation.kernels.push_back(std::move(kernel));
   }
@@ -149,13 +130,13 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 }
 
 BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                                 const PlanRequest& request, const Machine& machine, Floor floor, KernelCatalogue& catalogue)
+                                 const PlanRequest& request, const Machine& machine, Floor floor, NodeKernels& kernels)
     : graph_(std::move(graph)),
       micro_batch_(micro_batch),
       accumulation_(accumulation),
       paging_(paging),
+      kernels_(&kernels),
       blocks_(find_blocks(graph_)) {
-  const int threads = machine.threads;
   switch (request.recompute) {
     case RecomputePolicy::none: allowed_ = {BlockMode::keep}; break;
     case RecomputePolicy::all: allowed_ = {BlockMode::recompute, BlockMode::pieces}; break;
@@ -166,21 +147,22 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   const int chunks = request.loss_chunks.value_or(1);
   const Graph paged = apply_paging(graph_, blocks_, paging_);
   const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
-    return simulate(apply_modes(paged, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, threads,
-                    catalogue);
+    return simulate(apply_modes(paged, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, kernels);
   };
   for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
+    const bool allowed = std::find(allowed_.begin(), allowed_.end(), mode) != allowed_.end();
+    if (!allowed && mode != BlockMode::keep) continue;
     const Simulation simulation = simulate_modes(std::vector<BlockMode>(blocks_.size(), mode));
     profile(mode, simulation);
     record_lanes(mode, simulation, machine);
     if (mode != BlockMode::keep) continue;
-    find_chunks(request, simulation, machine, catalogue);
+    find_chunks(request, simulation, machine);
     outside_ = total(paging_reserve(simulation.graph, paging_, machine));
     arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch}, floor.enough);
     least_steps_ = simulation.timeline.steps.size();
     const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
                                            [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
-    least_primitives_ = count_primitives(simulation, chunks, threads, /*loss=*/false) + simplest->primitives;
+    least_primitives_ = count_primitives(simulation, chunks, machine.threads, /*loss=*/false) + simplest->primitives;
   }
   constexpr int kMostJoined = 8;
   const int most = floor.joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
@@ -241,19 +223,16 @@ void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
   between_peak_ = std::max(between_peak_, between);
 }
 
-void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine,
-                                  KernelCatalogue& catalogue) {
-  const int threads = machine.threads;
+void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
   const int loss = find_loss_step(simulation);
-  const Node& node = simulation.graph.nodes[simulation.timeline.steps[static_cast<std::size_t>(loss)].node];
+  const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(loss)].node;
   const Costs costs = costs_of(simulation, paging_, machine);
   const bool write = accumulation_ == 1;
   base_seconds_ =
       static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
       costs.update + costs.update_stall;
   const auto choice = [&](int chunks) {
-    const KernelChoice add = catalogue.choose(request_for(simulation.graph, node, threads, chunks, false).request);
-    const KernelChoice first = catalogue.choose(request_for(simulation.graph, node, threads, chunks, true).request);
+    const auto [add, first] = kernels_->of(simulation.graph, node, chunks);
     return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, write ? first.seconds : add.seconds,
                        write ? first.primitives : std::max(add.primitives, first.primitives)};
   };
@@ -346,7 +325,7 @@ void BatchCandidates::record_lanes(BlockMode mode, const Simulation& simulation,
                      : step < loss     ? lanes.forward[static_cast<std::size_t>(block)]
                                        : lanes.backward[static_cast<std::size_t>(block)];
     if (block != kOutside && step > loss) --backward_left;
-    std::ranges::move(model.events_of(step), std::back_inserter(to));
+    append(to, model.events_of(step));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/lanes.h"
+#include "plan/node_kernels.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -31,15 +32,8 @@ struct Costs {
   int measured = 0, recorded = 0, bound = 0;
 };
 
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, int threads, KernelCatalogue& catalogue);
+Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels);
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
-
-// The request for the kernel of a node; spans point into `inputs` and `outputs`.
-struct NodeRequest {
-  std::vector<ValueType> inputs, outputs;
-  KernelRequest request;
-};
-NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite);
 
 // Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of
 // the chunked loss, whose number depends on the chunks.
@@ -52,13 +46,15 @@ class BatchCandidates {
     bool joins = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
+  // The kernels are those of the graph, and outlive this.
   BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                  const PlanRequest& request, const Machine& machine, Floor floor, KernelCatalogue& catalogue);
+                  const PlanRequest& request, const Machine& machine, Floor floor, NodeKernels& kernels);
 
   std::int64_t micro_batch() const { return micro_batch_; }
   std::int64_t accumulation() const { return accumulation_; }
   const Graph& graph() const { return graph_; }
   const Paging& paging() const { return paging_; }
+  NodeKernels& kernels() const { return *kernels_; }
   Bytes outside() const { return outside_; }
   const std::vector<GraphBlock>& blocks() const { return blocks_; }
   std::vector<BlockMode> modes(const Candidate& candidate) const;
@@ -90,7 +86,7 @@ class BatchCandidates {
   void profile(BlockMode mode, const Simulation& simulation);
   void record_lanes(BlockMode mode, const Simulation& simulation, const Machine& machine);
   double stall_of(const std::vector<BlockMode>& chosen) const;
-  void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine, KernelCatalogue& catalogue);
+  void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
@@ -99,6 +95,7 @@ class BatchCandidates {
   Graph graph_;
   std::int64_t micro_batch_, accumulation_;
   Paging paging_;
+  NodeKernels* kernels_;
   std::vector<GraphBlock> blocks_;
   std::vector<BlockMode> allowed_;
   std::array<std::vector<BlockProfile>, kModes> profiles_;

@@ -76,6 +76,17 @@ LaneEvents LaneModel::events_of(int step) const {
   return {{.kind = LaneEvent::Kind::kernels, .kernels = seconds}};
 }
 
+void append(LaneEvents& events, const LaneEvents& more) {
+  const auto runs = [](const LaneEvent& event) { return event.kind == LaneEvent::Kind::kernels; };
+  for (const LaneEvent& event : more) {
+    if (!events.empty() && runs(events.back()) && runs(event)) {
+      events.back().kernels += event.kernels;
+    } else {
+      events.push_back(event);
+    }
+  }
+}
+
 void LaneClock::pause(double until) {
   if (until <= now_) return;
   stall_ += until - now_;

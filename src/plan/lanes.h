@@ -27,6 +27,8 @@ struct LaneEvent {
   double fill = 0;                   // streamed: seconds until the first pieces are there, where nothing has streamed before
 };
 using LaneEvents = std::vector<LaneEvent>;
+// Kernels that follow kernels become one event.
+void append(LaneEvents& events, const LaneEvents& more);
 
 // What the steps of a simulation do on the lanes. All references outlive this.
 class LaneModel {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -50,9 +51,9 @@ std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, b
       const bool open = request.gradients == RestPolicy::automatic;
       if (open && accumulators && (updates_early || !parameters)) continue;
       list.push_back({kLargePage, kSlots, parameters, accumulators});
-      if (smallest) list.push_back({kSmallPage, kSlots, parameters, accumulators});
     }
   }
+  if (smallest && !list.empty()) list.push_back({kSmallPage, kSlots, list.back().parameters, list.back().accumulators});
   return list;
 }
 
@@ -89,6 +90,7 @@ struct PlanSpace::State {
   PlanRequest request;
   Machine machine;
   KernelCatalogue& catalogue;
+  std::deque<NodeKernels> kernels;  // per micro-batch size
   std::vector<BatchCandidates> batches;
   std::vector<Candidate> ladder;
   std::map<std::size_t, Plan> plans;  // by rung of the ladder
@@ -99,7 +101,7 @@ struct PlanSpace::State {
 
   void climb();
   Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
-    return build_plan(batch.graph(), batch.blocks(), decisions, request, machine, catalogue, nullptr);
+    return build_plan(batch.graph(), batch.blocks(), decisions, request, machine, batch.kernels(), nullptr);
   }
   const Plan& rung(std::size_t index);
   std::optional<std::size_t> fastest_within(Bytes memory);
@@ -117,13 +119,15 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     const std::int64_t accumulation = state_->request.effective_batch / micro;
     const bool smallest = micro == sizes.front();
     const std::vector<Paging> choices = pagings(graph, accumulation, smallest, state_->request, state_->machine);
-    for (const Paging& paging : choices) {
+    NodeKernels& kernels = state_->kernels.emplace_back(state_->machine.threads, state_->catalogue);
+    for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
+      const Paging& paging = *choice;
       // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the
-      // least one counts, of plans in memory alone and of all.
+      // least one counts, of plans in memory alone and of all; what leaves most comes first, and the others need not be known.
       const Bytes least =
           state_->bound_of([&](const BatchCandidates& batch) { return paging.active() || !batch.paging().active(); });
       const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()), least};
-      state_->batches.emplace_back(graph, micro, accumulation, paging, state_->request, state_->machine, floor, catalogue);
+      state_->batches.emplace_back(graph, micro, accumulation, paging, state_->request, state_->machine, floor, kernels);
     }
   }
   state_->climb();

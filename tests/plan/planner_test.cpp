@@ -79,8 +79,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       CpuCatalogue catalogue = round_catalogue();
       const Machine machine = round_machine();
       const Paging paging = kPagings[round % 4];
+      NodeKernels kernels(machine.threads, catalogue);
       const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, paging,
-                                  plan_request(config), machine, {.joins = true}, catalogue);
+                                  plan_request(config), machine, {.joins = true}, kernels);
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound());
       std::shuffle(candidates.begin(), candidates.end(), random);
@@ -88,7 +89,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       for (const Candidate& candidate : candidates) {
         const Simulation full =
             simulate(apply_decisions(batch.graph(), batch.blocks(), batch.modes(candidate), paging, batch.accumulation()),
-                     6 / micro, candidate.loss_chunks, true, 2, catalogue);
+                     6 / micro, candidate.loss_chunks, true, kernels);
         Bytes live;
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);

@@ -141,9 +141,9 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
 
 }  // namespace
 
-Solution greedy(const Problem& problem) {
+Solution greedy(const Problem& problem, double enough) {
   validate(problem);
-  const std::int64_t bound = lower_bound(problem);
+  const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
   std::optional<Solution> best;
   for (const std::vector<Key>& keys : keys_of(problem)) {
     const std::vector<std::size_t> order = order_by(keys);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 namespace plimsoll::layout {
 namespace {
@@ -34,6 +36,20 @@ void judge_pair(const Problem& problem, const Solution& solution, std::size_t i,
                                    a.lower, a.upper, b.lower, b.upper, at, at + a.size, bt, bt + b.size));
 }
 
+// Every pair, but for those of which the later one begins after the other has ended.
+void judge_pairs(const Problem& problem, const Solution& solution, std::vector<std::string>& violations) {
+  std::vector<std::size_t> by_begin(problem.buffers.size());
+  std::iota(by_begin.begin(), by_begin.end(), std::size_t{0});
+  std::stable_sort(by_begin.begin(), by_begin.end(),
+                   [&](std::size_t a, std::size_t b) { return problem.buffers[a].lower < problem.buffers[b].lower; });
+  for (std::size_t i = 0; i < by_begin.size(); ++i) {
+    for (std::size_t j = i + 1; j < by_begin.size(); ++j) {
+      if (problem.buffers[by_begin[j]].lower >= problem.buffers[by_begin[i]].upper) break;
+      judge_pair(problem, solution, by_begin[i], by_begin[j], violations);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> judge(const Problem& problem, const Solution& solution, std::int64_t capacity) {
@@ -47,8 +63,8 @@ std::vector<std::string> judge(const Problem& problem, const Solution& solution,
     judge_one(problem, solution, i, violations);
     const std::int64_t top = solution.offsets[i] + problem.buffers[i].size;
     if (top > highest) highest = top;
-    for (std::size_t j = i + 1; j < problem.buffers.size(); ++j) judge_pair(problem, solution, i, j, violations);
   }
+  judge_pairs(problem, solution, violations);
   if (solution.height != highest)
     violations.push_back(fmt::format("the stated height is {}, the highest byte {}", solution.height, highest));
   if (capacity >= 0 && highest > capacity)

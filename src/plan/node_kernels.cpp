@@ -1,0 +1,38 @@
+#include "plan/node_kernels.h"
+
+#include "plan/lifetimes.h"
+
+namespace plimsoll {
+
+NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite) {
+  NodeRequest result{types_of(graph, node.inputs), types_of(graph, node.outputs), {}};
+  result.request = {node.op,
+                    &node.attributes,
+                    result.inputs,
+                    result.outputs,
+                    threads,
+                    node.op->chunked ? loss_chunks : 1,
+                    overwrite && starts_window(graph, node)};
+  return result;
+}
+
+StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
+  const Node& asked = graph.nodes[node];
+  if (asked.op->transfer != Transfer::none) return {};
+  if (asked.op->chunked) return choose(graph, asked, loss_chunks);
+  const std::size_t original = asked.clone_of.valid() ? asked.clone_of.index : node.index;
+  if (original >= known_.size()) known_.resize(graph.nodes.size());
+  std::optional<StepKernel>& known = known_[original];
+  if (!known) known = choose(graph, asked, loss_chunks);
+  return *known;
+}
+
+StepKernel NodeKernels::choose(const Graph& graph, const Node& node, int loss_chunks) {
+  StepKernel kernel;
+  kernel.add = catalogue_.choose(request_for(graph, node, threads_, loss_chunks, false).request);
+  kernel.write =
+      starts_window(graph, node) ? catalogue_.choose(request_for(graph, node, threads_, loss_chunks, true).request) : kernel.add;
+  return kernel;
+}
+
+}  // namespace plimsoll

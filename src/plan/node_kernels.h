@@ -1,0 +1,37 @@
+// The kernels of a training graph's nodes. Planning simulates many rewrites of one graph, whose clones run the kernels of their
+// originals, so each node is asked for once.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/kernel_catalogue.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+// The request for the kernel of a node; spans point into `inputs` and `outputs`.
+struct NodeRequest {
+  std::vector<ValueType> inputs, outputs;
+  KernelRequest request;
+};
+NodeRequest request_for(const Graph& graph, const Node& node, int threads, int loss_chunks, bool overwrite);
+
+class NodeKernels {
+ public:
+  // The catalogue outlives this.
+  NodeKernels(int threads, KernelCatalogue& catalogue) : threads_(threads), catalogue_(catalogue) {}
+
+  int threads() const { return threads_; }
+  // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers.
+  StepKernel of(const Graph& graph, NodeId node, int loss_chunks);
+
+ private:
+  StepKernel choose(const Graph& graph, const Node& node, int loss_chunks);
+
+  int threads_;
+  KernelCatalogue& catalogue_;
+  std::vector<std::optional<StepKernel>> known_;  // by node
+};
+
+}  // namespace plimsoll
