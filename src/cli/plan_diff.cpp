@@ -32,6 +32,9 @@ ordered_json some(const json& object, std::initializer_list<const char*> keys) {
 std::string mode_of(const json& block) {
   const std::string mode = block.at("mode").get<std::string>();
   if (block.value("joined", false)) return mode + " with the block before";
+  if (block.contains("values")) {
+    return fmt::format("{} ({})", mode, fmt::join(block.at("values").get<std::vector<std::string>>(), ", "));
+  }
   return block.value("pieces", false) ? mode + " in pieces" : mode;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -32,6 +33,21 @@ std::string blocks_text(const json& decisions) {
   if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
   if (joined > 0) text += fmt::format(", {} with the block before", joined);
   return text.empty() ? "no repeated blocks" : text;
+}
+
+// What `cheap` means in this plan: the values that are made again, for each kind of such a block.
+std::string cheap_text(const json& decisions) {
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const json& block : decisions.at("recompute")) {
+    if (!block.contains("values")) continue;
+    const std::string values = fmt::format("{}", fmt::join(block.at("values").get<std::vector<std::string>>(), ", "));
+    if (kinds.empty() || kinds.back().first != values) kinds.emplace_back(values, 0);
+    ++kinds.back().second;
+  }
+  std::string text;
+  for (const auto& [values, blocks] : kinds)
+    text += fmt::format("cheap, {} block{}: made again: {}\n", blocks, blocks == 1 ? "" : "s", values);
+  return text;
 }
 
 std::string chunks_text(const json& plan) {
@@ -157,6 +173,7 @@ std::string fitting(const json& plan) {
                                  size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), plan.at("precision").at("compute").get<std::string>(), plan.at("threads").get<int>());
+  text += cheap_text(plan.at("decisions"));
   text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
                       rate_text(predicted.at("tokens_per_second").get<double>()),
                       predicted.at("cost_source").at("bound").get<int>() > 0

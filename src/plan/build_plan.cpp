@@ -133,12 +133,25 @@ std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector
   return phases;
 }
 
+std::vector<std::string> names_of(const Graph& graph, const GraphBlock& block, const BlockChoice& choice) {
+  std::vector<std::string> names;
+  for (const std::size_t position : choice.again) {
+    std::string name = graph.values[graph.nodes[block.nodes[position]].outputs[0]].name;
+    if (name.compare(0, block.name.size() + 1, block.name + ".") == 0) name.erase(0, block.name.size() + 1);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 std::string hash_plan(const Plan& plan) {
   Hasher hasher;
   hasher.add(plan.graph_hash).add(plan.machine_hash);
   hasher.add(fmt::format("{} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.loss_chunks,
                          plan.threads));
-  for (const BlockDecision& block : plan.decisions.blocks) hasher.add(name(block.mode));
+  for (const BlockDecision& block : plan.decisions.blocks) {
+    hasher.add(name(block.choice.mode));
+    for (const std::size_t position : block.choice.again) hasher.add(std::to_string(position));
+  }
   if (plan.decisions.paging.active()) {
     hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
     if (plan.decisions.paging.parameters) hasher.add("parameters");
@@ -160,14 +173,17 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
 
 Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  std::vector<BlockMode> modes;
-  for (const BlockDecision& block : decisions.blocks) modes.push_back(block.mode);
-  Simulation simulation = simulate(apply_decisions(graph, blocks, modes, decisions.paging, decisions.accumulation),
+  std::vector<BlockChoice> choices;
+  for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
+  Simulation simulation = simulate(apply_decisions(graph, blocks, choices, decisions.paging, decisions.accumulation),
                                    decisions.accumulation, decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
   plan.decisions = decisions;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    plan.decisions.blocks[i].values = names_of(graph, blocks[i], decisions.blocks[i].choice);
+  }
   plan.effective_batch = request.effective_batch;
   plan.units_per_update = request.effective_batch * request.units_per_sample;
   plan.threads = machine.threads;

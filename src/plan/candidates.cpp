@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "plan/block_options.h"
 #include "plan/bound.h"
 #include "plan/passes/fetching.h"
 
@@ -72,17 +73,17 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
 
 namespace {
 
-Graph apply_modes(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
-                  const Paging& paging, std::int64_t accumulation) {
-  Graph result = apply_recompute(paged, blocks, modes);
+Graph apply_choices(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
+                    const Paging& paging, std::int64_t accumulation) {
+  Graph result = apply_recompute(paged, blocks, choices);
   return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, accumulation > 1) : result;
 }
 
 }  // namespace
 
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
+Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
                       const Paging& paging, std::int64_t accumulation) {
-  return apply_modes(apply_paging(graph, blocks, paging), blocks, modes, paging, accumulation);
+  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, paging, accumulation);
 }
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
@@ -137,25 +138,17 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
       paging_(paging),
       kernels_(&kernels),
       blocks_(find_blocks(graph_)) {
-  switch (request.recompute) {
-    case RecomputePolicy::none: allowed_ = {BlockMode::keep}; break;
-    case RecomputePolicy::all: allowed_ = {BlockMode::recompute, BlockMode::pieces}; break;
-    case RecomputePolicy::automatic:
-      allowed_ = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces};
-      break;
-  }
+  list_options(request.recompute);
   const int chunks = request.loss_chunks.value_or(1);
   const Graph paged = apply_paging(graph_, blocks_, paging_);
-  const auto simulate_modes = [&](const std::vector<BlockMode>& modes) {
-    return simulate(apply_modes(paged, blocks_, modes, paging_, accumulation), accumulation, chunks, request.saves, kernels);
+  const auto simulate_choices = [&](const std::vector<BlockChoice>& choices) {
+    return simulate(apply_choices(paged, blocks_, choices, paging_, accumulation), accumulation, chunks, request.saves, kernels);
   };
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
-    const bool allowed = std::find(allowed_.begin(), allowed_.end(), mode) != allowed_.end();
-    if (!allowed && mode != BlockMode::keep) continue;
-    const Simulation simulation = simulate_modes(std::vector<BlockMode>(blocks_.size(), mode));
-    profile(mode, simulation);
-    record_lanes(mode, simulation, machine);
-    if (mode != BlockMode::keep) continue;
+  for (Option& option : options_) {
+    const Simulation simulation = simulate_choices(std::vector<BlockChoice>(blocks_.size(), option.choice));
+    profile(option, simulation);
+    record_lanes(option.lanes, simulation, machine);
+    if (option.choice.mode != BlockMode::keep) continue;
     find_chunks(request, simulation, machine);
     outside_ = total(paging_reserve(simulation.graph, paging_, machine));
     arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch}, floor.enough);
@@ -167,18 +160,34 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   constexpr int kMostJoined = 8;
   const int most = floor.joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
   for (int blocks = 2; blocks <= most; ++blocks) {
-    const Simulation simulation = simulate_modes(modes({.joined = blocks}));
+    const Simulation simulation = simulate_choices(choices({.joined = blocks}));
     joined_.push_back(profile_whole(simulation));
     joined_.back().stall = costs_of(simulation, paging_, machine).micro_stall;
   }
 }
 
-void BatchCandidates::profile(BlockMode mode, const Simulation& simulation) {
+void BatchCandidates::list_options(RecomputePolicy policy) {
+  constexpr std::size_t kMostBetween = 5, kMostWithDisk = 3;  // with a disk there are several times as many candidates
+  options_.push_back({.choice = BlockMode::keep});
+  if (policy == RecomputePolicy::none || blocks_.empty()) return;
+  if (policy == RecomputePolicy::automatic) {
+    // The first and the last block may have neighbours of another kind; those between are alike.
+    for (BlockOption& some :
+         block_options(graph_, blocks_[blocks_.size() / 2], *kernels_, paging_.active() ? kMostWithDisk : kMostBetween)) {
+      options_.push_back({.choice = {BlockMode::cheap, std::move(some.again)}});
+    }
+  }
+  first_allowed_ = policy == RecomputePolicy::all ? 1 : 0;
+  options_.push_back({.choice = BlockMode::recompute});
+  options_.push_back({.choice = BlockMode::pieces});
+}
+
+void BatchCandidates::profile(Option& option, const Simulation& simulation) {
   const Timeline& timeline = simulation.timeline;
   const std::vector<int> block_of = block_of_steps(simulation, blocks_);
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
   const int loss = find_loss_step(simulation);
-  auto& profiles = profiles_[static_cast<std::size_t>(mode)];
+  std::vector<BlockProfile>& profiles = option.profiles;
   profiles.assign(blocks_.size(), {});
 
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
@@ -272,28 +281,29 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation&
   return profile;
 }
 
-std::vector<BlockMode> BatchCandidates::modes(const Candidate& candidate) const {
-  std::vector<BlockMode> modes;
-  for (int i = 0; i < count(); ++i) {
-    if (candidate.joined > 1) {
-      modes.push_back(i % candidate.joined == 0 ? BlockMode::pieces : BlockMode::joined);
-    } else {
-      modes.push_back(i < candidate.recomputed                                        ? BlockMode::recompute
-                      : i < candidate.recomputed + candidate.pieces                   ? BlockMode::pieces
-                      : i < candidate.recomputed + candidate.pieces + candidate.cheap ? BlockMode::cheap
-                                                                                      : BlockMode::keep);
-    }
+std::vector<const BatchCandidates::Option*> BatchCandidates::options_of(const Candidate& candidate) const {
+  std::vector<const Option*> chosen;
+  for (const Candidate::Run run : candidate.runs) chosen.insert(chosen.end(), run.blocks, &options_[run.option]);
+  return chosen;
+}
+
+std::vector<BlockChoice> BatchCandidates::choices(const Candidate& candidate) const {
+  std::vector<BlockChoice> choices;
+  if (candidate.joined > 1) {
+    for (int i = 0; i < count(); ++i) choices.push_back(i % candidate.joined == 0 ? BlockMode::pieces : BlockMode::joined);
+  } else {
+    for (const Option* option : options_of(candidate)) choices.push_back(option->choice);
   }
-  return modes;
+  return choices;
 }
 
 BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& candidate) const {
   if (candidate.joined > 1) return joined_[static_cast<std::size_t>(candidate.joined - 2)];
   MixtureProfile mixture{.peak = outside_peak_};
   std::int64_t held = 0;
-  const std::vector<BlockMode> chosen = modes(candidate);
+  const std::vector<const Option*> chosen = options_of(candidate);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const BlockProfile& profile = profiles_[static_cast<std::size_t>(chosen[i])][i];
+    const BlockProfile& profile = chosen[i]->profiles[i];
     mixture.peak = std::max(mixture.peak, held + profile.peak);
     mixture.seconds += profile.seconds;
     held += profile.saved;
@@ -305,40 +315,64 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
 }
 
 // What steps of a micro-step do on the lanes, by the blocks that they work for.
-void BatchCandidates::record_lanes(BlockMode mode, const Simulation& simulation, const Machine& machine) {
+void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine) {
   if (!paging_.active()) return;
   const std::vector<int> block_of = block_of_steps(simulation, blocks_);
   const int loss = find_loss_step(simulation);
   const LaneModel model(simulation, paging_, machine);
-  auto& lanes = lanes_[static_cast<std::size_t>(mode)];
-  lanes.forward.resize(blocks_.size());
-  lanes.backward.resize(blocks_.size());
+  const PerValue<int> block_of_value = blocks_of_values(graph_, blocks_);
+  lanes.forward.assign(blocks_.size(), std::vector<PassPart>(1));
+  lanes.backward.assign(blocks_.size(), std::vector<PassPart>(1));
+  lanes.fetched_forward.resize(blocks_.size());
+  lanes.fetched_backward.resize(blocks_.size());
+  const auto fetches_for = [&](int step) {
+    const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::fetch) return kOutside;
+    return block_of_value[origin_of(simulation.graph, simulation.graph.nodes[what.node].inputs[0])];
+  };
   bool begun = false;
   int backward_left = static_cast<int>(std::count_if(block_of.begin() + loss, block_of.begin() + simulation.timeline.micro.end,
                                                      [](int block) { return block != kOutside; }));
   for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
     const int block = block_of[static_cast<std::size_t>(step)];
     if (block != kOutside) begun = true;
-    LaneEvents& to = block == kOutside ? (!begun              ? lanes.before
-                                          : backward_left > 0 ? lanes.between
-                                                              : lanes.after)
-                     : step < loss     ? lanes.forward[static_cast<std::size_t>(block)]
-                                       : lanes.backward[static_cast<std::size_t>(block)];
     if (block != kOutside && step > loss) --backward_left;
-    append(to, model.events_of(step));
+    if (block == kOutside) {
+      append(!begun ? lanes.before : backward_left > 0 ? lanes.between : lanes.after, model.events_of(step));
+      continue;
+    }
+    std::vector<PassPart>& pass = (step < loss ? lanes.forward : lanes.backward)[static_cast<std::size_t>(block)];
+    const int other = fetches_for(step);
+    if (other == kOutside || other == block) {
+      append(pass.back().events, model.events_of(step));
+      continue;
+    }
+    if (pass.size() < 2 || pass[pass.size() - 2].then_fetches != other || !pass.back().events.empty()) {
+      pass.back().then_fetches = other;
+      pass.emplace_back();
+    }
+    append((step < loss ? lanes.fetched_forward : lanes.fetched_backward)[static_cast<std::size_t>(other)],
+           model.events_of(step));
   }
 }
 
 // The chunks of the loss make no difference: nothing of a block is on its way beside it.
-double BatchCandidates::stall_of(const std::vector<BlockMode>& chosen) const {
+double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const {
   if (!paging_.active()) return 0;
-  const auto lanes = [&](std::size_t block) -> const ModeLanes& { return lanes_[static_cast<std::size_t>(chosen[block])]; };
-  const ModeLanes& outer = lanes_[static_cast<std::size_t>(BlockMode::keep)];
+  const OptionLanes& outer = options_.front().lanes;
   LaneClock clock;
   clock.run(outer.before);
-  for (std::size_t i = 0; i < chosen.size(); ++i) clock.run(lanes(i).forward[i]);
+  const auto run = [&](const std::vector<PassPart>& pass, std::vector<LaneEvents> OptionLanes::*fetched) {
+    for (const PassPart& part : pass) {
+      clock.run(part.events);
+      if (part.then_fetches == kOutside) continue;
+      const auto other = static_cast<std::size_t>(part.then_fetches);
+      clock.run((chosen[other]->lanes.*fetched)[other]);
+    }
+  };
+  for (std::size_t i = 0; i < chosen.size(); ++i) run(chosen[i]->lanes.forward[i], &OptionLanes::fetched_forward);
   clock.run(outer.between);
-  for (std::size_t i = chosen.size(); i-- > 0;) clock.run(lanes(i).backward[i]);
+  for (std::size_t i = chosen.size(); i-- > 0;) run(chosen[i]->lanes.backward[i], &OptionLanes::fetched_backward);
   clock.run(outer.after);
   return clock.stall();
 }
@@ -356,21 +390,30 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
   }
 }
 
-// Blocks near the input hold their values longest, so they recompute first: for equal blocks no other arrangement of the same
-// counts has a lower peak. Those near the loss run while most is held, so they are the ones that go in pieces.
+// Blocks near the input hold their values longest, so they are the ones that keep less: for equal blocks no other arrangement of
+// the same counts has a lower peak. Those near the loss run while most is held, so they are the ones that go in pieces.
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
-  const auto allowed = [&](BlockMode mode) { return std::find(allowed_.begin(), allowed_.end(), mode) != allowed_.end(); };
-  const auto add = [&](int recomputed, int pieces, int cheap) {
-    const Candidate candidate{.batch = batch_index, .recomputed = recomputed, .pieces = pieces, .cheap = cheap};
-    const std::vector<BlockMode> chosen = modes(candidate);
-    if (std::all_of(chosen.begin(), chosen.end(), allowed)) add_candidates(candidate, candidates);
-  };
-  for (int recomputed = 0; recomputed <= count(); ++recomputed) {
-    for (int cheap = 0; recomputed + cheap <= count(); ++cheap) add(recomputed, 0, cheap);
+  const auto add = [&](std::array<Candidate::Run, 3> runs) { add_candidates({.batch = batch_index, .runs = runs}, candidates); };
+  const auto blocks = [](std::size_t number) { return static_cast<std::uint16_t>(number); };
+  const auto number = [](std::size_t option) { return static_cast<std::uint16_t>(option); };
+  const bool in_pieces = options_.back().choice.mode == BlockMode::pieces;
+  const std::size_t end = options_.size() - (in_pieces ? 1 : 0);  // of those that do not go in pieces
+  for (std::size_t option = first_allowed_; option < end; ++option) {
+    add({{{number(option), blocks(blocks_.size())}}});
+    for (std::size_t later = first_allowed_; later < option; ++later) {
+      for (std::size_t i = 1; i < blocks_.size(); ++i) {
+        add({{{number(option), blocks(i)}, {number(later), blocks(blocks_.size() - i)}}});
+      }
+    }
   }
-  for (const int cheap : {0, 1}) {
-    for (int pieces = 1; pieces + cheap <= count(); ++pieces) add(count() - pieces - cheap, pieces, cheap);
+  for (std::size_t pieces = 1; in_pieces && pieces <= blocks_.size(); ++pieces) {
+    const Candidate::Run first{number(end - 1), blocks(blocks_.size() - pieces)};
+    add({{first, {number(end), blocks(pieces)}}});
+    if (first.blocks == 0) continue;
+    for (std::size_t last = std::max<std::size_t>(first_allowed_, 1); last + 1 < end; ++last) {
+      add({{{first.option, blocks(first.blocks - 1)}, {number(end), blocks(pieces)}, {number(last), 1}}});
+    }
   }
   for (std::size_t i = 0; i < joined_.size(); ++i) {
     add_candidates({.batch = batch_index, .joined = static_cast<int>(i) + 2}, candidates);

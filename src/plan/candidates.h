@@ -1,6 +1,7 @@
-// All candidates of one micro-batch size, exactly and cheaply. Uniform plans (keep, cheap, recompute, in pieces everywhere) are
-// simulated in full; since a block's values live from its forward to its backward pass and nowhere else, the live bytes of any
-// mixture follow from what each block adds in each mode. The full simulator judges whatever is chosen in the end.
+// All candidates of one micro-batch size, exactly and cheaply. Uniform plans (every block keeps, recomputes some values, all, or
+// all in pieces) are simulated in full; since a block's values live from its forward to its backward pass and nowhere else, the
+// live bytes of any mixture follow from what each block adds in each mode. The full simulator judges whatever is chosen in the
+// end.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@
 namespace plimsoll {
 
 // The graph that a plan runs.
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes,
+Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
                       const Paging& paging, std::int64_t accumulation);
 
 // A graph with decisions applied, simulated.
@@ -57,7 +58,7 @@ class BatchCandidates {
   NodeKernels& kernels() const { return *kernels_; }
   Bytes outside() const { return outside_; }
   const std::vector<GraphBlock>& blocks() const { return blocks_; }
-  std::vector<BlockMode> modes(const Candidate& candidate) const;
+  std::vector<BlockChoice> choices(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena (plan/bound.h).
@@ -67,7 +68,6 @@ class BatchCandidates {
   int least_primitives() const { return least_primitives_; }
 
  private:
-  static constexpr std::size_t kModes = 4;  // those that a block can be in whatever its neighbours are
   struct BlockProfile {
     std::int64_t saved = 0;  // bytes held from forward to backward
     std::int64_t peak = 0;   // most live bytes of its own steps, less what earlier blocks hold
@@ -78,14 +78,28 @@ class BatchCandidates {
     double seconds = 0;                    // of all clones
     double stall = 0;
   };
-  struct ModeLanes {
+  // While a block computes, what another one will read is fetched, in the order in which that one's option reads it.
+  struct PassPart {
+    LaneEvents events;
+    int then_fetches = -1;  // for this block
+  };
+  struct OptionLanes {
     LaneEvents before, between, after;  // what no block does, around the passes through them
-    std::vector<LaneEvents> forward, backward;
+    std::vector<std::vector<PassPart>> forward, backward;
+    std::vector<LaneEvents> fetched_forward, fetched_backward;  // for the block, while another one computes
+  };
+  // What a block can do whatever its neighbours do, and what follows from it, by block.
+  struct Option {
+    BlockChoice choice;
+    std::vector<BlockProfile> profiles;
+    OptionLanes lanes;
   };
 
-  void profile(BlockMode mode, const Simulation& simulation);
-  void record_lanes(BlockMode mode, const Simulation& simulation, const Machine& machine);
-  double stall_of(const std::vector<BlockMode>& chosen) const;
+  void list_options(RecomputePolicy policy);
+  void profile(Option& option, const Simulation& simulation);
+  void record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine);
+  std::vector<const Option*> options_of(const Candidate& candidate) const;
+  double stall_of(const std::vector<const Option*>& chosen) const;
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
@@ -97,9 +111,8 @@ class BatchCandidates {
   Paging paging_;
   NodeKernels* kernels_;
   std::vector<GraphBlock> blocks_;
-  std::vector<BlockMode> allowed_;
-  std::array<std::vector<BlockProfile>, kModes> profiles_;
-  std::array<ModeLanes, kModes> lanes_;
+  std::vector<Option> options_;         // to keep everything first, then by what they keep; pieces last
+  std::size_t first_allowed_ = 0;       // the request may not want to keep everything
   std::vector<MixtureProfile> joined_;  // 2, 3, ... blocks with one kept input
   std::int64_t outside_peak_ = 0;       // of steps that hold no block's values
   std::int64_t loss_base_ = 0;          // live bytes at the loss, less scratch and what blocks hold

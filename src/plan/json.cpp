@@ -76,10 +76,15 @@ json predicted_json(const Plan& plan) {
 json blocks_json(const PlanDecisions& decisions) {
   json blocks = json::array();
   for (const BlockDecision& decision : decisions.blocks) {
-    const bool joined = decision.mode == BlockMode::joined, pieces = joined || decision.mode == BlockMode::pieces;
-    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : decision.mode)}};
+    const BlockMode mode = decision.choice.mode;
+    const bool joined = mode == BlockMode::joined, pieces = joined || mode == BlockMode::pieces;
+    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : mode)}};
     if (pieces) block["pieces"] = true;
     if (joined) block["joined"] = true;
+    if (!decision.choice.again.empty()) {
+      block["again"] = decision.choice.again;
+      block["values"] = decision.values;
+    }
     blocks.push_back(std::move(block));
   }
   return blocks;
@@ -91,9 +96,11 @@ BlockDecision block_from(const json& block) {
   const auto modes = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute};
   const auto found = std::find_if(modes.begin(), modes.end(), [&](BlockMode mode) { return name(mode) == text; });
   if (found == modes.end()) throw config_error("E-PLAN-FILE", "plan", "'" + text + "' is not a mode", "keep, cheap or recompute");
-  decision.mode = *found;
-  if (block.value("pieces", false)) decision.mode = BlockMode::pieces;
-  if (block.value("joined", false)) decision.mode = BlockMode::joined;
+  decision.choice.mode = *found;
+  if (block.value("pieces", false)) decision.choice.mode = BlockMode::pieces;
+  if (block.value("joined", false)) decision.choice.mode = BlockMode::joined;
+  decision.choice.again = block.value("again", std::vector<std::size_t>{});
+  std::sort(decision.choice.again.begin(), decision.choice.again.end());
   return decision;
 }
 

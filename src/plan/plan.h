@@ -66,7 +66,8 @@ struct PhasePlan {
 
 struct BlockDecision {
   std::string block;
-  BlockMode mode;
+  BlockChoice choice;
+  std::vector<std::string> values;  // made again where not all are; without the name of the block
 };
 
 // The kernel of one step, for adding into accumulators and for writing them (equal where it makes no difference).
@@ -137,8 +138,11 @@ struct Infeasible {
 struct Candidate {
   std::size_t batch = 0;  // which micro-batch size
   int loss_chunks = 1;
-  int recomputed = 0, pieces = 0,
-      cheap = 0;   // first so many blocks recompute, the next so many in pieces, then cheap; the rest keep
+  // The first blocks do one thing, the next another, and so on: an option of the batch for so many of them.
+  struct Run {
+    std::uint16_t option = 0, blocks = 0;
+  };
+  std::array<Run, 3> runs;
   int joined = 1;  // more than one: all blocks recompute in pieces, so many share one kept input
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone

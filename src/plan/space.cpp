@@ -158,8 +158,8 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   const Candidate& candidate = ladder[index];
   const BatchCandidates& batch = batches[candidate.batch];
   PlanDecisions decisions{batch.micro_batch(), batch.accumulation(), candidate.loss_chunks, {}, batch.paging()};
-  const std::vector<BlockMode> modes = batch.modes(candidate);
-  for (std::size_t i = 0; i < modes.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, modes[i]});
+  const std::vector<BlockChoice> choices = batch.choices(candidate);
+  for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, choices[i]});
   Plan plan = build(decisions, batch);
   // The sum that put the rung into its place, not the same sum in another order.
   plan.update_seconds = candidate.update_seconds;

@@ -69,6 +69,14 @@ void expect_no_overlap(const Plan& plan, const std::string& where) {
   EXPECT_EQ(clashes, 0) << where;
 }
 
+std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
+  std::string text;
+  for (const BlockChoice& choice : batch.choices(candidate)) {
+    text += std::string(name(choice.mode)) + (choice.again.empty() ? " " : "(" + std::to_string(choice.again.size()) + ") ");
+  }
+  return text + std::to_string(candidate.loss_chunks) + " chunks";
+}
+
 TEST(Candidates, ComposedProfileIsTheFullSimulation) {
   std::mt19937 random(20240611);
   const Paging kPagings[] = {{}, {1024, 4}, {1024, 2, true, false}, {1024, 4, true, true}};
@@ -88,19 +96,17 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
         const Simulation full =
-            simulate(apply_decisions(batch.graph(), batch.blocks(), batch.modes(candidate), paging, batch.accumulation()),
+            simulate(apply_decisions(batch.graph(), batch.blocks(), batch.choices(candidate), paging, batch.accumulation()),
                      6 / micro, candidate.loss_chunks, true, kernels);
         Bytes live;
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
         const Costs costs = costs_of(full, paging, machine);
-        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << candidate.recomputed
-                                        << " recompute, " << candidate.pieces << " in pieces, " << candidate.cheap << " cheap, "
-                                        << candidate.joined << " joined, " << candidate.loss_chunks << " chunks";
+        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << text_of(batch, candidate);
         const double seconds =
             static_cast<double>(6 / micro) * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall;
-        EXPECT_NEAR(candidate.update_seconds, seconds, 1e-9 * seconds);
+        EXPECT_NEAR(candidate.update_seconds, seconds, 1e-9 * seconds) << text_of(batch, candidate);
       }
     }
   }
@@ -166,12 +172,12 @@ TEST(Planner, ConstrainedRequestsAreObeyed) {
     const Plan plan = planner.plan(budget);
     EXPECT_EQ(plan.decisions.loss_chunks, 3);
     EXPECT_EQ(plan.decisions.micro_batch, 3);
-    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_GE(block.mode, BlockMode::recompute);
+    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_GE(block.choice.mode, BlockMode::recompute);
   }
   config.plan.recompute = RecomputePolicy::none;
   Planner keeping(config);
   for (const BlockDecision& block : keeping.plan(keeping.space.ceiling()).decisions.blocks)
-    EXPECT_EQ(block.mode, BlockMode::keep);
+    EXPECT_EQ(block.choice.mode, BlockMode::keep);
 }
 
 TEST(Planner, IsAPureFunctionOfItsRequest) {

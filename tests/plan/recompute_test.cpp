@@ -16,7 +16,9 @@ Graph training_graph(const ModelShape& shape, std::int64_t micro = 2) {
   return build_training_graph(config_for(shape, micro), kTrainAndValidate, micro).graph;
 }
 
-std::vector<BlockMode> uniform(const std::vector<GraphBlock>& blocks, BlockMode mode) { return {blocks.size(), mode}; }
+std::vector<BlockChoice> uniform(const std::vector<GraphBlock>& blocks, BlockMode mode) {
+  return std::vector<BlockChoice>(blocks.size(), mode);
+}
 
 TEST(Blocks, AreTheLayersOfTheModel) {
   for (const ModelShape& shape : kShapes) {
@@ -144,7 +146,9 @@ TEST(Recompute, JoinedBlocksShareOneKeptInput) {
   const Graph graph = training_graph({4, 32, 2, 16, 64});
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_EQ(blocks.size(), 4u);
-  const auto kept = [&](const std::vector<BlockMode>& modes) { return all_kept(apply_recompute(graph, blocks, modes)).size(); };
+  const auto kept = [&](const std::vector<BlockChoice>& choices) {
+    return all_kept(apply_recompute(graph, blocks, choices)).size();
+  };
   const std::size_t each = kept(uniform(blocks, BlockMode::pieces));
   EXPECT_EQ(each, kept(uniform(blocks, BlockMode::recompute)));
   EXPECT_EQ(kept({BlockMode::pieces, BlockMode::joined, BlockMode::pieces, BlockMode::joined}), each - 2);

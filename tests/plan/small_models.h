@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <variant>
 
 #include "ops/cpu_catalogue.h"
@@ -74,13 +75,24 @@ struct Planner {
   Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
 };
 
+// Some of the first nodes of a block, as what runs again.
+inline BlockChoice random_choice(std::mt19937& random) {
+  constexpr std::size_t kFirstNodes = 12;
+  std::vector<std::size_t> again;
+  for (std::size_t i = 0; i < kFirstNodes; ++i) {
+    if (random() % 2 == 0) again.push_back(i);
+  }
+  return {BlockMode::cheap, std::move(again)};
+}
+
 // A plan with these decisions, whatever the planner would have chosen.
-inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockMode>& modes, int loss_chunks,
+inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
                       DataFacts facts = kTrainAndValidate, const Paging& paging = {}) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}, paging};
-  for (std::size_t i = 0; i < blocks.size(); ++i) decisions.blocks.push_back({blocks[i].name, modes.at(i % modes.size())});
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    decisions.blocks.push_back({blocks[i].name, choices.at(i % choices.size()), {}});
   CpuCatalogue catalogue = round_catalogue();
   return build_plan(graph, blocks, decisions, plan_request(config), round_machine(), catalogue, nullptr);
 }

@@ -50,8 +50,10 @@ TEST_P(AuditOfShape, EqualsThePlanForEveryBudget) {
 TEST_P(AuditOfShape, EqualsThePlanForRandomDecisions) {
   std::mt19937 random(11);
   for (int round = 0; round < 8; ++round) {
-    std::vector<BlockMode> modes;
-    for (std::int64_t i = 0; i < GetParam().layers; ++i) modes.push_back(BlockMode(random() % 5));
+    std::vector<BlockChoice> modes;
+    for (std::int64_t i = 0; i < GetParam().layers; ++i) {
+      modes.push_back(round < 4 ? BlockChoice(BlockMode(random() % 5)) : random_choice(random));
+    }
     const Plan plan = plan_with(config_for(GetParam(), 4), 1 << random() % 3, modes, 1 << random() % 4, data.files.facts());
     audit_one(config_for(GetParam(), 4), plan, data);
   }

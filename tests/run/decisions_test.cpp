@@ -24,7 +24,7 @@ TEST(SameNumbers, EveryCombinationOfDecisions) {
     }();
     std::set<std::string> hashes;
     for (int code = 0; code < 125; ++code) {
-      const std::vector<BlockMode> modes{BlockMode(code % 5), BlockMode(code / 5 % 5), BlockMode(code / 25)};
+      const std::vector<BlockChoice> modes{BlockMode(code % 5), BlockMode(code / 5 % 5), BlockMode(code / 25)};
       const int chunks = std::array{1, 2, 3, 7, 64}[static_cast<std::size_t>(code % 3 + code % 5 / 3)];
       const Plan plan = plan_with(config, micro, modes, chunks, data.files.facts());
       hashes.insert(plan.plan_hash);
@@ -33,6 +33,23 @@ TEST(SameNumbers, EveryCombinationOfDecisions) {
     }
     EXPECT_EQ(hashes.size(), 125u);
   }
+}
+
+TEST(SameNumbers, AnyNodesRunAgain) {
+  const ModelShape shape{3, 24, 3, 11, 301};
+  const TokenData data(shape.vocab, 700, 0);
+  const Config config = config_for(shape, 4, 0.2);
+  std::mt19937 random(5);
+  const Plan keep = plan_with(config, 2, {BlockMode::keep}, 1, data.files.facts());
+  const Outcome kept = Session(config, keep, data.files).train(kUpdates);
+  std::set<std::string> hashes;
+  for (int round = 0; round < 40; ++round) {
+    const Plan plan =
+        plan_with(config, 2, {random_choice(random), random_choice(random), random_choice(random)}, 1, data.files.facts());
+    hashes.insert(plan.plan_hash);
+    EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), kept) << "round " << round;
+  }
+  EXPECT_EQ(hashes.size(), 40u);
 }
 
 TEST(SameNumbers, EveryBudgetOfOneSplit) {

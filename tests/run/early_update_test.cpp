@@ -32,7 +32,7 @@ TEST(EarlyUpdate, GivesTheBitsOfUpdatesAtTheEndInFewerBytes) {
   const TokenData data(kShape.vocab, 400, 90);
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     const Config late = config_with(kNeverClips, kind), early = config_with(0, kind);
-    const std::vector<BlockMode> recompute{BlockMode::recompute};
+    const std::vector<BlockChoice> recompute{BlockMode::recompute};
     const Plan late_plan = plan_with(late, 4, recompute, 1, data.files.facts());
     EXPECT_FALSE(late_plan.timeline.early_updates);
     const Outcome at_the_end = Session(late, late_plan, data.files).train(kUpdates);

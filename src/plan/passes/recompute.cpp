@@ -20,7 +20,7 @@ PerValue<char> saved_values(const Graph& graph) {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes)
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices)
       : result_(std::move(graph)),
         dropped_(result_.nodes.size()),
         crossing_(result_.values.size()),
@@ -29,10 +29,10 @@ class Rewrite {
         passing_clones_(result_.values.size()),
         read_by_clone_(result_.values.size()),
         saved_(saved_values(result_)) {
-    ensure(blocks.size() == modes.size(), "recompute", "one mode per block");
+    ensure(blocks.size() == choices.size(), "recompute", "one choice per block");
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      drop(blocks[i], modes[i]);
-      if (i > 0 && modes[i] == BlockMode::joined) drop_output(blocks[i - 1]);
+      drop(blocks[i], choices[i]);
+      if (i > 0 && choices[i].mode == BlockMode::joined) drop_output(blocks[i - 1]);
     }
   }
 
@@ -47,13 +47,14 @@ class Rewrite {
   }
 
  private:
-  void drop(const GraphBlock& block, BlockMode mode) {
+  void drop(const GraphBlock& block, const BlockChoice& choice) {
+    const BlockMode mode = choice.mode;
     if (mode == BlockMode::keep) return;
-    const NodeId last = block.nodes.back();  // its output is the next block's input
-    for (const NodeId id : block.nodes) {
-      const Node& node = result_.nodes[id];
-      if (id == last || !node.op->replayable) continue;
-      dropped_[id] = mode != BlockMode::cheap || cheap(node);
+    for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the output of the last one is the next block's input
+      const Node& node = result_.nodes[block.nodes[i]];
+      const bool chosen = std::binary_search(choice.again.begin(), choice.again.end(), i);
+      const bool drops = mode != BlockMode::cheap || (choice.again.empty() ? cheap(node) : chosen);
+      dropped_[block.nodes[i]] = drops && node.op->replayable;
     }
     if (mode == BlockMode::pieces || mode == BlockMode::joined) mark_pieces(block);
   }
@@ -156,8 +157,8 @@ std::string_view name(BlockMode mode) {
   return "?";
 }
 
-Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes) {
-  return Rewrite(std::move(graph), blocks, modes).run();
+Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices) {
+  return Rewrite(std::move(graph), blocks, choices).run();
 }
 
 }  // namespace plimsoll

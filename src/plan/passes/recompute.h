@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -12,14 +13,25 @@ namespace plimsoll {
 
 enum class BlockMode : std::uint8_t {
   keep,       // everything that backward reads stays
-  cheap,      // results of matrix products and attention stay; norms, activations and dropout are computed again
+  cheap,      // some values are computed again: those that cost little for their bytes
   recompute,  // only the block's input stays
   pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
   joined,     // the same, and the block's input is computed again with the block before it
 };
 std::string_view name(BlockMode mode);
 
-// `modes[i]` is for `blocks[i]`. Value ids of the original nodes keep their meaning.
-Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockMode>& modes);
+// What a block does. `again`, for `cheap`: which of its nodes run again, as positions in the block, ascending; without any, all
+// that are no matrix product or attention and whose inputs are there anyway.
+struct BlockChoice {
+  BlockMode mode = BlockMode::keep;
+  std::vector<std::size_t> again;
+
+  BlockChoice(BlockMode mode) : mode(mode) {}  // NOLINT: a mode is a choice
+  BlockChoice(BlockMode mode, std::vector<std::size_t> again) : mode(mode), again(std::move(again)) {}
+  friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
+};
+
+// `choices[i]` is for `blocks[i]`. Value ids of the original nodes keep their meaning.
+Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices);
 
 }  // namespace plimsoll
