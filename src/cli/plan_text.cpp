@@ -32,6 +32,7 @@ std::string blocks_text(const json& decisions) {
   }
   if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
   if (joined > 0) text += fmt::format(", {} with the block before", joined);
+  if (const std::size_t again = decisions.at("replays").size(); again > 0) text = fmt::format("{} nodes run again", again);
   return text.empty() ? "no repeated blocks" : text;
 }
 

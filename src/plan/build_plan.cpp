@@ -157,6 +157,9 @@ std::string hash_plan(const Plan& plan) {
     if (plan.decisions.paging.parameters) hasher.add("parameters");
     if (plan.decisions.paging.accumulators) hasher.add("accumulators");
   }
+  for (const NodeReplay& replay : plan.decisions.replays) {
+    hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));
+  }
   for (const Bytes offset : plan.offsets) hasher.add(std::to_string(offset.n));
   for (const StepKernel& kernel : plan.kernels) hasher.add(kernel.add.implementation).add(kernel.write.implementation);
   return hasher.hex();
@@ -175,8 +178,9 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
   std::vector<BlockChoice> choices;
   for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
-  Simulation simulation = simulate(apply_decisions(graph, blocks, choices, decisions.paging, decisions.accumulation),
-                                   decisions.accumulation, decisions.loss_chunks, request.saves, kernels);
+  Simulation simulation =
+      simulate(apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.accumulation),
+               decisions.accumulation, decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;

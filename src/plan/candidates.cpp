@@ -9,6 +9,7 @@
 #include "plan/block_options.h"
 #include "plan/bound.h"
 #include "plan/passes/fetching.h"
+#include "plan/replays/from_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -74,16 +75,16 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
 namespace {
 
 Graph apply_choices(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                    const Paging& paging, std::int64_t accumulation) {
-  Graph result = apply_recompute(paged, blocks, choices);
+                    const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
+  Graph result = apply_replays(apply_recompute(paged, blocks, choices), replays);
   return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, accumulation > 1) : result;
 }
 
 }  // namespace
 
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const Paging& paging, std::int64_t accumulation) {
-  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, paging, accumulation);
+                      const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
+  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, replays, paging, accumulation);
 }
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
@@ -141,11 +142,12 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   list_options(request.recompute);
   const int chunks = request.loss_chunks.value_or(1);
   const Graph paged = apply_paging(graph_, blocks_, paging_);
-  const auto simulate_choices = [&](const std::vector<BlockChoice>& choices) {
-    return simulate(apply_choices(paged, blocks_, choices, paging_, accumulation), accumulation, chunks, request.saves, kernels);
+  const auto simulate_choices = [&](const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays) {
+    return simulate(apply_choices(paged, blocks_, choices, replays, paging_, accumulation), accumulation, chunks, request.saves,
+                    kernels);
   };
   for (Option& option : options_) {
-    const Simulation simulation = simulate_choices(std::vector<BlockChoice>(blocks_.size(), option.choice));
+    const Simulation simulation = simulate_choices(std::vector<BlockChoice>(blocks_.size(), option.choice), {});
     profile(option, simulation);
     record_lanes(option.lanes, simulation, machine);
     if (option.choice.mode != BlockMode::keep) continue;
@@ -158,12 +160,27 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     least_primitives_ = count_primitives(simulation, chunks, machine.threads, /*loss=*/false) + simplest->primitives;
   }
   constexpr int kMostJoined = 8;
-  const int most = floor.joins && request.recompute != RecomputePolicy::none ? std::min<int>(kMostJoined, count() / 2) : 1;
-  for (int blocks = 2; blocks <= most; ++blocks) {
-    const Simulation simulation = simulate_choices(choices({.joined = blocks}));
-    joined_.push_back(profile_whole(simulation));
-    joined_.back().stall = costs_of(simulation, paging_, machine).micro_stall;
+  const bool recomputes = request.recompute != RecomputePolicy::none;
+  for (int joined = 2; floor.joins && recomputes && joined <= std::min<int>(kMostJoined, count() / 2); ++joined) {
+    std::vector<BlockChoice> choices;
+    for (int i = 0; i < count(); ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
+    add_whole({std::move(choices), {}, {}}, machine, simulate_choices);
   }
+  // Without repeated blocks every node is decided on by itself.
+  if (count() > 1 || !recomputes || paging_.parameters || paging_.accumulators) return;
+  const std::vector<BlockChoice> keep(blocks_.size(), BlockMode::keep);
+  const replays::GraphProblem problem = replays::problem_of(simulate_choices(keep, {}), chunks_.back().scratch);
+  for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
+    add_whole({keep, std::move(replays), {}}, machine, simulate_choices);
+  }
+}
+
+template <class Simulate>
+void BatchCandidates::add_whole(Whole whole, const Machine& machine, Simulate&& simulate) {
+  const Simulation simulation = simulate(whole.choices, whole.replays);
+  whole.profile = profile_whole(simulation);
+  whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
+  wholes_.push_back(std::move(whole));
 }
 
 void BatchCandidates::list_options(RecomputePolicy policy) {
@@ -288,17 +305,19 @@ std::vector<const BatchCandidates::Option*> BatchCandidates::options_of(const Ca
 }
 
 std::vector<BlockChoice> BatchCandidates::choices(const Candidate& candidate) const {
+  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].choices;
   std::vector<BlockChoice> choices;
-  if (candidate.joined > 1) {
-    for (int i = 0; i < count(); ++i) choices.push_back(i % candidate.joined == 0 ? BlockMode::pieces : BlockMode::joined);
-  } else {
-    for (const Option* option : options_of(candidate)) choices.push_back(option->choice);
-  }
+  for (const Option* option : options_of(candidate)) choices.push_back(option->choice);
   return choices;
 }
 
+const std::vector<NodeReplay>& BatchCandidates::replays(const Candidate& candidate) const {
+  static const std::vector<NodeReplay> kNone;
+  return candidate.whole >= 0 ? wholes_[static_cast<std::size_t>(candidate.whole)].replays : kNone;
+}
+
 BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& candidate) const {
-  if (candidate.joined > 1) return joined_[static_cast<std::size_t>(candidate.joined - 2)];
+  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].profile;
   MixtureProfile mixture{.peak = outside_peak_};
   std::int64_t held = 0;
   const std::vector<const Option*> chosen = options_of(candidate);
@@ -415,8 +434,8 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
       add({{{first.option, blocks(first.blocks - 1)}, {number(end), blocks(pieces)}, {number(last), 1}}});
     }
   }
-  for (std::size_t i = 0; i < joined_.size(); ++i) {
-    add_candidates({.batch = batch_index, .joined = static_cast<int>(i) + 2}, candidates);
+  for (std::size_t i = 0; i < wholes_.size(); ++i) {
+    add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
   }
   return candidates;
 }

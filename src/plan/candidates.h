@@ -16,7 +16,7 @@ namespace plimsoll {
 
 // The graph that a plan runs.
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const Paging& paging, std::int64_t accumulation);
+                      const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation);
 
 // A graph with decisions applied, simulated.
 struct Simulation {
@@ -59,6 +59,7 @@ class BatchCandidates {
   Bytes outside() const { return outside_; }
   const std::vector<GraphBlock>& blocks() const { return blocks_; }
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
+  const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena (plan/bound.h).
@@ -95,6 +96,13 @@ class BatchCandidates {
     OptionLanes lanes;
   };
 
+  // What no mixture of options is: several blocks with one kept input, or single nodes that run again.
+  struct Whole {
+    std::vector<BlockChoice> choices;
+    std::vector<NodeReplay> replays;
+    MixtureProfile profile;
+  };
+
   void list_options(RecomputePolicy policy);
   void profile(Option& option, const Simulation& simulation);
   void record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine);
@@ -103,6 +111,8 @@ class BatchCandidates {
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
+  template <class Simulate>
+  void add_whole(Whole whole, const Machine& machine, Simulate&& simulate);
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
   int count() const { return static_cast<int>(blocks_.size()); }
 
@@ -111,12 +121,12 @@ class BatchCandidates {
   Paging paging_;
   NodeKernels* kernels_;
   std::vector<GraphBlock> blocks_;
-  std::vector<Option> options_;         // to keep everything first, then by what they keep; pieces last
-  std::size_t first_allowed_ = 0;       // the request may not want to keep everything
-  std::vector<MixtureProfile> joined_;  // 2, 3, ... blocks with one kept input
-  std::int64_t outside_peak_ = 0;       // of steps that hold no block's values
-  std::int64_t loss_base_ = 0;          // live bytes at the loss, less scratch and what blocks hold
-  std::int64_t between_peak_ = 0;       // of the other steps between the last block's forward and backward, likewise
+  std::vector<Option> options_;    // to keep everything first, then by what they keep; pieces last
+  std::size_t first_allowed_ = 0;  // the request may not want to keep everything
+  std::vector<Whole> wholes_;
+  std::int64_t outside_peak_ = 0;  // of steps that hold no block's values
+  std::int64_t loss_base_ = 0;     // live bytes at the loss, less scratch and what blocks hold
+  std::int64_t between_peak_ = 0;  // of the other steps between the last block's forward and backward, likewise
   struct ChunkChoice {
     int chunks;
     std::int64_t scratch;

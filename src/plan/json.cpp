@@ -128,9 +128,24 @@ Paging paging_from(const json& object) {
   return paging;
 }
 
+// Rows [node, before which it runs again].
+json replays_json(const std::vector<NodeReplay>& replays) {
+  json rows = json::array();
+  for (const NodeReplay& replay : replays) rows.push_back({replay.node.index, replay.before.index});
+  return rows;
+}
+
+std::vector<NodeReplay> replays_from(const json& rows) {
+  std::vector<NodeReplay> replays;
+  for (const json& row : rows) replays.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
+  return replays;
+}
+
 json decisions_json(const PlanDecisions& decisions) {
-  return {
-      {"loss_chunks", decisions.loss_chunks}, {"recompute", blocks_json(decisions)}, {"paging", paging_json(decisions.paging)}};
+  return {{"loss_chunks", decisions.loss_chunks},
+          {"recompute", blocks_json(decisions)},
+          {"replays", replays_json(decisions.replays)},
+          {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -318,6 +333,7 @@ json to_json(const PlanRecord& record) {
           {"accumulation", record.decisions.accumulation},
           {"loss_chunks", record.decisions.loss_chunks},
           {"blocks", blocks_json(record.decisions)},
+          {"replays", replays_json(record.decisions.replays)},
           {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
@@ -338,6 +354,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.accumulation = count("accumulation");
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
+    record.decisions.replays = replays_from(object.value("replays", json::array()));
     record.decisions.paging = paging_from(object.at("paging"));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {

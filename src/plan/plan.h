@@ -21,6 +21,7 @@
 #include "plan/machine.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/recompute.h"
+#include "plan/passes/replay.h"
 #include "plan/timeline.h"
 
 namespace plimsoll {
@@ -81,6 +82,7 @@ struct PlanDecisions {
   int loss_chunks = 1;
   std::vector<BlockDecision> blocks;
   Paging paging;
+  std::vector<NodeReplay> replays;  // of single nodes; where there are any, blocks keep everything
 };
 
 // Seconds of an update that no plan within a budget can go below: every kernel of the best micro-batch size runs once, and what
@@ -143,7 +145,7 @@ struct Candidate {
     std::uint16_t option = 0, blocks = 0;
   };
   std::array<Run, 3> runs;
-  int joined = 1;  // more than one: all blocks recompute in pieces, so many share one kept input
+  int whole = -1;  // or one of the batch's decisions for the graph as a whole
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;

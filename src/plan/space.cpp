@@ -157,7 +157,8 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   if (found != plans.end()) return found->second;
   const Candidate& candidate = ladder[index];
   const BatchCandidates& batch = batches[candidate.batch];
-  PlanDecisions decisions{batch.micro_batch(), batch.accumulation(), candidate.loss_chunks, {}, batch.paging()};
+  PlanDecisions decisions{batch.micro_batch(), batch.accumulation(),    candidate.loss_chunks, {},
+                          batch.paging(),      batch.replays(candidate)};
   const std::vector<BlockChoice> choices = batch.choices(candidate);
   for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, choices[i]});
   Plan plan = build(decisions, batch);

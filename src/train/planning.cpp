@@ -376,7 +376,8 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw stored_passes("the plan keeps a part of the training on a disk, and no disk is given", "--disk PATH:SIZE");
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
-      graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks)) {
+      graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
+      !are_possible(graph, record.decisions.replays)) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
                        "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
   }

@@ -95,9 +95,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
-        const Simulation full =
-            simulate(apply_decisions(batch.graph(), batch.blocks(), batch.choices(candidate), paging, batch.accumulation()),
-                     6 / micro, candidate.loss_chunks, true, kernels);
+        const Simulation full = simulate(apply_decisions(batch.graph(), batch.blocks(), batch.choices(candidate),
+                                                         batch.replays(candidate), paging, batch.accumulation()),
+                                         6 / micro, candidate.loss_chunks, true, kernels);
         Bytes live;
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);

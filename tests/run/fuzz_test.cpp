@@ -107,6 +107,40 @@ void run_seed(unsigned seed) {
   }
 }
 
+// At twenty budgets from floor to ceiling: no byte over the plan, the same bits, never slower with more memory.
+TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
+  constexpr int kBudgets = 20;
+  cpu::set_thread_count(2);
+  std::size_t with_replays = 0;
+  for (const std::int64_t micro : {std::int64_t{1}, kEffective}) {
+    const RandomNetwork network = skip_network(micro);
+    PlanRequest request;
+    request.effective_batch = kEffective;
+    request.micro_batch = micro;
+    request.units_per_sample = network.context;
+    CpuCatalogue catalogue = round_catalogue();
+    PlanSpace space([&](std::int64_t) { return skip_network(micro).graph; }, request, round_machine(), catalogue);
+    std::set<std::string> hashes, plans;
+    double before = 1e30;
+    for (int i = 0; i < kBudgets; ++i) {
+      const Bytes budget{space.floor().n + (space.ceiling().n - space.floor().n) * i / (kBudgets - 1)};
+      const auto best = space.best({budget, {}, {}});
+      const Plan& plan = std::get<Plan>(best);
+      EXPECT_LE(plan.process, budget);
+      EXPECT_LE(plan.update_seconds, before);
+      before = plan.update_seconds;
+      if (!plans.insert(plan.plan_hash).second) continue;
+      with_replays += !plan.decisions.replays.empty();
+      EXPECT_TRUE(judged(plan));
+      std::string found;
+      hashes.insert(train(network, plan, found));
+      EXPECT_EQ(found, "") << "micro-batch " << micro << ", budget " << i;
+    }
+    EXPECT_EQ(hashes.size(), 1u) << "micro-batch " << micro;
+  }
+  EXPECT_GE(with_replays, 8u);
+}
+
 TEST(Fuzz, RandomNetworks) {
   cpu::set_thread_count(2);
   if (const char* seed = std::getenv("PLIMSOLL_FUZZ_SEED"); seed != nullptr)

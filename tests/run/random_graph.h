@@ -139,6 +139,50 @@ class NetworkMaker {
   OptimizerSettings optimizer_;
 };
 
+// Nothing repeats, and no single value crosses anywhere: layers down, as many up again, each of which also reads what its partner
+// on the way down made.
+inline RandomNetwork skip_network(std::int64_t batch) {
+  constexpr std::int64_t kContext = 16, kVocab = 40, kWidth = 24, kDepth = 8;
+  RandomNetwork network;
+  network.batch = batch;
+  network.context = kContext;
+  network.vocab = kVocab;
+  GraphBuilder builder(network.graph);
+  const auto parameter = [&](const std::string& name, Shape shape, Initializer::Kind kind = Initializer::Kind::normal) {
+    return builder.add_parameter(name, std::move(shape), {kind, 0.2});
+  };
+  const ValueId table = parameter("table", {kVocab, kWidth}), positions = parameter("positions", {kContext, kWidth});
+  const ValueId gamma = parameter("norm.g", Shape{kWidth}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{kWidth});
+  std::vector<std::pair<ValueId, ValueId>> layers;
+  for (std::int64_t i = 0; i < 2 * kDepth; ++i) {
+    const std::string name = "l" + std::to_string(i);
+    layers.emplace_back(parameter(name + ".w", {kWidth, kWidth}), parameter(name + ".b", Shape{kWidth}));
+  }
+  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, kContext}});
+  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, kContext}});
+  network.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{batch, 2}});
+  network.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
+  ValueId x = ops::embedding(builder, network.tokens, table, positions, "x");
+  std::vector<ValueId> down;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const GraphBuilder::Scope scope(builder, "l" + std::to_string(i));
+    x = ops::gelu(builder, ops::linear(builder, x, layers[i].first, layers[i].second, "linear"), "gelu");
+    if (i % 3 == 0) x = ops::dropout(builder, x, network.sample_ids, 0.1, 7);
+    if (i < static_cast<std::size_t>(kDepth)) {
+      down.push_back(x);
+    } else {
+      x = ops::add(builder, x, down.back(), "skip");
+      down.pop_back();
+    }
+  }
+  const GraphBuilder::Scope scope(builder, "head");
+  x = ops::layer_norm(builder, x, gamma, beta, 1e-5);
+  const ValueId losses = ops::linear_cross_entropy(builder, x, table, network.targets, network.inverse_units);
+  sort_sections(network.graph);
+  network.training = add_training(network.graph, losses, {});
+  return network;
+}
+
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }
 
 }  // namespace plimsoll

@@ -1,0 +1,108 @@
+#include "plan/passes/replay.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+class Rewrite {
+ public:
+  Rewrite(Graph graph, const std::vector<NodeReplay>& replays) : result_(std::move(graph)), newest_(result_.values.size()) {
+    for (const NodeReplay& replay : replays) before_[replay.before].push_back(replay.node);
+  }
+
+  Graph run() {
+    for (const NodeId id : std::exchange(result_.order, {})) {
+      if (const auto found = before_.find(id); found != before_.end()) {
+        for (const NodeId again : found->second) clone(again, id);
+      }
+      if (result_.nodes[id].section == Section::micro) rewire(result_.nodes[id].inputs, id);
+      result_.order.push_back(id);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void rewire(std::vector<ValueId>& inputs, NodeId reader) {
+    const bool backward = result_.nodes[reader].backward;
+    std::vector<ValueId> rewired = inputs;  // a view that is made anew adds nodes
+    for (ValueId& input : rewired) input = newest(input, backward);
+    result_.nodes[reader].inputs = std::move(rewired);
+  }
+
+  // A view of a new copy is a new view.
+  ValueId newest(ValueId value, bool backward) {
+    if (value.index >= newest_.size()) return value;
+    const NodeId producer = result_.values[value].producer;
+    if (!producer.valid() || !result_.nodes[producer].op->view) return newest_[value].valid() ? newest_[value] : value;
+    const ValueId viewed = result_.nodes[producer].inputs[0], now = newest(viewed, backward);
+    ValueId& view = newest_[value];
+    if (now == viewed && !view.valid()) return value;
+    const bool known = view.valid() && result_.nodes[result_.values[view].producer].inputs[0] == now;
+    if (!known) view = copy_of(producer, {now}, backward).front();
+    return newest_[value];
+  }
+
+  void clone(NodeId original, NodeId before) {
+    const bool backward = result_.nodes[before].backward;
+    std::vector<ValueId> inputs = result_.nodes[original].inputs;
+    for (ValueId& input : inputs) input = newest(input, backward);
+    const std::vector<ValueId> outputs = result_.nodes[original].outputs;
+    const std::vector<ValueId> copies = copy_of(original, std::move(inputs), backward);
+    for (std::size_t i = 0; i < outputs.size(); ++i) newest_[outputs[i]] = copies[i];
+  }
+
+  std::vector<ValueId> copy_of(NodeId original, std::vector<ValueId> inputs, bool backward) {
+    Node node = result_.nodes[original];
+    node.inputs = std::move(inputs);
+    node.clone_of = original;
+    node.backward = backward;
+    const NodeId id{result_.nodes.size()};
+    for (ValueId& output : node.outputs) {
+      Value value = result_.values[output];
+      value.role = Role::recomputed;
+      value.producer = id;
+      value.clone_of = output;
+      value.name += "'";
+      output = result_.values.push_back(std::move(value));
+    }
+    const std::vector<ValueId> outputs = node.outputs;
+    result_.nodes.push_back(std::move(node));
+    result_.order.push_back(id);
+    return outputs;
+  }
+
+  Graph result_;
+  PerValue<ValueId> newest_;  // of an original value; invalid while there is but the first
+  std::map<NodeId, std::vector<NodeId>> before_;
+};
+
+}  // namespace
+
+bool may_run_again(const Graph& graph, const Node& node) {
+  if (node.section != Section::micro || node.backward || !node.op->replayable || node.op->view || node.op->chunked) return false;
+  const std::vector<NodeAlias> aliases = aliases_of(graph, node);
+  return std::none_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return alias.kind == AliasKind::updates; });
+}
+
+bool are_possible(const Graph& graph, const std::vector<NodeReplay>& replays) {
+  PerNode<std::size_t> place(graph.nodes.size(), 0);
+  for (std::size_t i = 0; i < graph.order.size(); ++i) place[graph.order[i]] = i;
+  return std::all_of(replays.begin(), replays.end(), [&](const NodeReplay& replay) {
+    if (replay.node.index >= graph.nodes.size() || replay.before.index >= graph.nodes.size()) return false;
+    return may_run_again(graph, graph.nodes[replay.node]) && graph.nodes[replay.before].section == Section::micro &&
+           place[replay.node] < place[replay.before];
+  });
+}
+
+Graph apply_replays(Graph graph, const std::vector<NodeReplay>& replays) {
+  if (replays.empty()) return graph;
+  ensure(are_possible(graph, replays), "replay", "a node that cannot run again there");
+  return Rewrite(std::move(graph), replays).run();
+}
+
+}  // namespace plimsoll

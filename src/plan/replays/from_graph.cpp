@@ -1,0 +1,131 @@
+#include "plan/replays/from_graph.h"
+
+#include <algorithm>
+#include <map>
+
+namespace plimsoll::replays {
+namespace {
+
+class Conversion {
+ public:
+  Conversion(const Simulation& simulation, std::int64_t least_loss_scratch)
+      : simulation_(simulation), graph_(simulation.graph), least_loss_scratch_(least_loss_scratch) {}
+
+  GraphProblem run() {
+    const StepRange micro = simulation_.timeline.micro;
+    for (int step = micro.begin; step < micro.end; ++step) add(step);
+    // What an update at the end reads stays.
+    for (const auto& [value, item] : item_of_) {
+      if (graph_.values[value].persistent() && !simulation_.timeline.early_updates) use(result_.problem.ops.back(), item);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void use(Op& op, int item) const {
+    if (std::find(op.reads.begin(), op.reads.end(), item) == op.reads.end() &&
+        std::find(op.writes.begin(), op.writes.end(), item) == op.writes.end()) {
+      op.reads.push_back(item);
+    }
+  }
+
+  // Whether a value comes and goes within a micro-step, or at least comes.
+  bool comes(ValueId origin) const {
+    const Value& value = graph_.values[origin];
+    if (value.tier != 0) return false;
+    return !value.persistent() || (value.role == Role::accumulator && simulation_.timeline.accumulation == 1);
+  }
+
+  void add(int step) {
+    const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+    const StepAccess access = access_of(graph_, what, simulation_.timeline.accumulation == 1);
+    const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
+    Op op;
+    for (const ValueId value : access.reads) {
+      const auto found = item_of_.find(origin_of(graph_, value));
+      if (found != item_of_.end()) use(op, found->second);
+    }
+    for (const ValueId value : access.writes) {
+      const ValueId origin = origin_of(graph_, value);
+      if (!comes(origin)) continue;
+      const auto [found, fresh] = item_of_.emplace(origin, static_cast<int>(result_.problem.items.size()));
+      if (fresh) {
+        result_.problem.items.push_back(align_up(graph_.values[origin].bytes(), kAlignment).n);
+        op.writes.push_back(found->second);
+      } else {
+        use(op, found->second);
+      }
+    }
+    op.seconds = (simulation_.timeline.accumulation == 1 ? kernel.write : kernel.add).seconds;
+    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
+    if (scratch.valid()) op.scratch = simulation_.lifetimes.buffers[scratch].bytes.n;
+    if (what.kind == Step::Kind::node) describe(graph_.nodes[what.node], op);
+    result_.problem.ops.push_back(std::move(op));
+    const bool runs = what.kind == Step::Kind::node && what.section == Section::micro;
+    result_.nodes.push_back(runs ? what.node : NodeId{});
+  }
+
+  void describe(const Node& node, Op& op) const {
+    op.replayable = may_run_again(graph_, node);
+    if (node.op->chunked && node.section == Section::micro) op.scratch = least_loss_scratch_;
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      const auto found = item_of_.find(origin_of(graph_, alias.input));
+      if (alias.kind == AliasKind::may_overwrite && found != item_of_.end()) op.overwrites.push_back(found->second);
+    }
+  }
+
+  const Simulation& simulation_;
+  const Graph& graph_;
+  std::int64_t least_loss_scratch_;
+  std::map<ValueId, int> item_of_;  // by origin
+  GraphProblem result_;
+};
+
+// No schedule is smaller.
+std::int64_t largest_working_set(const Problem& problem) {
+  std::vector<char> written(problem.items.size(), 0);
+  std::int64_t most = 0;
+  for (const Op& op : problem.ops) {
+    std::int64_t bytes = op.scratch;
+    for (const int item : op.reads)
+      bytes += written[static_cast<std::size_t>(item)] ? problem.items[static_cast<std::size_t>(item)] : 0;
+    for (const int item : op.writes) {
+      written[static_cast<std::size_t>(item)] = 1;
+      bytes += problem.items[static_cast<std::size_t>(item)];
+    }
+    for (const int item : op.overwrites) bytes -= problem.items[static_cast<std::size_t>(item)];
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
+GraphProblem problem_of(const Simulation& simulation, std::int64_t least_loss_scratch) {
+  return Conversion(simulation, least_loss_scratch).run();
+}
+
+std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
+  constexpr int kLevels = 16;
+  constexpr std::size_t kRunsOfOps = 40000, kLeast = 12, kMost = 150;  // schedules tried at a level, by the number of ops
+  const Problem& problem = graph.problem;
+  std::vector<std::vector<NodeReplay>> all;
+  const std::optional<Outcome> keep = evaluate(problem, {});
+  if (!keep) return all;
+  const std::int64_t least = largest_working_set(problem);
+  const auto work = static_cast<int>(std::clamp(kRunsOfOps / std::max<std::size_t>(problem.ops.size(), 1), kLeast, kMost));
+  Search search(problem);
+  for (int level = 1; level <= kLevels; ++level) {
+    const std::int64_t bytes = keep->peak - (keep->peak - least) * level / kLevels;
+    const std::optional<Schedule> found = search.fastest(bytes, work);
+    if (!found) break;
+    std::vector<NodeReplay> replays;
+    for (const Replay& replay : found->replays) {
+      replays.push_back({graph.nodes[static_cast<std::size_t>(replay.op)], graph.nodes[static_cast<std::size_t>(replay.before)]});
+    }
+    if (!replays.empty()) all.push_back(std::move(replays));
+  }
+  return all;
+}
+
+}  // namespace plimsoll::replays

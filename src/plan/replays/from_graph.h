@@ -1,0 +1,24 @@
+// A simulated graph that keeps everything, as a problem of recomputation, and schedules for it.
+#pragma once
+
+#include <vector>
+
+#include "plan/candidates.h"
+#include "plan/passes/replay.h"
+#include "plan/replays/search.h"
+
+namespace plimsoll::replays {
+
+// Of the steps of a micro-step. Items are what lives in bytes of its own and not through the whole of it.
+struct GraphProblem {
+  Problem problem;
+  std::vector<NodeId> nodes;  // of each op; invalid for steps that run none
+};
+
+// `least_loss_scratch`: of the chunked loss, over all its numbers of chunks.
+GraphProblem problem_of(const Simulation& simulation, std::int64_t least_loss_scratch);
+
+// Schedules for bytes from what keeping everything needs down to where none is found: always the same ones, whatever the budget.
+std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& problem);
+
+}  // namespace plimsoll::replays

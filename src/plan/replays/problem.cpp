@@ -1,0 +1,110 @@
+#include "plan/replays/problem.h"
+
+#include <algorithm>
+
+namespace plimsoll::replays {
+namespace {
+
+constexpr int kNone = -1;
+
+// One copy of an item: made by a run, read by later ones.
+struct Copy {
+  int item, made, last;  // positions in the sequence of runs
+};
+
+class Evaluation {
+ public:
+  Evaluation(const Problem& problem, std::span<const Replay> replays)
+      : problem_(problem), current_(problem.items.size(), kNone), written_(problem.items.size(), 0) {
+    for (const Op& op : problem.ops) {
+      for (const int item : op.writes) written_[static_cast<std::size_t>(item)] = 1;
+    }
+    for (const Replay& replay : replays) by_place_.push_back(replay);
+    std::stable_sort(by_place_.begin(), by_place_.end(), [](const Replay& a, const Replay& b) { return a.before < b.before; });
+  }
+
+  std::optional<Outcome> run() {
+    auto next = by_place_.begin();
+    for (int op = 0; op < static_cast<int>(problem_.ops.size()); ++op) {
+      for (; next != by_place_.end() && next->before == op; ++next) {
+        if (next->op < 0 || next->op >= op || !problem_.ops[static_cast<std::size_t>(next->op)].replayable) return {};
+        if (!add(next->op)) return {};
+      }
+      if (!add(op)) return {};
+    }
+    if (next != by_place_.end()) return {};
+    return outcome();
+  }
+
+ private:
+  bool add(int op) {
+    const Op& what = problem_.ops[static_cast<std::size_t>(op)];
+    const int position = static_cast<int>(sequence_.size());
+    sequence_.push_back(op);
+    reads_.emplace_back();
+    for (const int item : what.reads) {
+      if (!written_[static_cast<std::size_t>(item)]) continue;
+      const int copy = current_[static_cast<std::size_t>(item)];
+      if (copy == kNone) return false;
+      copies_[static_cast<std::size_t>(copy)].last = position;
+      reads_.back().push_back(copy);
+    }
+    for (const int item : what.writes) {
+      current_[static_cast<std::size_t>(item)] = static_cast<int>(copies_.size());
+      copies_.push_back({item, position, position});
+    }
+    return true;
+  }
+
+  // The bytes that results take over from what dies where they are made.
+  std::int64_t taken_over(std::size_t position) const {
+    const Op& op = problem_.ops[static_cast<std::size_t>(sequence_[position])];
+    std::vector<std::int64_t> results;
+    for (const int item : op.writes) results.push_back(problem_.items[static_cast<std::size_t>(item)]);
+    std::int64_t bytes = 0;
+    for (const int copy : reads_[position]) {
+      const Copy& read = copies_[static_cast<std::size_t>(copy)];
+      const std::int64_t size = problem_.items[static_cast<std::size_t>(read.item)];
+      if (read.last != static_cast<int>(position)) continue;
+      if (std::find(op.overwrites.begin(), op.overwrites.end(), read.item) == op.overwrites.end()) continue;
+      const auto result = std::find(results.begin(), results.end(), size);
+      if (result == results.end()) continue;
+      results.erase(result);
+      bytes += size;
+    }
+    return bytes;
+  }
+
+  Outcome outcome() const {
+    std::vector<std::int64_t> change(sequence_.size() + 1, 0);
+    for (const Copy& copy : copies_) {
+      change[static_cast<std::size_t>(copy.made)] += problem_.items[static_cast<std::size_t>(copy.item)];
+      change[static_cast<std::size_t>(copy.last) + 1] -= problem_.items[static_cast<std::size_t>(copy.item)];
+    }
+    Outcome result;
+    std::int64_t live = 0;
+    for (std::size_t i = 0; i < sequence_.size(); ++i) {
+      const Op& op = problem_.ops[static_cast<std::size_t>(sequence_[i])];
+      live += change[i];
+      result.peak = std::max(result.peak, live + op.scratch - taken_over(i));
+      result.seconds += op.seconds;
+    }
+    return result;
+  }
+
+  const Problem& problem_;
+  std::vector<int> current_;   // by item: its newest copy
+  std::vector<char> written_;  // by item: whether an op makes it
+  std::vector<Replay> by_place_;
+  std::vector<int> sequence_;            // ops
+  std::vector<std::vector<int>> reads_;  // copies, by position
+  std::vector<Copy> copies_;
+};
+
+}  // namespace
+
+std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays) {
+  return Evaluation(problem, replays).run();
+}
+
+}  // namespace plimsoll::replays

@@ -1,0 +1,40 @@
+// Recomputation on any graph, as a problem by itself: ops in an order that can run, and the items that they read and write. Each
+// op runs once at its place; one that is replayable may run again, earlier than a reader, so that what it makes need not stay.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace plimsoll::replays {
+
+struct Op {
+  std::vector<int> reads, writes;  // items, each once; what is written was not there before
+  std::vector<int> overwrites;     // some of what it reads: one may give its bytes to an equally large result, if it dies here
+  double seconds = 0;
+  std::int64_t scratch = 0;  // bytes beside the items, while it runs
+  bool replayable = false;
+};
+
+struct Problem {
+  std::vector<std::int64_t> items;  // bytes; an item that no op writes is there from the beginning and takes none
+  std::vector<Op> ops;
+};
+
+// An op that runs again, right before the first run of another one. Of several before the same op the order counts.
+struct Replay {
+  int op = 0, before = 0;
+  friend bool operator==(const Replay&, const Replay&) = default;
+};
+
+struct Outcome {
+  std::int64_t peak = 0;  // most live bytes, scratch included
+  double seconds = 0;     // of all runs
+};
+
+// What a schedule comes to: a copy of an item lives from the op that makes it to the last one that reads it before it is made
+// again. Nothing where an op reads what is not there or runs again without being replayable.
+std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays);
+
+}  // namespace plimsoll::replays

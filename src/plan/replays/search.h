@@ -1,0 +1,39 @@
+// Looks for the fastest schedule within a number of bytes: schedules by eviction (eviction.h) from several weights, then keys of
+// single items are changed at random, and what is no slower is kept. Counted work and a fixed seed: the same problem has the same
+// answers on every machine.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "plan/replays/eviction.h"
+
+namespace plimsoll::replays {
+
+class Search {
+ public:
+  // The problem outlives this.
+  explicit Search(const Problem& problem) : evictor_(problem), keys_(problem.items.size(), 1.0) {}
+
+  // `work`: schedules that are tried. Nothing where none of them fits. Begins with the keys that were best the last time, so that
+  // a little less memory is a little more work.
+  std::optional<Schedule> fastest(std::int64_t bytes, int work);
+
+ private:
+  struct State {
+    std::optional<Schedule> best;
+    Weights weights;
+    std::vector<double> keys;
+  };
+
+  void take(State& state, std::int64_t bytes, const Weights& weights, const std::vector<double>& keys) const;
+  std::vector<double> changed(const std::vector<double>& keys);
+
+  const Evictor evictor_;
+  std::vector<double> keys_;
+  Weights weights_;
+  std::mt19937 random_{20240229};
+};
+
+}  // namespace plimsoll::replays

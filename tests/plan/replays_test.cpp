@@ -1,0 +1,208 @@
+#include "plan/replays/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+namespace plimsoll::replays {
+namespace {
+
+constexpr int kMuch = 6000;
+
+// n forward ops, a loss, n backward ops, each of a second; every result is one byte. Item 0 is the input, which is always there.
+// A backward op reads the gradient behind its layer and either what its layer made or what it got.
+Problem chain(int n, bool reads_input) {
+  Problem problem;
+  problem.items.assign(static_cast<std::size_t>(2 * n + 2), 1);
+  problem.items[0] = 0;
+  for (int i = 1; i <= n; ++i) problem.ops.push_back({{i - 1}, {i}, {}, 1, 0, true});
+  problem.ops.push_back({{n}, {n + 1}, {}, 1, 0, false});
+  for (int i = n; i >= 1; --i) {
+    const int gradient = 2 * n + 1 - i;
+    problem.ops.push_back({{gradient, reads_input ? i - 1 : i}, {gradient + 1}, {}, 1, 0, false});
+  }
+  return problem;
+}
+
+std::optional<Schedule> best_of(const Problem& problem, std::int64_t bytes, int work) {
+  Search search(problem);
+  const std::optional<Schedule> found = search.fastest(bytes, work);
+  if (!found) return {};
+  const std::optional<Outcome> judged = evaluate(problem, found->replays);
+  EXPECT_TRUE(judged.has_value());
+  EXPECT_LE(judged->peak, bytes);
+  EXPECT_NEAR(judged->seconds, found->seconds, 1e-9 * found->seconds);
+  return found;
+}
+
+// Optima that solvers of integer programs proved, or dynamic programming (reference/planning.md, 1.6).
+TEST(Replays, UnitChainsHaveTheirKnownOptimum) {
+  struct Case {
+    int layers, slots, optimum;
+  };
+  for (const Case& each : {Case{8, 5, 22}, Case{8, 6, 21}, Case{8, 8, 19}, Case{16, 6, 47}, Case{16, 8, 43}, Case{16, 12, 39},
+                           Case{24, 8, 67}, Case{24, 14, 61}, Case{64, 10, 205}, Case{64, 16, 179}, Case{64, 32, 163}}) {
+    const std::optional<Schedule> found = best_of(chain(each.layers, false), each.slots, kMuch);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->seconds, each.optimum) << each.layers << " layers in " << each.slots;
+  }
+}
+
+// Every sequence of replays, by breadth: states are what is there before each op. For small problems.
+class Exhaustive {
+ public:
+  Exhaustive(const Problem& problem, std::int64_t bytes) : problem_(problem), bytes_(bytes) {}
+
+  double best() {
+    std::map<unsigned, double> states{{0u, 0.0}};
+    for (std::size_t op = 0; op < problem_.ops.size(); ++op) states = after(op, all_reachable(op, states));
+    double best = 1e30;
+    for (const auto& [state, seconds] : states) best = std::min(best, seconds);
+    return best;
+  }
+
+ private:
+  std::int64_t bytes_of(unsigned state) const {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < problem_.items.size(); ++i) bytes += state >> i & 1 ? problem_.items[i] : 0;
+    return bytes;
+  }
+  bool made(int item) const {
+    return std::any_of(problem_.ops.begin(), problem_.ops.end(),
+                       [&](const Op& op) { return std::find(op.writes.begin(), op.writes.end(), item) != op.writes.end(); });
+  }
+  bool ready(const Op& op, unsigned state) const {
+    return std::all_of(op.reads.begin(), op.reads.end(), [&](int item) { return !made(item) || state >> item & 1; });
+  }
+  std::optional<unsigned> run(const Op& op, unsigned state) const {
+    if (!ready(op, state)) return {};
+    for (const int item : op.writes) state |= 1u << item;
+    return bytes_of(state) + op.scratch <= bytes_ ? std::optional(state) : std::nullopt;
+  }
+
+  // Dropping costs nothing, running an earlier op again its seconds.
+  std::map<unsigned, double> all_reachable(std::size_t next, std::map<unsigned, double> states) const {
+    std::multimap<double, unsigned> queue;
+    for (const auto& [state, seconds] : states) queue.emplace(seconds, state);
+    const auto visit = [&](unsigned state, double seconds) {
+      const auto [found, fresh] = states.try_emplace(state, seconds);
+      if (!fresh && found->second <= seconds) return;
+      found->second = seconds;
+      queue.emplace(seconds, state);
+    };
+    while (!queue.empty()) {
+      const auto [seconds, state] = *queue.begin();
+      queue.erase(queue.begin());
+      if (states.at(state) < seconds) continue;
+      for (std::size_t i = 0; i < problem_.items.size(); ++i) {
+        if (state >> i & 1) visit(state & ~(1u << i), seconds);
+      }
+      for (std::size_t op = 0; op < next; ++op) {
+        const Op& what = problem_.ops[op];
+        if (!what.replayable) continue;
+        if (const std::optional<unsigned> then = run(what, state)) visit(*then, seconds + what.seconds);
+      }
+    }
+    return states;
+  }
+
+  std::map<unsigned, double> after(std::size_t op, const std::map<unsigned, double>& states) const {
+    std::map<unsigned, double> result;
+    for (const auto& [state, seconds] : states) {
+      const std::optional<unsigned> then = run(problem_.ops[op], state);
+      if (!then) continue;
+      const auto [found, fresh] = result.try_emplace(*then, seconds + problem_.ops[op].seconds);
+      if (!fresh) found->second = std::min(found->second, seconds + problem_.ops[op].seconds);
+    }
+    return result;
+  }
+
+  const Problem& problem_;
+  std::int64_t bytes_;
+};
+
+TEST(Replays, ShortChainsAgreeWithEveryPossibleSchedule) {
+  for (const bool reads_input : {false, true}) {
+    for (int layers = 1; layers <= 5; ++layers) {
+      const Problem problem = chain(layers, reads_input);
+      for (int slots = 2; slots <= layers + 2; ++slots) {
+        const double best = Exhaustive(problem, slots).best();
+        const std::optional<Schedule> found = best_of(problem, slots, 500);
+        EXPECT_EQ(found ? found->seconds : 1e30, best) << layers << " layers in " << slots;
+      }
+    }
+  }
+}
+
+// Small graphs with skips, several readers, unequal bytes and seconds. A search that is no proof: on the whole within a per cent.
+Problem random_problem(std::mt19937& random) {
+  Problem problem;
+  const int forward = 3 + static_cast<int>(random() % 4);
+  problem.items.push_back(0);
+  for (int i = 1; i <= forward; ++i) {
+    Op op{{i - 1}, {i}, {}, 1.0 + static_cast<double>(random() % 5), 0, true};
+    if (const int other = static_cast<int>(random() % static_cast<unsigned>(i)); other != i - 1) op.reads.push_back(other);
+    problem.items.push_back(1 + static_cast<std::int64_t>(random() % 4));
+    problem.ops.push_back(std::move(op));
+  }
+  for (int i = forward; i >= 1; --i) {
+    const int gradient = static_cast<int>(problem.items.size());
+    Op op{{i}, {gradient}, {}, 1.0 + static_cast<double>(random() % 5), static_cast<std::int64_t>(random() % 2), false};
+    if (i < forward) op.reads.push_back(gradient - 1);
+    if (random() % 2 == 0) op.reads.push_back(i - 1);
+    problem.items.push_back(1 + static_cast<std::int64_t>(random() % 3));
+    problem.ops.push_back(std::move(op));
+  }
+  return problem;
+}
+
+TEST(Replays, RandomGraphsComeCloseToEveryPossibleSchedule) {
+  std::mt19937 random(17);
+  double ours = 0, best = 0;
+  int missed = 0, cases = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem problem = random_problem(random);
+    const std::int64_t keep = evaluate(problem, {})->peak;
+    for (std::int64_t bytes = keep; bytes > 0; bytes -= std::max<std::int64_t>(1, keep / 8)) {
+      const double optimum = Exhaustive(problem, bytes).best();
+      if (optimum >= 1e30) break;
+      ++cases;
+      const std::optional<Schedule> found = best_of(problem, bytes, 400);
+      if (!found) {
+        ++missed;
+        continue;
+      }
+      EXPECT_GE(found->seconds, optimum - 1e-9);
+      ours += found->seconds;
+      best += optimum;
+    }
+  }
+  EXPECT_GT(cases, 150);
+  EXPECT_LE(missed, cases / 20);
+  EXPECT_LE(ours, 1.01 * best);
+}
+
+TEST(Replays, EvaluationRefusesWhatCannotRun) {
+  const Problem problem = chain(3, false);
+  EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{1, 1}}).has_value());   // before its first run
+  EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{4, 5}}).has_value());   // a gradient
+  EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{1, 70}}).has_value());  // before nothing
+  EXPECT_TRUE(evaluate(problem, std::vector<Replay>{{1, 5}}).has_value());
+}
+
+TEST(Replays, LessMemoryIsNeverFaster) {
+  const Problem problem = chain(12, true);
+  double before = 0;
+  for (std::int64_t slots = 14; slots >= 4; --slots) {
+    const std::optional<Schedule> found = best_of(problem, slots, 800);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_GE(found->seconds, before);
+    before = found->seconds;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::replays
