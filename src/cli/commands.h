@@ -61,6 +61,13 @@ struct LayoutArguments {
 };
 int run_layout(const LayoutArguments& arguments);
 
+struct RecomputeArguments {
+  std::string file, memory, out;
+  std::optional<std::int64_t> work;
+  bool json = false;
+};
+int run_recompute(const RecomputeArguments& arguments);
+
 struct MachineArguments {
   ConfigArguments config;  // perhaps none; never with budgets
   bool json = false;

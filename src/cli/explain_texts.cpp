@@ -151,6 +151,9 @@ const CodeExplanation kExplanations[] = {
     {"E-IO-WRITE", "A file could not be written; what existed before is untouched.",
      "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete.",
      "Free space, or give another folder.", "df -h"},
+    {"E-INSTANCE", "The file is not an instance of a training graph.",
+     "It is no JSON, has another schema, or breaks the rules of instances/README.md where the message says.",
+     "Let Plimsoll write one, and change that.", "plimsoll plan CONFIG --export-instance FILE.json"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
      "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole "
      "numbers.",

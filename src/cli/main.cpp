@@ -60,6 +60,7 @@ struct Arguments {
   EvalArguments eval;
   GenerateArguments generate;
   LayoutArguments layout;
+  RecomputeArguments recompute;
   MachineArguments machine;
   InitArguments init;
   ExplainArguments explain;
@@ -131,6 +132,13 @@ void add_others(CLI::App& app, Arguments& a) {
   layout->add_option("--work-limit", a.layout.work_limit, "stop after so many nodes of the search");
   layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
 
+  CLI::App* recompute = app.add_subcommand("recompute", "what a training graph from a file should compute again");
+  recompute->add_option("FILE", a.recompute.file, "an instance, as plan --export-instance writes it")->required();
+  recompute->add_option("--memory", a.recompute.memory, "fit into so many bytes, those of parameters included")->required();
+  recompute->add_option("--out", a.recompute.out, "write the answer here");
+  recompute->add_option("--work-limit", a.recompute.work, "try so many schedules");
+  recompute->add_flag("--json", a.recompute.json, "one JSON object on stdout");
+
   CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");
   add_config_file(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
@@ -149,6 +157,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("eval")) return run_eval(a.eval);
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
+  if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
   if (app.got_subcommand("machine")) return run_machine(a.machine);
   if (app.got_subcommand("init")) return run_init(a.init);
   return run_explain(a.explain);

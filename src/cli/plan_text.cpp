@@ -32,12 +32,14 @@ std::string blocks_text(const json& decisions) {
   }
   if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
   if (joined > 0) text += fmt::format(", {} with the block before", joined);
-  if (const std::size_t again = decisions.at("replays").size(); again > 0) text = fmt::format("{} nodes run again", again);
-  return text.empty() ? "no repeated blocks" : text;
+  if (text.empty()) text = "none repeated";
+  if (const std::size_t again = decisions.at("replays").size(); again > 0) text += fmt::format(", {} nodes run again", again);
+  return text;
 }
 
 // What `cheap` means in this plan: the values that are made again, for each kind of such a block.
 std::string cheap_text(const json& decisions) {
+  if (!decisions.at("replays").empty()) return "";  // every block has its own
   std::vector<std::pair<std::string, int>> kinds;
   for (const json& block : decisions.at("recompute")) {
     if (!block.contains("values")) continue;

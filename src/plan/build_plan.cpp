@@ -133,9 +133,14 @@ std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector
   return phases;
 }
 
-std::vector<std::string> names_of(const Graph& graph, const GraphBlock& block, const BlockChoice& choice) {
+// Of the values that a block makes again where not all are: those of its choice, or of nodes that run again by themselves.
+std::vector<std::string> names_of(const Graph& graph, const GraphBlock& block, const PlanDecisions& decisions,
+                                  const BlockChoice& choice) {
   std::vector<std::string> names;
-  for (const std::size_t position : choice.again) {
+  for (std::size_t position = 0; position < block.nodes.size(); ++position) {
+    const bool replayed = std::any_of(decisions.replays.begin(), decisions.replays.end(),
+                                      [&](const NodeReplay& replay) { return replay.node == block.nodes[position]; });
+    if (!replayed && !std::binary_search(choice.again.begin(), choice.again.end(), position)) continue;
     std::string name = graph.values[graph.nodes[block.nodes[position]].outputs[0]].name;
     if (name.compare(0, block.name.size() + 1, block.name + ".") == 0) name.erase(0, block.name.size() + 1);
     names.push_back(std::move(name));
@@ -186,7 +191,7 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   Plan plan;
   plan.decisions = decisions;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    plan.decisions.blocks[i].values = names_of(graph, blocks[i], decisions.blocks[i].choice);
+    plan.decisions.blocks[i].values = names_of(graph, blocks[i], decisions, decisions.blocks[i].choice);
   }
   plan.effective_batch = request.effective_batch;
   plan.units_per_update = request.effective_batch * request.units_per_sample;

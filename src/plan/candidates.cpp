@@ -166,8 +166,10 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
     for (int i = 0; i < count(); ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
     add_whole({std::move(choices), {}, {}}, machine, simulate_choices);
   }
-  // Without repeated blocks every node is decided on by itself.
-  if (count() > 1 || !recomputes || paging_.parameters || paging_.accumulators) return;
+  // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
+  constexpr std::size_t kMostSteps = 1500;
+  const bool few = least_steps_ <= kMostSteps;
+  if (!(count() <= 1 || (floor.joins && few)) || !recomputes || paging_.parameters || paging_.accumulators) return;
   const std::vector<BlockChoice> keep(blocks_.size(), BlockMode::keep);
   const replays::GraphProblem problem = replays::problem_of(simulate_choices(keep, {}), chunks_.back().scratch);
   for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
@@ -429,9 +431,8 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   for (std::size_t pieces = 1; in_pieces && pieces <= blocks_.size(); ++pieces) {
     const Candidate::Run first{number(end - 1), blocks(blocks_.size() - pieces)};
     add({{first, {number(end), blocks(pieces)}}});
-    if (first.blocks == 0) continue;
-    for (std::size_t last = std::max<std::size_t>(first_allowed_, 1); last + 1 < end; ++last) {
-      add({{{first.option, blocks(first.blocks - 1)}, {number(end), blocks(pieces)}, {number(last), 1}}});
+    for (std::size_t last = std::max<std::size_t>(first_allowed_, 1); first.blocks > 0 && last + 1 < end; ++last) {
+      add({{{first.option, blocks(first.blocks - 1U)}, {number(end), blocks(pieces)}, {number(last), 1}}});
     }
   }
   for (std::size_t i = 0; i < wholes_.size(); ++i) {

@@ -42,7 +42,8 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
 
 class BatchCandidates {
  public:
-  // What only floors need: plans in which several blocks share one kept input, and the bound, as far as it is not enough.
+  // What only little memory needs: plans in which several blocks share one kept input or each node is decided on by itself, and
+  // the bound, as far as it is not enough.
   struct Floor {
     bool joins = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};

@@ -72,19 +72,19 @@ json predicted_json(const Plan& plan) {
           {"phases", phases}};
 }
 
-// Ways to recompute are one mode and what is special about it.
-json blocks_json(const PlanDecisions& decisions) {
+// Ways to recompute are one mode and what is special about it. `for_people`: nodes that run again by themselves count as their
+// blocks' doing.
+json blocks_json(const PlanDecisions& decisions, bool for_people) {
   json blocks = json::array();
   for (const BlockDecision& decision : decisions.blocks) {
     const BlockMode mode = decision.choice.mode;
     const bool joined = mode == BlockMode::joined, pieces = joined || mode == BlockMode::pieces;
-    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : mode)}};
+    const bool some = for_people && mode == BlockMode::keep && !decision.values.empty();
+    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : some ? BlockMode::cheap : mode)}};
     if (pieces) block["pieces"] = true;
     if (joined) block["joined"] = true;
-    if (!decision.choice.again.empty()) {
-      block["again"] = decision.choice.again;
-      block["values"] = decision.values;
-    }
+    if (for_people && !decision.values.empty()) block["values"] = decision.values;
+    if (!for_people && !decision.choice.again.empty()) block["again"] = decision.choice.again;
     blocks.push_back(std::move(block));
   }
   return blocks;
@@ -143,7 +143,7 @@ std::vector<NodeReplay> replays_from(const json& rows) {
 
 json decisions_json(const PlanDecisions& decisions) {
   return {{"loss_chunks", decisions.loss_chunks},
-          {"recompute", blocks_json(decisions)},
+          {"recompute", blocks_json(decisions, true)},
           {"replays", replays_json(decisions.replays)},
           {"paging", paging_json(decisions.paging)}};
 }
@@ -332,7 +332,7 @@ json to_json(const PlanRecord& record) {
   return {{"micro_batch", record.decisions.micro_batch},
           {"accumulation", record.decisions.accumulation},
           {"loss_chunks", record.decisions.loss_chunks},
-          {"blocks", blocks_json(record.decisions)},
+          {"blocks", blocks_json(record.decisions, false)},
           {"replays", replays_json(record.decisions.replays)},
           {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},

@@ -53,7 +53,7 @@ class Rewrite {
     for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the output of the last one is the next block's input
       const Node& node = result_.nodes[block.nodes[i]];
       const bool chosen = std::binary_search(choice.again.begin(), choice.again.end(), i);
-      const bool drops = mode != BlockMode::cheap || (choice.again.empty() ? cheap(node) : chosen);
+      const bool drops = !choice.again.empty() ? chosen : mode != BlockMode::cheap || cheap(node);
       dropped_[block.nodes[i]] = drops && node.op->replayable;
     }
     if (mode == BlockMode::pieces || mode == BlockMode::joined) mark_pieces(block);

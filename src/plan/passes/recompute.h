@@ -20,8 +20,8 @@ enum class BlockMode : std::uint8_t {
 };
 std::string_view name(BlockMode mode);
 
-// What a block does. `again`, for `cheap`: which of its nodes run again, as positions in the block, ascending; without any, all
-// that are no matrix product or attention and whose inputs are there anyway.
+// What a block does. `again`: which of its nodes run again, as positions in the block, ascending. Without any, all but the last
+// one; for `cheap` all that are no matrix product or attention and whose inputs are there anyway.
 struct BlockChoice {
   BlockMode mode = BlockMode::keep;
   std::vector<std::size_t> again;

@@ -107,13 +107,13 @@ GraphProblem problem_of(const Simulation& simulation, std::int64_t least_loss_sc
 
 std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
   constexpr int kLevels = 16;
-  constexpr std::size_t kRunsOfOps = 40000, kLeast = 12, kMost = 150;  // schedules tried at a level, by the number of ops
+  constexpr std::size_t kOpsTried = 12000, kLeast = 10, kMost = 60;  // schedules tried at a level, by the number of ops
   const Problem& problem = graph.problem;
   std::vector<std::vector<NodeReplay>> all;
   const std::optional<Outcome> keep = evaluate(problem, {});
   if (!keep) return all;
   const std::int64_t least = largest_working_set(problem);
-  const auto work = static_cast<int>(std::clamp(kRunsOfOps / std::max<std::size_t>(problem.ops.size(), 1), kLeast, kMost));
+  const auto work = static_cast<int>(std::clamp(kOpsTried / std::max<std::size_t>(problem.ops.size(), 1), kLeast, kMost));
   Search search(problem);
   for (int level = 1; level <= kLevels; ++level) {
     const std::int64_t bytes = keep->peak - (keep->peak - least) * level / kLevels;

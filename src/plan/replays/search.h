@@ -14,7 +14,7 @@ namespace plimsoll::replays {
 class Search {
  public:
   // The problem outlives this.
-  explicit Search(const Problem& problem) : evictor_(problem), keys_(problem.items.size(), 1.0) {}
+  explicit Search(const Problem& problem) : problem_(problem), evictor_(problem), keys_(problem.items.size(), 1.0) {}
 
   // `work`: schedules that are tried. Nothing where none of them fits. Begins with the keys that were best the last time, so that
   // a little less memory is a little more work.
@@ -22,14 +22,14 @@ class Search {
 
  private:
   struct State {
-    std::optional<Schedule> best;
+    Schedule schedule;
     Weights weights;
     std::vector<double> keys;
   };
 
-  void take(State& state, std::int64_t bytes, const Weights& weights, const std::vector<double>& keys) const;
-  std::vector<double> changed(const std::vector<double>& keys);
+  void change(State& state);
 
+  const Problem& problem_;
   const Evictor evictor_;
   std::vector<double> keys_;
   Weights weights_;

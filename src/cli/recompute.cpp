@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+#include "plan/replays/instance.h"
+#include "plan/replays/search.h"
+
+namespace plimsoll {
+namespace {
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Schedules that are tried where nothing else is said: two to four seconds of them.
+int usual_work(const replays::Problem& problem) {
+  constexpr std::size_t kOpsTried = 1500000;
+  return static_cast<int>(std::clamp<std::size_t>(kOpsTried / problem.ops.size(), 30, 20000));
+}
+
+}  // namespace
+
+int run_recompute(const RecomputeArguments& arguments) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  if (arguments.work && *arguments.work < 1) {
+    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), "1 or more");
+  }
+  const replays::Instance instance = replays::read_instance(read_text(arguments.file, kMostBytes, "E-INSTANCE"), arguments.file);
+  const replays::Problem& problem = instance.problem;
+  const double start = cpu_seconds();
+  const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
+  if (!keep) throw internal_error("recompute", "a checked order does not run");
+  const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
+  replays::Search search(problem);
+  const std::optional<replays::Schedule> found =
+      search.fastest(budget - instance.always, static_cast<int>(arguments.work.value_or(usual_work(problem))));
+  const double seconds = cpu_seconds() - start;
+  std::optional<replays::Outcome> outcome;
+  if (found) outcome = replays::evaluate(problem, found->replays);
+  if (found && (!outcome || outcome->peak > budget - instance.always)) {
+    throw internal_error("recompute", "the judge refuses the schedule");
+  }
+  const double kept_seconds = instance.update_seconds(keep->seconds);
+  nlohmann::json rows = nlohmann::json::array();
+  if (found) {
+    for (const replays::Replay& replay : found->replays) {
+      rows.push_back(
+          {instance.nodes[static_cast<std::size_t>(replay.op)], instance.nodes[static_cast<std::size_t>(replay.before)]});
+    }
+  }
+  const double update_seconds = outcome ? instance.update_seconds(outcome->seconds) : 0;
+  const nlohmann::json object = {
+      {"schema", "plimsoll.recompute/1"},
+      {"status", found ? "fits" : "does_not_fit"},
+      {"budget_bytes", budget},
+      {"live_bytes", outcome ? nlohmann::json(outcome->peak + instance.always) : nlohmann::json(nullptr)},
+      {"update_seconds", outcome ? nlohmann::json(update_seconds) : nlohmann::json(nullptr)},
+      {"keep_everything", {{"live_bytes", keep->peak + instance.always}, {"update_seconds", kept_seconds}}},
+      {"always_bytes", instance.always},
+      {"overhead", outcome ? nlohmann::json(update_seconds / kept_seconds - 1) : nlohmann::json(nullptr)},
+      {"replays", rows},
+      {"cpu_seconds", seconds}};
+  if (!arguments.out.empty() && found) write_file_atomically(arguments.out, object.dump(1) + "\n");
+  if (arguments.json) {
+    fmt::print("{}\n", object.dump());
+  } else if (found) {
+    fmt::print(
+        "fits: {} of {}; update {}, {:+.2f} % over keeping everything, which takes {} and {}; {} nodes run again ({:.1f} CPU "
+        "seconds)\n",
+        to_text(Bytes{outcome->peak + instance.always}), to_text(Bytes{budget}), duration_text(update_seconds),
+        100 * (update_seconds / kept_seconds - 1), to_text(Bytes{keep->peak + instance.always}), duration_text(kept_seconds),
+        rows.size(), seconds);
+  } else {
+    fmt::print("no schedule found in {}; {} live always, keeping everything takes {}\n", to_text(Bytes{budget}),
+               to_text(Bytes{instance.always}), to_text(Bytes{keep->peak + instance.always}));
+  }
+  return static_cast<int>(found ? ExitCode::ok : ExitCode::does_not_fit);
+}
+
+}  // namespace plimsoll
