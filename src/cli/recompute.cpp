@@ -21,10 +21,10 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Schedules that are tried where nothing else is said: two to four seconds of them.
+// Schedules that are tried where nothing else is said: a few seconds of them. One takes up to the square of the ops.
 int usual_work(const replays::Problem& problem) {
-  constexpr std::size_t kOpsTried = 1500000;
-  return static_cast<int>(std::clamp<std::size_t>(kOpsTried / problem.ops.size(), 30, 20000));
+  constexpr std::size_t kAtOnce = 500000000, kFewest = 3, kMost = 5000;
+  return static_cast<int>(std::clamp(kAtOnce / (problem.ops.size() * problem.ops.size()), kFewest, kMost));
 }
 
 }  // namespace

@@ -136,6 +136,20 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
+// Rungs that save less than this of what lies between the first and the last one are left out: each that a budget has to look at
+// is laid out.
+constexpr double kLeastStep = 0.004;
+
+std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
+  const auto held = [](const Candidate& candidate) { return (candidate.live + candidate.outside).n; };
+  const auto step = static_cast<std::int64_t>(kLeastStep * static_cast<double>(held(ladder.front()) - held(ladder.back())));
+  std::vector<Candidate> kept;
+  for (std::size_t i = 0; i < ladder.size(); ++i) {
+    if (i == 0 || i + 1 == ladder.size() || held(kept.back()) - held(ladder[i]) >= step) kept.push_back(ladder[i]);
+  }
+  return kept;
+}
+
 // The ladder: candidates by time, each holding fewer bytes than all faster ones. It does not depend on any budget.
 void PlanSpace::State::climb() {
   std::vector<Candidate> all;
@@ -150,6 +164,7 @@ void PlanSpace::State::climb() {
     const bool fewer = ladder.empty() || candidate.live + candidate.outside < ladder.back().live + ladder.back().outside;
     if (fewer) ladder.push_back(candidate);
   }
+  ladder = with_wide_steps(ladder);
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {

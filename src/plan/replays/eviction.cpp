@@ -20,6 +20,13 @@ Evictor::Evictor(const Problem& problem) : problem_(problem), maker_(problem.ite
     for (const int item : problem.ops[at(op)].writes) maker_[at(item)] = op;
     for (const int item : problem.ops[at(op)].reads) uses_[at(item)].push_back(op);
   }
+  last_.assign(problem.items.size(), kNone);
+  for (int op = static_cast<int>(problem.ops.size()); op-- > 0;) {
+    int last = op;
+    for (const int item : problem.ops[at(op)].writes)
+      last = std::max(last, problem.ops[at(op)].replayable ? last_[at(item)] : op);
+    for (const int item : problem.ops[at(op)].reads) last_[at(item)] = std::max(last_[at(item)], last);
+  }
 }
 
 // One run through the ops.
@@ -91,6 +98,9 @@ class Eviction {
 
   bool can_be_made_again(int item) const { return op(fixed_.maker_[at(item)]).replayable; }
 
+  // Nothing needs it any more. What cannot be made again stays for whatever could be made from it.
+  bool dead(int item) { return can_be_made_again(item) ? needed(item) == kNever : fixed_.last_[at(item)] < from_; }
+
   void drop(std::size_t place) {
     const int item = here_[place];
     live_[at(item)] = 0;
@@ -103,7 +113,7 @@ class Eviction {
   void drop_dead() {
     ++stamp_;
     for (std::size_t i = here_.size(); i-- > 0;) {
-      if (locked_[at(here_[i])] == 0 && needed(here_[i]) == kNever) drop(i);
+      if (locked_[at(here_[i])] == 0 && dead(here_[i])) drop(i);
     }
   }
 
@@ -145,7 +155,7 @@ class Eviction {
       if (!first || locked_[at(read)] > 1) continue;
       from_ = now_ + 1;
       ++stamp_;
-      const bool dies = needed(read) == kNever;
+      const bool dies = dead(read);
       from_ = now_;
       ++stamp_;
       if (!dies) continue;
@@ -207,7 +217,7 @@ class Eviction {
     // What dies here may go at once: its bytes may be what a result has taken over.
     ++stamp_;
     for (std::size_t i = here_.size(); i-- > 0 && held_ > bytes_;) {
-      if (needed(here_[i]) == kNever) drop(i);
+      if (dead(here_[i])) drop(i);
     }
     return true;
   }

@@ -37,6 +37,7 @@ class Evictor {
   const Problem& problem_;
   std::vector<int> maker_;              // by item: the op that writes it; -1: there from the beginning
   std::vector<std::vector<int>> uses_;  // by item: ops that read it, ascending
+  std::vector<int> last_;               // by item: the last op that could need it, through whatever runs again
   std::vector<double> begins_;          // by op: seconds before it where every op runs once
   double seconds_ = 0;
 };

@@ -11,7 +11,8 @@ namespace {
 constexpr std::array kWeights{Weights{1, 1, 1}, Weights{1, 0, 0}, Weights{0, 1, 1},   Weights{1, 0, 1},
                               Weights{2, 1, 1}, Weights{1, 1, 0}, Weights{0.5, 1, 1}, Weights{0, 0, 1}};
 
-constexpr double kSlack = 0.03;  // of the seconds beyond those of keeping everything
+constexpr double kSlack = 0.01;            // of the seconds beyond those of keeping everything
+constexpr int kRounds = 3, kFewest = 300;  // walks from different weights, where there is work for them
 
 }  // namespace
 
@@ -30,37 +31,56 @@ void Search::change(State& state) {
   }
 }
 
-// What is a little slower than what the search stands at is taken as well, ever less so: a single key often has to go the wrong
-// way first.
 std::optional<Schedule> Search::fastest(std::int64_t bytes, int work) {
   if (keys_.empty()) return Schedule{{}, evictor_.seconds()};
   const double infinity = std::numeric_limits<double>::infinity();
-  std::optional<State> best, now;
-  const auto try_out = [&](State state, double most) {
+  const auto tried = [&](State state, double most) -> std::optional<State> {
     std::optional<Schedule> found = evictor_.schedule(bytes, state.weights, state.keys, most);
-    if (!found) return false;
+    if (!found) return {};
     state.schedule = *std::move(found);
-    now = std::move(state);
-    if (!best || now->schedule.seconds < best->schedule.seconds) best = now;
-    return true;
+    return state;
   };
-  try_out({{}, weights_, keys_}, infinity);
+  std::vector<State> starts;
+  const auto start = [&](const Weights& weights, std::vector<double> keys) {
+    if (auto state = tried({{}, weights, std::move(keys)}, infinity)) starts.push_back(*std::move(state));
+  };
+  if (begun_) start(weights_, keys_);
   for (const Weights& weights : kWeights) {
-    if (work-- > 0) try_out({{}, weights, std::vector<double>(keys_.size(), 1.0)}, best ? best->schedule.seconds : infinity);
+    if (work-- > 0) start(weights, std::vector<double>(keys_.size(), 1.0));
   }
-  now = best;
-  const int steps = work;
-  for (; work > 0 && !(best && best->schedule.replays.empty()); --work) {
-    State next = now ? *now : State{{}, kWeights[random_() % kWeights.size()], keys_};
+  while (starts.empty() && work-- > 0) {
+    State state{{}, kWeights[random_() % kWeights.size()], keys_};
+    change(state);
+    start(state.weights, std::move(state.keys));
+  }
+  if (starts.empty()) return {};
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const State& a, const State& b) { return a.schedule.seconds < b.schedule.seconds; });
+  State best = starts.front();
+  const int rounds = std::min(work < kFewest ? 1 : kRounds, static_cast<int>(starts.size()));
+  for (int round = 0; round < rounds; ++round) {
+    walk(starts[static_cast<std::size_t>(round)], best, work / rounds, tried);
+  }
+  begun_ = true;
+  keys_ = best.keys;
+  weights_ = best.weights;
+  return std::move(best.schedule);
+}
+
+// What is a little slower than where the search stands is taken as well, ever less so: a single key often has to go the wrong way
+// first.
+template <class Tried>
+void Search::walk(State now, State& best, int steps, Tried&& tried) {
+  for (int left = steps; left > 0 && !best.schedule.replays.empty(); --left) {
+    State next = now;
     change(next);
-    const double overhead = now ? now->schedule.seconds - evictor_.seconds() : 0;
-    const double slack = kSlack * static_cast<double>(work) / steps;
-    try_out(std::move(next), now ? now->schedule.seconds + slack * overhead : infinity);
+    const double overhead = now.schedule.seconds - evictor_.seconds();
+    const double slack = kSlack * static_cast<double>(left) / steps;
+    std::optional<State> found = tried(std::move(next), now.schedule.seconds + slack * overhead);
+    if (!found) continue;
+    now = *std::move(found);
+    if (now.schedule.seconds < best.schedule.seconds) best = now;
   }
-  if (!best) return {};
-  keys_ = best->keys;
-  weights_ = best->weights;
-  return std::move(best->schedule);
 }
 
 }  // namespace plimsoll::replays

@@ -28,10 +28,13 @@ class Search {
   };
 
   void change(State& state);
+  template <class Tried>
+  void walk(State now, State& best, int steps, Tried&& tried);
 
   const Problem& problem_;
   const Evictor evictor_;
-  std::vector<double> keys_;
+  bool begun_ = false;
+  std::vector<double> keys_;  // the best of the last time
   Weights weights_;
   std::mt19937 random_{20240229};
 };
