@@ -169,7 +169,8 @@ BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
   const bool few = least_steps_ <= kMostSteps;
-  if (!(count() <= 1 || (floor.joins && few)) || !recomputes || paging_.parameters || paging_.accumulators) return;
+  const bool wanted = request.recompute == RecomputePolicy::automatic && (count() <= 1 || (floor.joins && few));
+  if (!wanted || paging_.parameters || paging_.accumulators) return;
   const std::vector<BlockChoice> keep(blocks_.size(), BlockMode::keep);
   const replays::GraphProblem problem = replays::problem_of(simulate_choices(keep, {}), chunks_.back().scratch);
   for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {

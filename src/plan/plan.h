@@ -170,6 +170,9 @@ class PlanSpace {
   // The fastest plan within the budget. Without a budget: the ceiling.
   std::variant<Plan, Infeasible> best(const Budget& budget);
 
+  // The same plan without floors and bounds, which take longer to find; null where none fits.
+  const Plan* fastest(const Budget& budget);
+
   Bytes floor();
   Bytes floor_bound();
   Bytes knee();

@@ -269,6 +269,11 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   return points;
 }
 
+const Plan* PlanSpace::fastest(const Budget& budget) {
+  const std::optional<std::size_t> rung = state_->fastest_within(budget.memory.value_or(ceiling()));
+  return rung ? &state_->rung(*rung) : nullptr;
+}
+
 std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();

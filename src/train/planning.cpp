@@ -132,8 +132,7 @@ std::optional<Outcome> outcome_of(const Config& config, const PlanningInput& inp
   try {
     CpuCatalogue catalogue = catalogue_of(input.machine);
     PlanSpace space(source_of(config, input.facts), request, machine, catalogue);
-    const auto best = space.best(budget);
-    if (const Plan* plan = std::get_if<Plan>(&best)) return Outcome{plan->process, plan->update_seconds};
+    if (const Plan* plan = space.fastest(budget)) return Outcome{plan->process, plan->update_seconds};
   } catch (const Error& error) {
     if (error.kind == ErrorKind::internal) throw;
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace plimsoll::replays {
 namespace {
@@ -16,6 +18,18 @@ constexpr int kRounds = 3, kFewest = 300;  // walks from different weights, wher
 
 }  // namespace
 
+Search::Search(const Problem& problem) : problem_(problem), evictor_(problem), keys_(problem.items.size(), 1.0) {
+  std::map<std::pair<std::int64_t, double>, std::vector<int>> alike;
+  for (const Op& op : problem.ops) {
+    for (const int item : op.writes) {
+      if (op.replayable) alike[{problem.items[static_cast<std::size_t>(item)], op.seconds}].push_back(item);
+    }
+  }
+  for (auto& [what, items] : alike) {
+    if (items.size() > 1) alike_.push_back(std::move(items));
+  }
+}
+
 // One to three keys, up or down by a factor of up to 30: of what the schedule makes again as often as of anything.
 void Search::change(State& state) {
   constexpr double kSteps = 1024, kFarthest = 3.4;
@@ -27,7 +41,12 @@ void Search::change(State& state) {
       if (!op.writes.empty()) item = static_cast<std::size_t>(op.writes[random_() % op.writes.size()]);
     }
     const double step = static_cast<double>(random_() % static_cast<unsigned>(2 * kSteps)) / kSteps - 1;
-    state.keys[item] *= std::exp(kFarthest * step);
+    if (!alike_.empty() && random_() % 5 == 0) {
+      for (const int each : alike_[random_() % alike_.size()])
+        state.keys[static_cast<std::size_t>(each)] *= std::exp(kFarthest * step);
+    } else {
+      state.keys[item] *= std::exp(kFarthest * step);
+    }
   }
 }
 

@@ -14,7 +14,7 @@ namespace plimsoll::replays {
 class Search {
  public:
   // The problem outlives this.
-  explicit Search(const Problem& problem) : problem_(problem), evictor_(problem), keys_(problem.items.size(), 1.0) {}
+  explicit Search(const Problem& problem);
 
   // `work`: schedules that are tried. Nothing where none of them fits. Begins with the keys that were best the last time, so that
   // a little less memory is a little more work.
@@ -32,6 +32,7 @@ class Search {
   void walk(State now, State& best, int steps, Tried&& tried);
 
   const Problem& problem_;
+  std::vector<std::vector<int>> alike_;  // items of the same bytes and seconds, where there are several
   const Evictor evictor_;
   bool begun_ = false;
   std::vector<double> keys_;  // the best of the last time
