@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "formats/atomic_file.h"
@@ -11,16 +11,6 @@
 #include "plan/layout/place.h"
 
 namespace plimsoll {
-namespace {
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-}  // namespace
-
 int run_layout(const LayoutArguments& arguments) {
   if (arguments.capacity.has_value() == arguments.minimize) {
     throw config_error("E-USAGE", "layout", "give either --capacity or --minimize", "one of the two",
@@ -31,7 +21,7 @@ int run_layout(const LayoutArguments& arguments) {
   }
   const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // without: until it has decided
   const layout::NamedProblem csv = layout::read_csv_file(arguments.file);
-  const double start = cpu_seconds();
+  const double start = cpu_seconds_now();
   layout::Solution solution;
   std::string status = "fits";
   bool optimal = false;
@@ -45,7 +35,7 @@ int run_layout(const LayoutArguments& arguments) {
     solution = std::move(result.solution);
     optimal = status == "fits" && solution.height == layout::lower_bound(csv.problem);
   }
-  const double seconds = cpu_seconds() - start;
+  const double seconds = cpu_seconds_now() - start;
   const bool fits = status == "fits";
   if (fits && !layout::judge(csv.problem, solution, arguments.capacity.value_or(-1)).empty()) {
     throw internal_error("layout", "the judge refuses the solver's answer");

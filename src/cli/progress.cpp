@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "cli/environment.h"
-#include "train/clock.h"
 
 namespace plimsoll {
 namespace {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -14,12 +14,6 @@
 
 namespace plimsoll {
 namespace {
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 // Schedules that are tried where nothing else is said: a few seconds of them. One takes up to the square of the ops.
 int usual_work(const replays::Problem& problem) {
@@ -36,14 +30,14 @@ int run_recompute(const RecomputeArguments& arguments) {
   }
   const replays::Instance instance = replays::read_instance(read_text(arguments.file, kMostBytes, "E-INSTANCE"), arguments.file);
   const replays::Problem& problem = instance.problem;
-  const double start = cpu_seconds();
+  const double start = cpu_seconds_now();
   const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
   if (!keep) throw internal_error("recompute", "a checked order does not run");
   const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
   replays::Search search(problem);
   const std::optional<replays::Schedule> found =
       search.fastest(budget - instance.always, static_cast<int>(arguments.work.value_or(usual_work(problem))));
-  const double seconds = cpu_seconds() - start;
+  const double seconds = cpu_seconds_now() - start;
   std::optional<replays::Outcome> outcome;
   if (found) outcome = replays::evaluate(problem, found->replays);
   if (found && (!outcome || outcome->peak > budget - instance.always)) {

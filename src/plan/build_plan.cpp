@@ -19,7 +19,7 @@ namespace {
 // A greedy layout this close to the load is taken as it is: the search would spend seconds on very little.
 constexpr double kGreedyIsGoodEnough = 1.002;
 // Nodes of the canonical layout search per buffer; counted, so that a plan never depends on the clock.
-constexpr std::int64_t kLayoutWorkPerBuffer = 10;
+constexpr std::int64_t kLayoutWorkPerBuffer = 4;
 // Past so many buffers a node of the search costs too much for a plan that is wanted in seconds, and so do greedy orders for the
 // last half per mille.
 constexpr std::size_t kMostSearched = 1000;

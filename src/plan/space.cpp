@@ -138,7 +138,7 @@ PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
 // Rungs that save less than this of what lies between the first and the last one are left out: each that a budget has to look at
 // is laid out.
-constexpr double kLeastStep = 0.004;
+constexpr double kLeastStep = 0.015;
 
 std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
   const auto held = [](const Candidate& candidate) { return (candidate.live + candidate.outside).n; };
@@ -192,10 +192,14 @@ std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   return {};
 }
 
+// Rungs from the last one on, as long as one could be smaller, or until several in a row were not.
 Bytes PlanSpace::State::find_floor() {
+  constexpr int kMostInVain = 4;
   Bytes best{std::numeric_limits<std::int64_t>::max()};
-  for (std::size_t i = ladder.size(); i-- > 0;) {
+  int in_vain = 0;
+  for (std::size_t i = ladder.size(); i-- > 0 && in_vain < kMostInVain;) {
     if (ladder[i].live + ladder[i].outside + least_reserve() >= best) break;
+    in_vain = rung(i).process < best ? 0 : in_vain + 1;
     best = std::min(best, rung(i).process);
   }
   return best;

@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/disk/page_file.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "plan/passes/paging.h"
-#include "train/clock.h"
 #include "train/machine_file.h"
 
 namespace plimsoll {

@@ -7,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
-#include "train/clock.h"
 #include "train/machine_facts.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
-#include "train/clock.h"
 
 namespace plimsoll {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/passes/clone.h"
 
 namespace plimsoll {
 namespace {
@@ -112,27 +113,15 @@ class Rewrite {
   }
 
   void clone(NodeId original, bool passing, PerValue<ValueId>& clones) {
-    Node node = result_.nodes[original];
-    for (ValueId& input : node.inputs) {
+    std::vector<ValueId> inputs = result_.nodes[original].inputs;
+    for (ValueId& input : inputs) {
       input = available(input, passing);
       read_by_clone_[input] = 1;
     }
-    node.clone_of = original;
-    node.backward = true;
-    const NodeId id{result_.nodes.size()};
-    for (ValueId& output : node.outputs) {
-      Value value = result_.values[output];
-      value.role = Role::recomputed;
-      value.producer = id;
-      value.clone_of = output;
-      value.name += "'";
-      const ValueId copy = result_.values.push_back(std::move(value));
-      read_by_clone_.push_back(0);
-      clones[output] = copy;
-      output = copy;
-    }
-    result_.nodes.push_back(std::move(node));
-    result_.order.push_back(id);
+    const std::vector<ValueId> outputs = result_.nodes[original].outputs;
+    const std::vector<ValueId> copies = add_clone(result_, original, std::move(inputs), /*backward=*/true);
+    read_by_clone_.resize(result_.values.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) clones[outputs[i]] = copies[i];
   }
 
   Graph result_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/passes/clone.h"
 
 namespace plimsoll {
 namespace {
@@ -43,7 +44,7 @@ class Rewrite {
     ValueId& view = newest_[value];
     if (now == viewed && !view.valid()) return value;
     const bool known = view.valid() && result_.nodes[result_.values[view].producer].inputs[0] == now;
-    if (!known) view = copy_of(producer, {now}, backward).front();
+    if (!known) view = add_clone(result_, producer, {now}, backward).front();
     return newest_[value];
   }
 
@@ -52,28 +53,8 @@ class Rewrite {
     std::vector<ValueId> inputs = result_.nodes[original].inputs;
     for (ValueId& input : inputs) input = newest(input, backward);
     const std::vector<ValueId> outputs = result_.nodes[original].outputs;
-    const std::vector<ValueId> copies = copy_of(original, std::move(inputs), backward);
+    const std::vector<ValueId> copies = add_clone(result_, original, std::move(inputs), backward);
     for (std::size_t i = 0; i < outputs.size(); ++i) newest_[outputs[i]] = copies[i];
-  }
-
-  std::vector<ValueId> copy_of(NodeId original, std::vector<ValueId> inputs, bool backward) {
-    Node node = result_.nodes[original];
-    node.inputs = std::move(inputs);
-    node.clone_of = original;
-    node.backward = backward;
-    const NodeId id{result_.nodes.size()};
-    for (ValueId& output : node.outputs) {
-      Value value = result_.values[output];
-      value.role = Role::recomputed;
-      value.producer = id;
-      value.clone_of = output;
-      value.name += "'";
-      output = result_.values.push_back(std::move(value));
-    }
-    const std::vector<ValueId> outputs = node.outputs;
-    result_.nodes.push_back(std::move(node));
-    result_.order.push_back(id);
-    return outputs;
   }
 
   Graph result_;

@@ -1,0 +1,17 @@
+// Seconds that pass, and seconds that this process computes.
+#pragma once
+
+#include <chrono>
+#include <ctime>
+
+namespace plimsoll {
+
+inline double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+inline double cpu_seconds_now() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace plimsoll
