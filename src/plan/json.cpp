@@ -354,7 +354,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.accumulation = count("accumulation");
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
-    record.decisions.replays = replays_from(object.value("replays", json::array()));
+    record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.paging = paging_from(object.at("paging"));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {

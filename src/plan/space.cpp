@@ -192,14 +192,10 @@ std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   return {};
 }
 
-// Rungs from the last one on, as long as one could be smaller, or until several in a row were not.
 Bytes PlanSpace::State::find_floor() {
-  constexpr int kMostInVain = 4;
   Bytes best{std::numeric_limits<std::int64_t>::max()};
-  int in_vain = 0;
-  for (std::size_t i = ladder.size(); i-- > 0 && in_vain < kMostInVain;) {
+  for (std::size_t i = ladder.size(); i-- > 0;) {
     if (ladder[i].live + ladder[i].outside + least_reserve() >= best) break;
-    in_vain = rung(i).process < best ? 0 : in_vain + 1;
     best = std::min(best, rung(i).process);
   }
   return best;
