@@ -107,7 +107,7 @@ struct PlanSpace::State {
   std::optional<std::size_t> fastest_within(Bytes memory);
   Bytes bound_of(const std::function<bool(const BatchCandidates&)>& counts) const;
   TimeBound time_bound(Bytes memory) const;
-  Bytes least_reserve() const { return total(reserve_items(machine, 0, 0, Bytes{0})); }
+  Bytes least_process(const Candidate& candidate) const;
   Bytes find_floor();
 };
 
@@ -183,10 +183,17 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   return plans.emplace(index, std::move(plan)).first->second;
 }
 
+// Every plan of the batch has the instructions and generated kernels of the smallest one.
+Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
+  const BatchCandidates& batch = batches[candidate.batch];
+  return candidate.live + candidate.outside +
+         total(reserve_items(machine, batch.least_primitives(), batch.least_steps(), Bytes{0}));
+}
+
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (ladder[i].live + ladder[i].outside + least_reserve() > memory) continue;
+    if (least_process(ladder[i]) > memory) continue;
     if (rung(i).process <= memory) return i;
   }
   return {};
@@ -195,7 +202,7 @@ std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
 Bytes PlanSpace::State::find_floor() {
   Bytes best{std::numeric_limits<std::int64_t>::max()};
   for (std::size_t i = ladder.size(); i-- > 0;) {
-    if (ladder[i].live + ladder[i].outside + least_reserve() >= best) break;
+    if (least_process(ladder[i]) >= best) continue;
     best = std::min(best, rung(i).process);
   }
   return best;
