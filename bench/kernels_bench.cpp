@@ -115,14 +115,16 @@ struct Lookup {
 
 void bench_embedding(benchmark::State& state) {
   const Lookup l;
-  measure(state, 12 * l.elements(),
-          [&] { embedding_forward(l.shape, l.tokens.data(), l.table.get(), l.positions.get(), l.rows.get()); });
+  measure(state, 12 * l.elements(), [&] {
+    embedding_forward(l.shape, {0, kVocabulary}, l.tokens.data(), l.table.get(), l.positions.get(), l.rows.get());
+  });
 }
 
 void bench_token_gradient(benchmark::State& state) {
   const Lookup l;
-  measure(state, 12 * l.elements(),
-          [&] { embedding_token_gradient(l.shape, kVocabulary, l.tokens.data(), l.rows.get(), true, l.table.get()); });
+  measure(state, 12 * l.elements(), [&] {
+    embedding_token_gradient(l.shape, {0, kVocabulary}, l.tokens.data(), l.rows.get(), true, l.table.get());
+  });
 }
 
 void bench_adamw(benchmark::State& state) {

@@ -193,7 +193,7 @@ class UpdateSection {
     values.update_scalars = builder_.add_input("update.scalars", {DType::f64, Shape{ops::kUpdateScalars}});
     std::vector<ValueId> sums;
     for (const auto& [parameter, accumulator] : accumulators) {
-      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::SumAttributes{}, {accumulator}, builder_.value(accumulator).name));
+      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {accumulator}, builder_.value(accumulator).name));
     }
     const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];

@@ -26,7 +26,9 @@ std::string key_with(const std::string& attributes, const KernelRequest& request
 
 }  // namespace
 
-std::string kernel_key(const KernelRequest& request) { return key_with(request.attributes->text(), request); }
+std::string kernel_key(const KernelRequest& request) {
+  return key_with(request.attributes->text(), request) + (request.in_ranges ? "r" : "");
+}
 std::string timing_key(const KernelRequest& request) { return key_with(request.attributes->text_without_noise(), request); }
 
 }  // namespace plimsoll

@@ -21,14 +21,15 @@ struct KernelRequest {
   int threads = 1;
   int chunks = 1;            // of a chunked op
   bool overwrite = false;    // the first micro-step of a window: outputs are written where later micro-steps add
+  bool in_ranges = false;    // the op is handed its largest operands range by range
   bool with_library = true;  // matrix products may be a library's; else our own kernel runs them
 };
 
-// "scale[factor=2](f32(1024, 768))x1t2": what a kernel is bound by: op, attributes, input types, chunks, threads, and a "w" where
-// it writes its accumulators.
+// "scale[factor=2](f32(1024, 768))x1t2": what a kernel is bound by: op, attributes, input types, chunks, threads, a "w" where it
+// writes its accumulators and an "r" where it works on ranges.
 std::string kernel_key(const KernelRequest& request);
-// The same without the key of the noise, which changes with seed and site but not the time: the key of measured seconds in
-// machine files.
+// The same without the key of the noise, which changes with seed and site but not the time, and without the "r": the key of
+// measured seconds in machine files.
 std::string timing_key(const KernelRequest& request);
 
 struct KernelChoice {

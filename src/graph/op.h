@@ -45,6 +45,22 @@ enum class Transfer : std::uint8_t { none, fetch, fetched, store, stored };
 
 using TypeSpan = std::span<const ValueType>;
 
+// How an op works on its largest operands where they are elsewhere and only a part of each is here: on ranges of their elements,
+// one after the other. Outputs that are no ranges, and scratch, stay for all of them.
+struct RangeRule {
+  std::int64_t step = 1;            // ranges begin at multiples of so many elements, or hold all
+  std::vector<std::size_t> inputs;  // of which ranges are here, and of the outputs that they are updated to
+  int passes = 1;                   // over all ranges; what is updated is here in the last one only
+};
+
+// The elements that one run of a node covers, of those inputs.
+struct NodeRange {
+  std::int64_t begin = 0, elements = 0;  // 0 elements: all, at once
+  int pass = 0;
+  bool whole() const { return elements == 0; }
+  bool first() const { return begin == 0 && pass == 0; }
+};
+
 struct OpDef {
   std::string_view name;
 
@@ -56,9 +72,7 @@ struct OpDef {
   std::string_view not_differentiable = {};
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
-  // For an op on flat ranges: the attributes of the same op on a range of so many elements, in memory of its own. `first`: no
-  // range of the same value comes before it; a sum goes on from there.
-  Attributes (*of_range)(const Attributes&, std::int64_t elements, bool first) = nullptr;
+  RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
 
   Transfer transfer = Transfer::none;
   bool elementwise = false;

@@ -1,7 +1,12 @@
 // The attributes that ops of several families share.
 #pragma once
 
+#include <cstdint>
+
 namespace plimsoll::ops {
+
+// Of a table over a vocabulary, the rows that ops take at a time where not all are here: a canonical tile of the loss.
+inline constexpr std::int64_t kTableRows = 1024;
 
 struct NoAttributes {
   friend bool operator==(const NoAttributes&, const NoAttributes&) = default;

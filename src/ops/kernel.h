@@ -17,6 +17,7 @@ namespace plimsoll {
 struct KernelCall {
   std::span<std::byte*const> inputs, outputs;
   std::byte* scratch = nullptr;
+  NodeRange range = {};  // of an op on ranges: the operands that are ranges begin with it
 
   template <class T = float>
   const T* in(std::size_t i) const {

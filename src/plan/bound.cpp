@@ -106,7 +106,7 @@ class BackwardOrder {
     for (const ValueId output : node.outputs) {
       const Value& value = graph_.values[output];
       if (value.version_of.valid()) {
-        writers_[value.version_of].push_back(id);
+        if (value.tier == 0) writers_[value.version_of].push_back(id);
       } else if (!node.op->view) {
         gradients_.push_back(output);
       }

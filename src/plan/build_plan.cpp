@@ -161,6 +161,8 @@ std::string hash_plan(const Plan& plan) {
     hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
     if (plan.decisions.paging.parameters) hasher.add("parameters");
     if (plan.decisions.paging.accumulators) hasher.add("accumulators");
+    if (plan.decisions.paging.tables) hasher.add("tables");
+    if (plan.decisions.paging.narrow) hasher.add("narrow");
   }
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));

@@ -77,7 +77,8 @@ namespace {
 Graph apply_choices(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
                     const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
   Graph result = apply_replays(apply_recompute(paged, blocks, choices), replays);
-  return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, accumulation > 1) : result;
+  return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, paging.narrow, accumulation > 1)
+                                                  : result;
 }
 
 }  // namespace
@@ -260,10 +261,20 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   base_seconds_ =
       static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
       costs.update + costs.update_stall;
+  const LaneEvents simulated = LaneModel(simulation, paging_, machine).events_of(loss);
+  const auto stall = [&](double seconds) {
+    LaneEvents events = simulated;
+    for (LaneEvent& event : events) event.kernels = seconds;
+    LaneClock clock;
+    clock.run(events);
+    return clock.stall();
+  };
+  const double in_simulation = stall(seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write));
   const auto choice = [&](int chunks) {
     const auto [add, first] = kernels_->of(simulation.graph, node, chunks);
-    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, write ? first.seconds : add.seconds,
-                       write ? first.primitives : std::max(add.primitives, first.primitives)};
+    const double seconds = write ? first.seconds : add.seconds;
+    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, seconds,
+                       write ? first.primitives : std::max(add.primitives, first.primitives), stall(seconds) - in_simulation};
   };
   if (request.loss_chunks) {
     chunks_ = {choice(*request.loss_chunks)};
@@ -407,7 +418,7 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.outside = outside_;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
     candidate.update_seconds =
-        base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds + mixture.stall);
+        base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
     to.push_back(candidate);
   }
 }

@@ -133,6 +133,7 @@ class BatchCandidates {
     std::int64_t scratch;
     double seconds;
     int primitives;
+    double stall;  // more than in the simulation of the options, where the loss streams
   };
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss

@@ -109,7 +109,11 @@ json paging_json(const Paging& paging) {
   json what = json::array({"optimizer state"});
   if (paging.parameters) what.push_back("parameters");
   if (paging.accumulators) what.push_back("gradients");
-  return {{"what", what}, {"page_elements", paging.page}, {"slots", paging.slots}};
+  if (paging.tables) what.push_back("tables");
+  return {{"what", what},
+          {"page_elements", paging.page},
+          {"slots", paging.slots},
+          {"fetched", paging.narrow ? "by matrix" : "by block"}};
 }
 
 Paging paging_from(const json& object) {
@@ -119,7 +123,9 @@ Paging paging_from(const json& object) {
   for (const json& what : object.at("what")) {
     paging.parameters = paging.parameters || what == "parameters";
     paging.accumulators = paging.accumulators || what == "gradients";
+    paging.tables = paging.tables || what == "tables";
   }
+  paging.narrow = object.value("fetched", "by block") == "by matrix";
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
   if (!page || paging.slots < 2 || paging.slots > kMostSlots) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} slots of {} elements", paging.slots, paging.page),

@@ -8,6 +8,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::int64_t kElement = sizeof(float);
+
 double seconds_on(const Link& link, Bytes bytes, Bytes page) {
   const auto pieces = static_cast<double>(ceil_div(bytes.n, page.n));
   return pieces * link.latency_seconds + static_cast<double>(bytes.n) / link.bytes_per_second;
@@ -21,7 +23,7 @@ LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const M
       in_(paging.active() ? link_between(machine, 1, 0) : nullptr),
       out_(paging.active() ? link_between(machine, 0, 1) : nullptr) {
   if (in_ == nullptr || out_ == nullptr) in_ = out_ = nullptr;
-  if (in_ != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * static_cast<std::int64_t>(sizeof(float))};
+  if (in_ != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * kElement};
 }
 
 double LaneModel::kernel_seconds(int step) const {
@@ -33,26 +35,31 @@ double LaneModel::kernel_seconds(int step) const {
 LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
   const std::vector<std::size_t> inputs = streamed_inputs(simulation_.graph, node);
   const std::vector<NodeAlias> aliases = aliases_of(simulation_.graph, node);
-  double lane_in = 0, lane_out = 0;
+  const int passes = ranges_of(simulation_.graph, node).passes;
+  const bool writes = simulation_.timeline.accumulation == 1 && starts_window(simulation_.graph, node);
+  double lane_in = 0, lane_out = 0, first = 0;
   std::int64_t pieces = 0;
   for (const std::size_t input : inputs) {
     const ValueId value = node.inputs[input];
     const Bytes bytes = simulation_.graph.values[value].bytes();
-    lane_in += seconds_on(*in_, bytes, page_);
     const bool changes =
         std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) { return alias.input == value; });
+    if (!changes || !writes) lane_in += (changes ? 1 : passes) * seconds_on(*in_, bytes, page_);
     if (changes) lane_out += seconds_on(*out_, bytes, page_);
     pieces += ceil_div(bytes.n, page_.n);
+    const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
+    if (!changes || passes == 1) first += seconds_on(*in_, range, page_);
   }
-  const bool beside = in_->beside_compute && out_->beside_compute;
+  const bool apart = node.section != Section::update, beside = in_->beside_compute && out_->beside_compute;
   const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());
   return {.kind = LaneEvent::Kind::streamed,
           .kernels = seconds,
           .transfer = beside ? std::max(lane_in, lane_out) : lane_in + lane_out,
           .in = lane_in,
           .out = lane_out,
-          .ahead = beside ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
-          .fill = static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / in_->bytes_per_second};
+          .ahead = beside && !apart ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
+          .fill = apart ? first : static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / in_->bytes_per_second,
+          .apart = apart};
 }
 
 LaneEvents LaneModel::transfer(const Node& node) const {
@@ -115,9 +122,11 @@ void LaneClock::run(const LaneEvent& event) {
       const double busy = std::max(free_[0], free_[1]), idle = now_ - std::max(last_streamed_, std::min(busy, now_));
       const double hidden = streams_ ? std::min(idle, event.ahead * event.transfer) : 0, backlog = std::max(0.0, busy - now_);
       const double longer = std::max(0.0, backlog + event.transfer - event.kernels - hidden);
-      pause(now_ + longer + (streams_ ? 0 : event.fill));
+      pause(now_ + longer + (streams_ && !event.apart ? 0 : event.fill));
       now_ += event.kernels;
-      last_streamed_ = free_[0] = free_[1] = now_;
+      free_[0] = free_[1] = now_;
+      if (event.apart) break;
+      last_streamed_ = now_;
       streams_ = true;
       break;
     }

@@ -25,6 +25,7 @@ struct LaneEvent {
   double in = 0, out = 0;            // streamed: of each lane
   double ahead = 0;                  // streamed: the share of the transfers that may run before the kernels begin
   double fill = 0;                   // streamed: seconds until the first pieces are there, where nothing has streamed before
+  bool apart = false;                // streamed: through pages of its own, which are empty before and after it
 };
 using LaneEvents = std::vector<LaneEvent>;
 // Kernels that follow kernels become one event.

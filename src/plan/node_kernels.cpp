@@ -12,7 +12,8 @@ NodeRequest request_for(const Graph& graph, const Node& node, int threads, int l
                     result.outputs,
                     threads,
                     node.op->chunked ? loss_chunks : 1,
-                    overwrite && starts_window(graph, node)};
+                    overwrite && starts_window(graph, node),
+                    node.pages.valid()};
   return result;
 }
 

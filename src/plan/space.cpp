@@ -37,12 +37,20 @@ bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
 }
 
-// What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; small ones are for little
-// memory, which is where the smallest micro-batch is.
-std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, bool smallest) {
-  // A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
-  // way in, one being updated, one on its way out.
-  constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
+// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
+// way in, one being updated, one on its way out.
+constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
+
+bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  const auto stored = [&](bool tables) {
+    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, tables})).end;
+  };
+  return stored(true) > stored(false);
+}
+
+// What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small
+// pages are for little memory, which is where the smallest micro-batch is.
+std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, bool tables, bool smallest) {
   std::vector<Paging> list;
   for (const bool accumulators : {false, true}) {
     for (const bool parameters : {false, true}) {
@@ -53,7 +61,17 @@ std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, b
       list.push_back({kLargePage, kSlots, parameters, accumulators});
     }
   }
-  if (smallest && !list.empty()) list.push_back({kSmallPage, kSlots, list.back().parameters, list.back().accumulators});
+  if (list.empty()) return list;
+  Paging most = list.back();
+  if (tables && most.parameters && allows(request.gradients, true)) {
+    most.tables = true;
+    list.push_back(most);
+  }
+  if (!smallest) return list;
+  most.narrow = most.parameters;
+  if (most.tables) list.push_back(most);
+  most.page = kSmallPage;
+  list.push_back(most);
   return list;
 }
 
@@ -66,10 +84,11 @@ std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool 
   if (!request.second_tier || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   const bool updates_early = accumulation == 1 && make_timeline(graph, accumulation, request.saves).early_updates;
+  const bool tables = has_tables(graph, blocks);
   std::vector<Paging> list;
   if (!disk) list.push_back({});
   Bytes least{std::numeric_limits<std::int64_t>::max()};
-  for (const Paging& paging : pagings_of(request, updates_early, smallest)) {
+  for (const Paging& paging : pagings_of(request, updates_early, tables, smallest)) {
     const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
     if (stored.n == 0) continue;
     least = std::min(least, stored);

@@ -7,17 +7,12 @@
 namespace plimsoll {
 
 Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
-               const std::vector<std::vector<Instruction>>& streamed)
+               std::uint32_t first_event)
     : graph_(graph),
       operands_(operands),
       page_(paging.active() ? page_elements(graph, paging) * static_cast<std::int64_t>(sizeof(float)) : 0),
-      accumulation_(accumulation) {
-  for (const auto& instructions : streamed) {
-    for (const Instruction& instruction : instructions) {
-      if (const auto* copy = std::get_if<StartCopy>(&instruction)) next_event_ = std::max(next_event_, copy->event + 1);
-    }
-  }
-}
+      accumulation_(accumulation),
+      next_event_(first_event) {}
 
 // Calls body(memory, rest, number of the piece): a piece here, and where it rests.
 template <class Body>

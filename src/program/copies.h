@@ -10,9 +10,9 @@ namespace plimsoll {
 
 class Copies {
  public:
-  // For one section, in which `streamed` runs as well: events are numbered from its last one.
+  // For one section; events are numbered from `first_event`.
   Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
-         const std::vector<std::vector<Instruction>>& streamed);
+         std::uint32_t first_event);
 
   // Called for the transfers of the section in order.
   void append(const Node& node, std::vector<Instruction>& to);
@@ -24,7 +24,7 @@ class Copies {
   const Graph& graph_;
   const PerValue<Operand>& operands_;
   std::int64_t page_, accumulation_;
-  std::uint32_t next_event_ = 0;
+  std::uint32_t next_event_;
   std::map<Bytes, std::uint32_t> in_flight_;  // the event of the first piece, by the place in memory
 };
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "program/copies.h"
@@ -17,7 +19,6 @@ class Lowering {
     program_.arena = plan_.arena;
     program_.accumulation = plan_.timeline.accumulation;
     place_operands();
-    find_ring();
     const Timeline& timeline = plan_.timeline;
     program_.load = section(timeline.load);
     program_.micro = section(timeline.micro);
@@ -30,12 +31,6 @@ class Lowering {
 
  private:
   ValueId origin(ValueId value) const { return origin_of(graph_, value); }
-
-  void find_ring() {
-    for (const Node& node : graph_.nodes) {
-      if (node.pages.valid()) program_.ring = program_.operands[node.pages];
-    }
-  }
 
   void place_operands() {
     program_.operands.resize(graph_.values.size());
@@ -63,27 +58,60 @@ class Lowering {
     return result;
   }
 
-  std::vector<Instruction> section(StepRange range) const {
-    const auto streams = [&](int step) {
-      const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
-      return what.kind == Step::Kind::node && !streamed_inputs(graph_, graph_.nodes[what.node]).empty();
-    };
-    std::vector<RunKernel> streamed;
+  // The instructions of nodes that work on ranges.
+  struct Streamed {
+    std::map<NodeId, std::vector<Instruction>> of;
+    std::uint32_t events = 0;
+  };
+
+  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written.
+  Streamed stream(StepRange range) const {
+    std::vector<std::vector<RunKernel>> streams;
+    std::map<ValueId, std::size_t> stream_of;  // by pages
+    std::set<ValueId> written;                 // in this range, of what rests elsewhere
     for (int step = range.begin; step < range.end; ++step) {
-      if (!streams(step)) continue;
-      streamed.push_back({});
-      streamed.back().node = plan_.timeline.steps[static_cast<std::size_t>(step)].node;
-      give_scratch(streamed.back(), step);
+      const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
+      if (what.kind != Step::Kind::node || !graph_.nodes[what.node].pages.valid()) continue;
+      const Node& node = graph_.nodes[what.node];
+      const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId input) { return graph_.values[input].tier != 0 && written.contains(input); });
+      const auto [found, fresh] = stream_of.emplace(node.pages, streams.size());
+      if (fresh || waits) {
+        found->second = streams.size();
+        streams.emplace_back();
+      }
+      RunKernel run;
+      run.node = what.node;
+      give_window(run);
+      give_scratch(run, step);
+      streams[found->second].push_back(std::move(run));
+      written.insert(node.outputs.begin(), node.outputs.end());
     }
-    auto pieces = stream_nodes(graph_, program_.operands, plan_.decisions.paging, streamed);
-    auto next = pieces.begin();
-    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, pieces);
+    Streamed streamed;
+    for (const std::vector<RunKernel>& nodes : streams) {
+      auto instructions =
+          stream_nodes(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, nodes, streamed.events);
+      for (std::size_t i = 0; i < nodes.size(); ++i) {
+        for (const Instruction& instruction : instructions[i]) {
+          if (const auto* copy = std::get_if<StartCopy>(&instruction)) {
+            streamed.events = std::max(streamed.events, copy->event + 1);
+          }
+        }
+        streamed.of[nodes[i].node] = std::move(instructions[i]);
+      }
+    }
+    return streamed;
+  }
+
+  std::vector<Instruction> section(StepRange range) const {
+    Streamed streamed = stream(range);
+    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, streamed.events);
     std::vector<Instruction> instructions;
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
-      if (streams(step)) {
-        std::move(next->begin(), next->end(), std::back_inserter(instructions));
-        ++next;
+      const auto pieces = what.kind == Step::Kind::node ? streamed.of.find(what.node) : streamed.of.end();
+      if (pieces != streamed.of.end()) {
+        std::move(pieces->second.begin(), pieces->second.end(), std::back_inserter(instructions));
       } else if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->transfer != Transfer::none) {
         copies.append(graph_.nodes[what.node], instructions);
       } else {
@@ -118,15 +146,23 @@ class Lowering {
 
   RunKernel kernel(int step, NodeId id) const {
     const Node& node = graph_.nodes[id];
-    RunKernel run{id, operands(node.inputs), operands(node.outputs), {}, starts_window(graph_, node), {}, false};
-    for (const NodeAlias& alias : aliases_of(graph_, node)) {
-      if (alias.kind != AliasKind::updates || !comes_from_before(graph_, alias.input) || !run.starts_window) continue;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] == alias.input) run.accumulators.push_back(i);
-      }
-    }
+    RunKernel run;
+    run.node = id;
+    run.inputs = operands(node.inputs);
+    run.outputs = operands(node.outputs);
+    give_window(run);
     give_scratch(run, step);
     return run;
+  }
+
+  void give_window(RunKernel& run) const {
+    const Node& node = graph_.nodes[run.node];
+    run.starts_window = starts_window(graph_, node);
+    for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
+      if (alias.kind != AliasKind::updates || !comes_from_before(graph_, node.inputs[alias.input]) || !run.starts_window)
+        continue;
+      run.accumulators.push_back(alias.input);
+    }
   }
 
   void give_scratch(RunKernel& run, int step) const {

@@ -26,8 +26,7 @@ struct RunKernel {
   bool starts_window = false;             // on the first micro-step of a window it writes what it else adds to
   std::vector<std::size_t> accumulators;  // then these inputs are not read
   bool foreign_scratch = false;           // scratch belongs to a library, which need not write all of it
-  std::int64_t range = 0;                 // of a node in pieces: elements of this one, to which operands point; 0: all
-  bool continues = false;                 // of a node in pieces: not the first one; it adds to what is no range
+  NodeRange range;                        // of a node on ranges: the one to which operands point that are ranges
 };
 // Writes the fed inputs of a section, from staging and from the host.
 struct Feed {
@@ -43,13 +42,14 @@ struct Fetch {
 struct StartCopy {
   Operand from, to, room;
   std::uint32_t event = 0;
-  bool adds = false;     // what comes in is added to: not on the first micro-step of a window, which writes it
-  bool in_ring = false;  // the room is a slot of the ring
+  bool adds = false;  // what comes in is added to: not on the first micro-step of a window, which writes it
+  Operand ring;       // the room is in a slot of it, and it is held from its first copy of a phase to the last; bytes 0: none
 };
 struct WaitCopy {
   Operand room;
   std::uint32_t event = 0;
-  bool adds = false, in_ring = false;
+  bool adds = false;
+  Operand ring;
 };
 struct LoadState {
   std::vector<Operand> writes;
@@ -66,7 +66,6 @@ struct Program {
   std::vector<Instruction> load, micro, update, evaluate, save, generate;
   std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update
-  Operand ring;                     // what streams passes through it; held from the first such copy of a phase to the last
   std::int64_t accumulation = 1;
   PerValue<Operand> operands;  // of every value that has bytes
 

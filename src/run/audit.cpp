@@ -38,7 +38,7 @@ void Audit::enter(Phase phase) {
   time_ = 0;
   library_end_ = 0;
   accesses_.clear();
-  ring_begun_ = false;
+  rings_.clear();
   poison();
 }
 
@@ -212,16 +212,22 @@ void Audit::before(const Instruction& instruction, bool window_start) {
               starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();
           if (!unread) read(kernel.inputs[i]);
         }
-        if (kernel.continues) read_all(kernel.outputs);
+        // What is no range goes on from the range before.
+        for (const Operand& output : kernel.outputs) {
+          const bool in_place = std::any_of(kernel.inputs.begin(), kernel.inputs.end(), [&](const Operand& input) {
+            return input.bytes.n > 0 && input.offset == output.offset;
+          });
+          if (!kernel.range.first() && !in_place) read(output);
+        }
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {
         if (copy.from.tier == 0) read(copy.from);
-        if (copy.in_ring) hold_ring();
+        if (copy.ring.bytes.n > 0) hold(copy.ring);
         in_flight_.emplace(copy.event, copy.room);
       },
       [&](const WaitCopy& wait) {
-        wait.in_ring ? hold_ring() : record(wait.room, false);
+        wait.ring.bytes.n > 0 ? hold(wait.ring) : record(wait.room, false);
         in_flight_.erase(wait.event);
       },
       [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
@@ -249,7 +255,7 @@ void Audit::after(const Instruction& instruction, bool) {
       [&](const StartCopy& copy) {
         if (copy.to.tier != 0) return;
         // The room is held whole, however much of it a last piece fills.
-        copy.in_ring ? hold_ring() : record(copy.room, true);
+        copy.ring.bytes.n > 0 ? hold(copy.ring) : record(copy.room, true);
         reach(copy.room);
         checker_.write(copy.to.offset, copy.to.bytes, copy.to.value.index, who);
       },
@@ -258,11 +264,8 @@ void Audit::after(const Instruction& instruction, bool) {
   ++time_;
 }
 
-// The ring is held whole and without a break, also while none of its slots is on its way.
-void Audit::hold_ring() {
-  record(program_.ring, !ring_begun_);
-  ring_begun_ = true;
-}
+// A ring is held whole and without a break, also while none of its slots is on its way.
+void Audit::hold(const Operand& ring) { record(ring, rings_.insert(ring.value).second); }
 
 void Audit::reach(const Operand& operand) {
   library_end_ = std::max(library_end_, align_up(operand.offset + operand.bytes, kAlignment).n);

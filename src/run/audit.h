@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "device/arena.h"
@@ -51,7 +52,7 @@ class Audit : public RunObserver {
   void plant_sentinel(const RunKernel& kernel);
   void check_sentinel(const RunKernel& kernel);
   void reach(const Operand& operand);
-  void hold_ring();
+  void hold(const Operand& ring);
 
   const Program& program_;
   const Graph& graph_;
@@ -64,7 +65,7 @@ class Audit : public RunObserver {
   std::vector<Access> accesses_;
   std::vector<std::byte> behind_;  // what lay where the sentinel is
   bool planted_ = false;
-  bool ring_begun_ = false;                     // in this phase
+  std::set<ValueId> rings_;                     // begun in this phase
   std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
 };
 

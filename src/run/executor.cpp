@@ -47,15 +47,9 @@ Executor::~Executor() = default;
 // behind it may stay intact where too little was planned: the kernel itself is asked.
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
-  std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
-  Attributes attributes = node.attributes;
-  if (run.range > 0) {
-    const ValueType whole = inputs[0], range{whole.dtype, Shape{run.range}};
-    std::replace(inputs.begin(), inputs.end(), whole, range);
-    std::replace(outputs.begin(), outputs.end(), whole, range);
-    attributes = node.op->of_range(attributes, run.range, !run.continues);
-  }
-  const KernelRequest request{node.op, &attributes, inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1, overwrite};
+  const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
+  const KernelRequest request{node.op,   &node.attributes,  inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
+                              overwrite, !run.range.whole()};
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
   if (fresh) {
@@ -106,9 +100,9 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::vect
     if (observer_ != nullptr) observer_->before(instruction, window_start);
     match(
         instruction,
-        [&](const RunKernel&) {
+        [&](const RunKernel& run) {
           const Kernel* kernel = window_start ? bound[i].write : bound[i].add;
-          if (kernel != nullptr) kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch});
+          if (kernel != nullptr) kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch, run.range});
         },
         [&](const StartCopy& copy) { start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
         [&](const Feed& feed) { work(feed.section); }, [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); },

@@ -17,9 +17,11 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
     name = node.op->name;
     const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
     cost = node.op->cost(node.attributes, inputs, outputs);
-    if (kernel->range > 0) {
+    if (!kernel->range.whole()) {
       name += " in pieces";
-      const double share = static_cast<double>(kernel->range) / static_cast<double>(inputs[0].shape.elements());
+      const RangeRule rule = ranges_of(graph_, node);
+      const auto all = static_cast<double>(rule.passes * inputs[rule.inputs.front()].shape.elements());
+      const double share = static_cast<double>(kernel->range.elements) / all;
       cost = {cost.flops * share, cost.bytes * share};
     }
     if (node.op->costly && inputs.size() >= 2) {

@@ -35,7 +35,7 @@ struct Example {
     z = ops::add(builder, g, x, "z");
     builder.set_section(Section::update);
     builder.set_line("update");
-    total = builder.add1(ops::kSumOfSquares, ops::SumAttributes{}, {gradient}, "sum");
+    total = builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {gradient}, "sum");
   }
 };
 
@@ -112,15 +112,15 @@ TEST(Verify, FindsReadsOfWhatWasUpdatedInPlace) {
     update(e);
     GraphBuilder builder(e.graph);
     builder.set_section(Section::update);
-    builder.add1(ops::kSumOfSquares, ops::SumAttributes{}, {e.gradient}, "sum");
+    builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {e.gradient}, "sum");
   });
   Example e;
   const ValueId newer = update(e);
   GraphBuilder builder(e.graph);
   builder.set_section(Section::update);
-  builder.add1(ops::kSumOfSquares, ops::SumAttributes{}, {newer}, "sum");
+  builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {newer}, "sum");
   builder.set_section(Section::evaluate);  // in a later section the persistent value is what it was updated to
-  builder.add1(ops::kSumOfSquares, ops::SumAttributes{}, {e.gradient}, "sum");
+  builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {e.gradient}, "sum");
   EXPECT_NO_THROW(verify(e.graph));
 }
 
@@ -158,7 +158,7 @@ TEST(Verify, FindsReadsOfViewsOfWhatWasUpdatedInPlace) {
       flat = ops::reshape(builder, e.gradient, Shape{9}, "flat");
       gradient = ops::reshape(builder, e.w, Shape{9}, "w.flat");
     }
-    void read(ValueId value) { builder.add1(ops::kSumOfSquares, ops::SumAttributes{}, {value}, "sum"); }
+    void read(ValueId value) { builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {value}, "sum"); }
     ValueId update(ValueId by, ValueId into) { return builder.add1(ops::kAccumulate, ops::NoAttributes{}, {by, into}, "newer"); }
   };
   {
@@ -304,7 +304,7 @@ TEST(Text, IsWhatTheHashIsOf) {
             "accumulate=false](%2, %0) @0\n"
             "micro: %4 f32(2, 3) h.0.mlp.gelu = gelu[](%3) @0\n"
             "micro: %5 f32(2, 3) z = add[](%4, %2) @0\n"
-            "update: %6 f64(1) update.sum = sum_of_squares[continues=false](%1) @0\n");
+            "update: %6 f64(1) update.sum = sum_of_squares[](%1) @0\n");
   EXPECT_EQ(graph_hash(e.graph), graph_hash(Example().graph));
 }
 

@@ -23,8 +23,8 @@ TEST(EmbeddingKernels, ForwardAddsPositions) {
       const std::int64_t n = s.batch * s.tokens * s.width;
       const Floats table = random_floats(kVocabulary * s.width, 1), positions = random_floats(s.tokens * s.width, 2);
       Floats plain(n), out(n);
-      embedding_forward(s, tokens.data(), table.data(), nullptr, plain.data());
-      embedding_forward(s, tokens.data(), table.data(), positions.data(), out.data());
+      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), nullptr, plain.data());
+      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), positions.data(), out.data());
       bool same = true;
       for (std::int64_t i = 0; i < n; ++i) {
         const float entry = table[tokens[static_cast<std::size_t>(i / s.width)] * s.width + i % s.width];
@@ -42,7 +42,7 @@ TEST(EmbeddingKernels, TokenGradientAddsInAscendingOrder) {
       const Floats d_out = random_floats(s.batch * s.tokens * s.width, 1), before = random_floats(kVocabulary * s.width, 2);
       for (const bool accumulate : {false, true}) {
         Floats d_table = before.clone();
-        embedding_token_gradient(s, kVocabulary, tokens.data(), d_out.data(), accumulate, d_table.data());
+        embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), accumulate, d_table.data());
         std::vector<float> expected = before.values();
         if (!accumulate) expected.assign(expected.size(), 0);
         for (std::int64_t i = 0; i < d_out.size(); ++i) {
@@ -50,6 +50,32 @@ TEST(EmbeddingKernels, TokenGradientAddsInAscendingOrder) {
         }
         EXPECT_EQ(d_table.values(), expected);
       }
+    }
+  });
+}
+
+// Range by range, each from a table of its own that has nothing else.
+TEST(EmbeddingKernels, RangesOfTheTableChangeNoBit) {
+  on_every_target([] {
+    for (const EmbeddingShape& s : kShapes) {
+      const auto tokens = some_tokens(s);
+      const std::int64_t n = s.batch * s.tokens * s.width;
+      const Floats table = random_floats(kVocabulary * s.width, 1), positions = random_floats(s.tokens * s.width, 2);
+      const Floats d_out = random_floats(n, 3);
+      Floats whole(n), out(n), d_whole = table.clone();
+      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), positions.data(), whole.data());
+      embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), true, d_whole.data());
+      std::vector<float> d_table;
+      for (std::int64_t begin = 0; begin < kVocabulary; begin += 3) {
+        const std::int64_t count = std::min<std::int64_t>(3, kVocabulary - begin);
+        Floats rows(count * s.width);
+        std::copy_n(table.data() + begin * s.width, count * s.width, rows.data());
+        embedding_forward(s, {begin, count}, tokens.data(), rows.data(), positions.data(), out.data());
+        embedding_token_gradient(s, {begin, count}, tokens.data(), d_out.data(), true, rows.data());
+        d_table.insert(d_table.end(), rows.data(), rows.data() + count * s.width);
+      }
+      EXPECT_EQ(out.values(), whole.values());
+      EXPECT_EQ(d_table, d_whole.values());
     }
   });
 }
@@ -80,7 +106,7 @@ TEST(EmbeddingKernels, ThreadsChangeNoBit) {
   const Floats d_out = random_floats(s.batch * s.tokens * s.width, 1);
   expect_same_on_threads([&] {
     Floats d_table(kVocabulary * s.width);
-    embedding_token_gradient(s, kVocabulary, tokens.data(), d_out.data(), false, d_table.data());
+    embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), false, d_table.data());
     return d_table;
   });
   expect_same_on_threads([&] {

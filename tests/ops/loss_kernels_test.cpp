@@ -97,7 +97,7 @@ struct Reference {
 };
 
 Reference reference(const Problem& p) {
-  const auto [tokens, width, vocab, chunks] = p.shape;
+  const auto [tokens, width, vocab, chunks, in_ranges] = p.shape;
   Reference r{.losses = std::vector<double>(static_cast<std::size_t>(tokens)),
               .dh = std::vector<double>(static_cast<std::size_t>(tokens * width)),
               .dw = std::vector<double>(static_cast<std::size_t>(vocab * width))};
@@ -180,6 +180,67 @@ TEST(LossKernels, ChunksChangeNoBit) {
         before = scratch;
       }
     }
+  }
+}
+
+// The weights come range by range, twice, and every time to the same place; so do their gradients.
+TEST(LossKernels, RangesOfTheVocabularyChangeNoBit) {
+  for (const LossShape& shape :
+       {LossShape{.tokens = 600, .width = 40, .vocab = 8195}, LossShape{.tokens = 70, .width = 33, .vocab = 3000},
+        LossShape{.tokens = 50, .width = 16, .vocab = 4096}}) {
+    const Problem p(shape);
+    for (const bool overwrite : {true, false}) {
+      const Outcome whole = run(p, 1, overwrite);
+      for (const int chunks : {1, 2, 3, 100}) {
+        LossShape in_ranges = shape;
+        in_ranges.chunks = chunks;
+        in_ranges.in_ranges = true;
+        const LinearCrossEntropy loss(in_ranges, true, thread_count()), forward(in_ranges, false, thread_count());
+        const Floats scratch(loss.plan().scratch.n), other(forward.plan().scratch.n), losses(shape.tokens * 4);
+        Outcome out(shape);
+        if (!overwrite) fill(out.dw.get(), shape.vocab * shape.width, 9);
+        const std::int64_t step = chunks % 2 == 0 ? kLossVocabTile : 2 * kLossVocabTile;
+        const Floats w(step * shape.width * 4), dw(step * shape.width * 4);
+        for (const int pass : {0, 1}) {
+          for (std::int64_t begin = 0; begin < shape.vocab; begin += step) {
+            const VocabRange range{begin, std::min(step, shape.vocab - begin), pass == 0, pass == 1};
+            const auto bytes = static_cast<std::size_t>(range.rows * shape.width * 4);
+            float* all = out.dw.get() + begin * shape.width;
+            std::memcpy(w.get(), p.w.get() + begin * shape.width, bytes);
+            if (pass == 1) std::memcpy(dw.get(), all, bytes);
+            loss.backward(p.h.get(), w.get(), p.targets.data(), p.inverse_units, out.losses.get(), out.dh.get(), dw.get(),
+                          overwrite, scratch.bytes(), range);
+            if (pass == 1) std::memcpy(all, dw.get(), bytes);
+            if (pass == 0) forward.forward(p.h.get(), w.get(), p.targets.data(), losses.get(), other.bytes(), range);
+          }
+        }
+        EXPECT_TRUE(scratch.intact() && other.intact() && out.dh.intact());
+        EXPECT_TRUE(out == whole) << chunks << " chunks";
+        EXPECT_EQ(losses.content(), whole.losses.content());
+      }
+    }
+  }
+}
+
+// Whatever is held, the work says how much is computed twice.
+TEST(LossKernels, RangesHoldWhatTheChunksSay) {
+  const auto plan = [](int chunks) {
+    return plan_loss({.tokens = 512, .width = 64, .vocab = 10240, .chunks = chunks, .in_ranges = true}, true, 2);
+  };
+  EXPECT_DOUBLE_EQ(plan(1).work, 1);
+  EXPECT_DOUBLE_EQ(plan(2).work, (3 + 0.6) / 3);
+  EXPECT_DOUBLE_EQ(plan(10).work, 4.0 / 3);
+  EXPECT_GT(plan(1).scratch, Bytes{512 * 10240 * 4});
+  EXPECT_LT(plan(10).scratch, Bytes{512 * 1024 * 4} + kMiB);
+}
+
+TEST(LossKernels, RefusesRangesOfPartsOfTiles) {
+  const Problem p({.tokens = 20, .width = 16, .vocab = 3000, .in_ranges = true});
+  const LinearCrossEntropy loss(p.shape, false, thread_count());
+  const Floats losses(20 * 4), scratch(loss.plan().scratch.n);
+  for (const VocabRange& wrong :
+       {VocabRange{.begin = 0, .rows = 1000}, VocabRange{.begin = 5, .rows = 1024}, VocabRange{.begin = 2048, .rows = 1024}}) {
+    EXPECT_THROW(loss.forward(p.h.get(), p.w.get(), p.targets.data(), losses.get(), scratch.bytes(), wrong), Error);
   }
 }
 

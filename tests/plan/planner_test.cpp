@@ -79,14 +79,22 @@ std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
 
 TEST(Candidates, ComposedProfileIsTheFullSimulation) {
   std::mt19937 random(20240611);
-  const Paging kPagings[] = {{}, {1024, 4}, {1024, 2, true, false}, {1024, 4, true, true}};
-  for (const ModelShape& shape : kShapes) {
-    for (int round = 0; round < 8; ++round) {
+  const Paging kPagings[] = {{},
+                             {1024, 4},
+                             {1024, 2, true, false},
+                             {1024, 4, true, true},
+                             {kPageStep, 2, true, true, true},
+                             {1024, 3, true, true, false, true},
+                             {kPageStep, 3, true, false, true, true}};
+  std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.push_back({4, 32, 2, 8, 9001});
+  for (const ModelShape& shape : shapes) {
+    for (int round = 0; round < 14; ++round) {
       const std::int64_t micro = std::array{1, 3, 6}[static_cast<std::size_t>(round % 3)];
       const Config config = config_for(shape, 6);
       CpuCatalogue catalogue = round_catalogue();
       const Machine machine = round_machine();
-      const Paging paging = kPagings[round % 4];
+      const Paging paging = kPagings[static_cast<std::size_t>(round) % std::size(kPagings)];
       NodeKernels kernels(machine.threads, catalogue);
       const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, paging,
                                   plan_request(config), machine, {.joins = true}, kernels);

@@ -13,6 +13,7 @@
 #include "device/refuse_io_uring.h"
 #include "formats/file.h"
 #include "ops/reduce/kernels.h"
+#include "ops/update/update.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -78,17 +79,18 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   const ModelShape shape{3, 128, 4, 11, 301};
   const TokenData data(shape.vocab, 400, 90);
   const Paging pagings[] = {
-      {1024, 2, true, false}, {kPageStep, 4, false, true}, {kPageStep, 3, true, true}, {1 << 20, 4, true, true}};
-  std::size_t round = GetParam() == TransferEngine::threads ? 0 : 2;
+      {1024, 2, true, false},          {kPageStep, 4, false, true},        {kPageStep, 3, true, true},
+      {1 << 20, 4, true, true, false}, {1024, 2, true, true, false, true}, {kPageStep, 3, true, false, false, true}};
+  std::size_t round = GetParam() == TransferEngine::threads ? 0 : 3;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
       Config config = paged_config(4, shape);
       config.train.gradient_clip = clip;
       const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
       for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
-        const Paging& paging = pagings[round++ % 4];
-        SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {}", micro, clip, name(mode),
-                                 paging.page, paging.parameters, paging.accumulators));
+        const Paging& paging = pagings[round++ % std::size(pagings)];
+        SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {} narrow {}", micro, clip, name(mode),
+                                 paging.page, paging.parameters, paging.accumulators, paging.narrow));
         Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), paging);
         plan.transfers = GetParam();
         verify(plan.graph);
@@ -98,6 +100,49 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
       ++round;  // so that each mode meets each paging
     }
   }
+}
+
+// The embedding and the head, which share their weights, in ranges: the last one is shorter, and ends within a page. In every
+// number of chunks of the loss, with the ranges larger and smaller than a page, and in the evaluation as well.
+TEST_P(PagingBy, TablesStreamInRanges) {
+  constexpr int kFewUpdates = 2;
+  const ModelShape shape{2, 64, 2, 9, 9001};
+  const TokenData data(shape.vocab, 200, 60);
+  const Paging pagings[] = {
+      {kPageStep, 2, false, false, true}, {kPageStep, 4, true, true, true, true}, {1 << 18, 3, true, false, true}};
+  std::size_t round = 0;
+  for (const std::int64_t micro : {1, 4}) {
+    for (const double clip : {0.0, 1.0}) {
+      Config config = paged_config(4, shape);
+      config.train.gradient_clip = clip;
+      const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
+      for (const int chunks : {1, 3, 100}) {
+        const Paging& paging = pagings[round++ % std::size(pagings)];
+        SCOPED_TRACE(fmt::format("micro {} clip {} chunks {} page {} slots {}", micro, clip, chunks, paging.page, paging.slots));
+        Plan plan = plan_with(config, micro, {BlockMode::cheap}, chunks, data.files.facts(), paging);
+        plan.transfers = GetParam();
+        verify(plan.graph);
+        for (const char* table : {"wte.weight", "wte.weight.grad"}) EXPECT_EQ(plan.graph.values[plan.graph.find(table)].tier, 1);
+        EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
+        audit(config, plan, data);
+      }
+      ++round;
+    }
+  }
+}
+
+// What is too small to gain anything, or has rows that no pages are made of, stays.
+TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
+  const auto tier = [](const ModelShape& shape, const char* value) {
+    const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
+    const Graph paged = apply_paging(graph, find_blocks(graph), {1 << 18, 4, true, true, true});
+    return paged.values[paged.find(value)].tier;
+  };
+  EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wte.weight"), 1);
+  EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wte.weight.grad"), 1);
+  EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wpe.weight"), 0);
+  EXPECT_EQ(tier({2, 64, 2, 9, 8191}, "wte.weight"), 0);
+  EXPECT_EQ(tier({2, 48, 2, 9, 9000}, "wte.weight"), 0);
 }
 
 TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
@@ -136,7 +181,10 @@ TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
   EXPECT_EQ(blocks_of_values(graph, blocks)[weight], -1);
 }
 
-TEST(Paging, PagesHoldWholeTilesOfNorms) { EXPECT_EQ(kPageStep % cpu::kSumTile, 0); }
+TEST(Paging, PagesHoldWholeTilesOfNorms) {
+  EXPECT_EQ(kPageStep % ops::kNormTile, 0);
+  EXPECT_EQ(ops::kNormTile % cpu::kSumTile, 0);
+}
 
 // Each change is one that a wrong lowering could make.
 TEST(Paging, VerifyRefusesBrokenCopies) {
@@ -169,7 +217,7 @@ TEST(Paging, VerifyRefusesBrokenCopies) {
   });
   refused("not where kernels run", [](auto& all, std::size_t i) {
     auto* kernel = std::get_if<RunKernel>(&all[i]);
-    return kernel != nullptr && kernel->range > 0 && (kernel->inputs[1].tier = 1) == 1;
+    return kernel != nullptr && !kernel->range.whole() && (kernel->inputs[1].tier = 1) == 1;
   });
   refused("has not begun", [](auto& all, std::size_t i) {
     auto* wait = std::get_if<WaitCopy>(&all[i]);

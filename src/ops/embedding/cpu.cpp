@@ -8,17 +8,25 @@ namespace {
 
 cpu::EmbeddingShape shape_of(const Shape& y) { return {y[0], y[1], y[2]}; }
 
+cpu::TableRows rows_of(const NodeRange& range, std::int64_t all, std::int64_t width) {
+  if (range.whole()) return {0, all};
+  return {range.begin / width, range.elements / width};
+}
+
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request.outputs[0].shape)](const KernelCall& call) {
-    cpu::embedding_forward(shape, call.in<std::int32_t>(0), call.in(1), call.in(2), call.out(0));
+  const std::int64_t all = request.inputs[1].shape[0];
+  return make_kernel([shape = shape_of(request.outputs[0].shape), all](const KernelCall& call) {
+    cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), call.in(1), call.in(2),
+                           call.out(0));
   });
 }
 
 std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {
-  const std::int64_t rows = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
+  const std::int64_t all = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
   const bool accumulate = accumulates<ops::EmbeddingBackwardAttributes>(request);
-  return make_kernel([shape = shape_of(request.inputs[1].shape), rows, accumulate](const KernelCall& call) {
-    cpu::embedding_token_gradient(shape, rows, call.in<std::int32_t>(0), call.in(1), accumulate, call.out(0));
+  return make_kernel([shape = shape_of(request.inputs[1].shape), all, accumulate](const KernelCall& call) {
+    cpu::embedding_token_gradient(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), call.in(1), accumulate,
+                                  call.out(0));
   });
 }
 

@@ -19,11 +19,12 @@ HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row,
       begin, end, [](Floats s, Floats r) HWY_ATTR { return hn::Add(s, r); }, sum, sum, row);
 }
 
-void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const float* table, const float* positions,
-                       float* out) {
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
+                       const float* positions, float* out) {
   const std::int64_t width = shape.width;
   for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const float* entry = table + tokens[row] * width;
+    if (!rows.contains(tokens[row])) return;
+    const float* entry = table + (tokens[row] - rows.begin) * width;
     if (positions == nullptr) {
       std::memcpy(out + row * width + begin, entry + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
     } else {
@@ -33,12 +34,16 @@ void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, 
   });
 }
 
-void embedding_token_gradient(const EmbeddingShape& shape, const std::int32_t* tokens, const float* d_out, float* d_table) {
-  const std::int64_t rows = shape.batch * shape.tokens, width = shape.width;
+void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
+                              float* d_table) {
+  const std::int64_t all = shape.batch * shape.tokens, width = shape.width;
   const auto add_strip = [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    for (std::int64_t row = 0; row < rows; ++row) add_into(begin, end, d_out + row * width, d_table + tokens[row] * width);
+    for (std::int64_t row = 0; row < all; ++row) {
+      if (!rows.contains(tokens[row])) continue;
+      add_into(begin, end, d_out + row * width, d_table + (tokens[row] - rows.begin) * width);
+    }
   };
-  if (rows * width <= kElementTile) {
+  if (all * width <= kElementTile) {
     add_strip(0, width);
   } else {
     for_tiles(width, add_strip, kStrip);
@@ -74,15 +79,15 @@ HWY_EXPORT(embedding_forward);
 HWY_EXPORT(embedding_token_gradient);
 HWY_EXPORT(embedding_position_gradient);
 
-void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const float* table, const float* positions,
-                       float* out) {
-  HWY_DYNAMIC_DISPATCH(embedding_forward)(shape, tokens, table, positions, out);
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
+                       const float* positions, float* out) {
+  HWY_DYNAMIC_DISPATCH(embedding_forward)(shape, rows, tokens, table, positions, out);
 }
 
-void embedding_token_gradient(const EmbeddingShape& shape, std::int64_t vocabulary, const std::int32_t* tokens,
-                              const float* d_out, bool accumulate, float* d_table) {
-  if (!accumulate) fill(vocabulary * shape.width, 0, d_table);
-  HWY_DYNAMIC_DISPATCH(embedding_token_gradient)(shape, tokens, d_out, d_table);
+void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
+                              bool accumulate, float* d_table) {
+  if (!accumulate) fill(rows.count * shape.width, 0, d_table);
+  HWY_DYNAMIC_DISPATCH(embedding_token_gradient)(shape, rows, tokens, d_out, d_table);
 }
 
 void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows, const float* d_out, bool accumulate,

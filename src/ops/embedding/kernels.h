@@ -11,12 +11,19 @@ struct EmbeddingShape {
   std::int64_t batch, tokens, width;  // tokens of one sample
 };
 
-// table [vocabulary, width], positions [>= tokens, width] or null -> out [batch, tokens, width] = table[token] + positions[t].
-void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const float* table, const float* positions,
-                       float* out);
-// d_table[token] += d_out row, for each token in ascending order. d_table is [vocabulary, width].
-void embedding_token_gradient(const EmbeddingShape& shape, std::int64_t vocabulary, const std::int32_t* tokens,
-                              const float* d_out, bool accumulate, float* d_table);
+// The rows of a table that a call has; tokens of other rows are passed over.
+struct TableRows {
+  std::int64_t begin, count;
+
+  bool contains(std::int32_t token) const { return token >= begin && token < begin + count; }
+};
+
+// table [rows, width], positions [>= tokens, width] or null -> out [batch, tokens, width] = table[token] + positions[t].
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
+                       const float* positions, float* out);
+// d_table[token] += d_out row, for each token in ascending order. d_table is [rows, width].
+void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
+                              bool accumulate, float* d_table);
 // d_positions [rows, width], rows >= tokens: the sum over the batch, in ascending order, which is then stored or added. Rows past
 // the sequence get zero, or keep what they accumulated.
 void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows, const float* d_out, bool accumulate,

@@ -33,6 +33,15 @@ void gradient(GradientContext& context) {
   if (context.wants(1)) context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
 }
 
+// As large as those of the loss, with which the table may be shared.
+RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+
+RangeRule ranges_of_token_gradient(const Attributes& any, TypeSpan inputs) {
+  RangeRule rule{kTableRows * inputs[1].shape.last(), {}};
+  if (any.as<EmbeddingBackwardAttributes>().accumulate) rule.inputs = {2};
+  return rule;
+}
+
 template <std::size_t kGradient>
 std::vector<ValueType> infer_gradient(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<EmbeddingBackwardAttributes>();
@@ -74,12 +83,13 @@ Cost cost_of_select(const Attributes&, TypeSpan, TypeSpan outputs) { return {0, 
 
 }  // namespace
 
-const OpDef kEmbedding{.name = "embedding", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kEmbedding{.name = "embedding", .infer = infer, .cost = cost, .gradient = gradient, .ranges = ranges};
 const OpDef kTokenGradient{.name = "token_gradient",
                            .infer = infer_gradient<1>,
                            .cost = cost_of_gradient<1>,
                            .not_differentiable = kFirstOrderOnly,
-                           .aliases = aliases_of_gradient<1>};
+                           .aliases = aliases_of_gradient<1>,
+                           .ranges = ranges_of_token_gradient};
 const OpDef kPositionGradient{.name = "position_gradient",
                               .infer = infer_gradient<0>,
                               .cost = cost_of_gradient<0>,

@@ -7,7 +7,13 @@ namespace {
 
 cpu::LossShape shape_of(const KernelRequest& request) {
   const Shape &h = request.inputs[0].shape, &w = request.inputs[1].shape;
-  return {h[0] * h[1], h[2], w[0], request.chunks};
+  return {h[0] * h[1], h[2], w[0], request.chunks, request.in_ranges};
+}
+
+// The first pass over the ranges is for the losses, the second one for the gradients.
+cpu::VocabRange range_of(const NodeRange& range, const cpu::LossShape& shape) {
+  if (range.whole()) return {.rows = shape.vocab};
+  return {range.begin / shape.width, range.elements / shape.width, range.pass == 0, range.pass == 1};
 }
 
 template <bool kBackward>
@@ -22,18 +28,19 @@ KernelChoice choose(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  return make_kernel([loss = cpu::LinearCrossEntropy(shape_of(request), false, request.threads)](const KernelCall& call) {
-    loss.forward(call.in(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch);
+  const cpu::LossShape shape = shape_of(request);
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape, false, request.threads), shape](const KernelCall& call) {
+    loss.forward(call.in(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch, range_of(call.range, shape));
   });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const bool overwrite = !accumulates<ops::AccumulateAttributes>(request);
-  return make_kernel(
-      [loss = cpu::LinearCrossEntropy(shape_of(request), true, request.threads), overwrite](const KernelCall& call) {
-        loss.backward(call.in(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2),
-                      overwrite, call.scratch);
-      });
+  const cpu::LossShape shape = shape_of(request);
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads), shape, overwrite](const KernelCall& call) {
+    loss.backward(call.in(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2), overwrite,
+                  call.scratch, range_of(call.range, shape));
+  });
 }
 
 }  // namespace

@@ -35,6 +35,11 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   Tiling tiling{.tokens = shape.tokens, .vocab = shape.vocab, .token_tile = loss_token_tile(shape.vocab)};
   tiling.token_tiles = ceil_div(shape.tokens, tiling.token_tile);
   tiling.vocab_tiles = ceil_div(shape.vocab, kLossVocabTile);
+  if (shape.in_ranges) {
+    tiling.group = tiling.token_tiles;
+    tiling.held = backward ? ceil_div(tiling.vocab_tiles, shape.chunks) : 1;
+    return tiling;
+  }
   const bool whole_rows = backward && shape.chunks <= tiling.token_tiles;
   tiling.group = whole_rows ? ceil_div(tiling.token_tiles, shape.chunks) : 1;
   const std::int64_t shared = ceil_div(tiling.token_tiles * tiling.vocab_tiles, shape.chunks);
@@ -120,10 +125,22 @@ struct LinearCrossEntropy::Run {
   SoftmaxState* states;
   float* logits;
   std::byte* library;
+  std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
 
   Run(const LinearCrossEntropy& owner, bool backward, const float* h_in, const float* w_in, const std::int32_t* targets_in,
-      float* losses_out, std::byte* scratch)
-      : loss(owner), tiling(tiling_of(owner.shape_, backward)), h(h_in), w(w_in), targets(targets_in), losses(losses_out) {
+      float* losses_out, std::byte* scratch, const VocabRange& range)
+      : loss(owner),
+        tiling(tiling_of(owner.shape_, backward)),
+        h(h_in),
+        w(w_in),
+        targets(targets_in),
+        losses(losses_out),
+        v_begin(range.begin / kLossVocabTile),
+        v_end(ceil_div(range.begin + range.rows, kLossVocabTile)) {
+    const bool whole = range.begin == 0 && range.rows == tiling.vocab;
+    ensure(range.begin % kLossVocabTile == 0 && range.begin + range.rows <= tiling.vocab, "loss", "a range is no whole tiles");
+    ensure(range.rows % kLossVocabTile == 0 || v_end == tiling.vocab_tiles, "loss", "a range is no whole tiles");
+    ensure(whole || owner.shape_.in_ranges, "loss", "this loss was built for the whole vocabulary");
     const ScratchLayout layout = layout_of(tiling, Bytes{0});
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
@@ -132,7 +149,7 @@ struct LinearCrossEntropy::Run {
 
   std::int64_t width() const { return loss.shape_.width; }
   const float* h_tile(std::int64_t t) const { return h + t * tiling.token_tile * width(); }
-  std::int64_t w_offset(std::int64_t v) const { return v * kLossVocabTile * width(); }
+  std::int64_t w_offset(std::int64_t v) const { return (v - v_begin) * kLossVocabTile * width(); }
 
   const Products& products(std::int64_t t, std::int64_t v) const {
     return loss.products_[static_cast<std::size_t>(2 * (t == tiling.token_tiles - 1) + (v == tiling.vocab_tiles - 1))];
@@ -179,7 +196,7 @@ struct LinearCrossEntropy::Run {
 
   // First pass: the losses, and the logits as far as they are held.
   void measure(std::int64_t t0, std::int64_t t1) const {
-    for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
+    for (std::int64_t v = v_begin; v < v_end; ++v) {
       for (std::int64_t t = t0; t < t1; ++t) multiply(t, v);
       take_statistics(t0, t1, v);
     }
@@ -198,9 +215,9 @@ struct LinearCrossEntropy::Run {
   // Second pass: dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
   void propagate(std::int64_t t0, std::int64_t t1, float inverse_units, float* dh, float* dw, bool overwrite) const {
     const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
-    fill((end - first) * width(), 0, dh + first * width());
-    for (std::int64_t v = 0; v < tiling.vocab_tiles; ++v) {
-      if (!kept(v)) multiply(t0, v);
+    if (v_begin == 0) fill((end - first) * width(), 0, dh + first * width());
+    for (std::int64_t v = v_begin; v < v_end; ++v) {
+      for (std::int64_t t = t0; t < t1 && !kept(v); ++t) multiply(t, v);
       differentiate(t0, t1, v, inverse_units);
       if (overwrite && t0 == 0) fill(tiling.columns(v) * width(), 0, dw + w_offset(v));
       for (std::int64_t t = t0; t < t1; ++t) {
@@ -221,22 +238,24 @@ LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, in
   }
 }
 
-void LinearCrossEntropy::forward(const float* h, const float* w, const std::int32_t* targets, float* losses,
-                                 std::byte* scratch) const {
-  check_targets(targets, shape_);
-  const Run run(*this, false, h, w, targets, losses, scratch);
-  for (std::int64_t t = 0; t < run.tiling.token_tiles; ++t) run.measure(t, t + 1);
+void LinearCrossEntropy::forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
+                                 const VocabRange& range) const {
+  if (range.begin == 0) check_targets(targets, shape_);
+  const Run run(*this, false, h, w, targets, losses, scratch, range);
+  for (std::int64_t t = 0; t < run.tiling.token_tiles; t += run.tiling.group) {
+    run.measure(t, std::min(run.tiling.token_tiles, t + run.tiling.group));
+  }
 }
 
 void LinearCrossEntropy::backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses,
-                                  float* dh, float* dw, bool overwrite, std::byte* scratch) const {
+                                  float* dh, float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const {
   ensure(!products_.front().gradients.empty(), "loss", "this loss was built without its gradient");
-  check_targets(targets, shape_);
-  const Run run(*this, true, h, w, targets, losses, scratch);
+  if (range.begin == 0 && range.losses) check_targets(targets, shape_);
+  const Run run(*this, true, h, w, targets, losses, scratch, range);
   for (std::int64_t t = 0; t < run.tiling.token_tiles; t += run.tiling.group) {
     const std::int64_t end = std::min(run.tiling.token_tiles, t + run.tiling.group);
-    run.measure(t, end);
-    run.propagate(t, end, inverse_units, dh, dw, overwrite);
+    if (range.losses) run.measure(t, end);
+    if (range.gradients) run.propagate(t, end, inverse_units, dh, dw, overwrite);
   }
 }
 

@@ -10,15 +10,25 @@
 
 #include "base/bytes.h"
 #include "device/cpu/gemm.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::cpu {
 
 // With T tiles of tokens and V tiles of the vocabulary: up to T chunks, the logits of ceil(T / chunks) tiles of tokens are held
 // (three products); beyond, ceil(T V / chunks) tiles of one tile of tokens, and the others are computed twice (up to four
-// products).
+// products). Where the vocabulary comes in ranges, all tokens are worked on together, and the logits of ceil(V / chunks) tiles of
+// the vocabulary are held.
 struct LossShape {
   std::int64_t tokens = 0, width = 0, vocab = 0;
   int chunks = 1;
+  bool in_ranges = false;
+};
+
+// The rows of w, and of dw, that a call has: whole tiles, or all that is left. Ranges come in ascending order, all of them for
+// the losses before the first one for the gradients; scratch, losses and dh stay as they are between the calls.
+struct VocabRange {
+  std::int64_t begin = 0, rows = 0;
+  bool losses = true, gradients = true;
 };
 
 struct LossPlan {
@@ -31,7 +41,7 @@ struct LossPlan {
 
 // The canonical tiles follow from the vocabulary alone; the last ones are shorter.
 std::int64_t loss_token_tile(std::int64_t vocab);
-inline constexpr std::int64_t kLossVocabTile = 1024;
+inline constexpr std::int64_t kLossVocabTile = ops::kTableRows;
 
 LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool library = true);
 
@@ -41,12 +51,20 @@ class LinearCrossEntropy {
 
   // h [tokens, width], w [vocab, width], targets [tokens]; writes losses [tokens], 0 where ignored. Throws E-DATA-TARGET for
   // targets outside [-1, vocab). Holds one tile whatever the chunks.
-  void forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch) const;
+  void forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
+               const VocabRange& range) const;
+  void forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {
+    forward(h, w, targets, losses, scratch, {.rows = shape_.vocab});
+  }
 
   // As forward, and the gradient of sum(losses) * inverse_units: writes dh [tokens, width], adds to dw [vocab, width] or, with
   // `overwrite`, writes it. Only where built with `backward`.
   void backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
-                float* dw, bool overwrite, std::byte* scratch) const;
+                float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const;
+  void backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
+                float* dw, bool overwrite, std::byte* scratch) const {
+    backward(h, w, targets, inverse_units, losses, dh, dw, overwrite, scratch, {.rows = shape_.vocab});
+  }
 
   const LossPlan& plan() const { return plan_; }
 

@@ -47,6 +47,15 @@ void gradient(GradientContext& context) {
   if (context.wants(1)) context.contribute(1, outputs[2]);
 }
 
+RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+
+// First for the losses, then for the gradients.
+RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
+  RangeRule rule{kTableRows * inputs[1].shape.last(), {1}, 2};
+  if (any.as<AccumulateAttributes>().accumulate) rule.inputs.push_back(4);
+  return rule;
+}
+
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
   if (!any.as<AccumulateAttributes>().accumulate) return {};
   return {{4, 2, AliasKind::updates}};
@@ -54,13 +63,19 @@ std::vector<Alias> aliases_of_backward(const Attributes& any) {
 
 }  // namespace
 
-const OpDef kLinearCrossEntropy{
-    .name = "linear_cross_entropy", .infer = infer, .cost = cost<1>, .gradient = gradient, .costly = true, .chunked = true};
+const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
+                                .infer = infer,
+                                .cost = cost<1>,
+                                .gradient = gradient,
+                                .ranges = ranges,
+                                .costly = true,
+                                .chunked = true};
 const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .infer = infer_backward,
                                         .cost = cost<3>,
                                         .not_differentiable = kFirstOrderOnly,
                                         .aliases = aliases_of_backward,
+                                        .ranges = ranges_of_backward,
                                         .costly = true,
                                         .chunked = true};
 

@@ -10,11 +10,18 @@ namespace {
 
 KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
 
+// The elements of flat operands that a call is for, and where they begin: those of a range are handed over from its first one.
+struct Flat {
+  std::int64_t begin, count;
+
+  Flat(const NodeRange& range, std::int64_t begin, std::int64_t end)
+      : begin(range.whole() ? begin : 0), count(range.whole() ? end - begin : range.elements) {}
+};
+
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
-  const bool continues = request.attributes->as<ops::SumAttributes>().continues;
-  return make_kernel([n = request.inputs[0].shape.elements(), continues](const KernelCall& call) {
+  return make_kernel([n = request.inputs[0].shape.elements()](const KernelCall& call) {
     double* sum = call.out<double>(0);
-    *sum = cpu::sum_of_squares(n, call.in(0), continues ? *sum : 0, call.scratch);
+    *sum = cpu::sum_of_squares(Flat(call.range, 0, n).count, call.in(0), call.range.first() ? 0 : *sum, call.scratch);
   });
 }
 
@@ -40,7 +47,9 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                               scalars[ops::kBiasCorrection1],
                               scalars[ops::kBiasCorrection2],
                               a.clipped ? *call.in(5) : 1.0f};
-    cpu::adamw(a.end - a.begin, call.out(0) + a.begin, call.out(1) + a.begin, call.out(2) + a.begin, call.in(3) + a.begin, step);
+    const Flat flat(call.range, a.begin, a.end);
+    cpu::adamw(flat.count, call.out(0) + flat.begin, call.out(1) + flat.begin, call.out(2) + flat.begin, call.in(3) + flat.begin,
+               step);
   });
 }
 
@@ -54,8 +63,9 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             a.nesterov,
                             scalars[ops::kFirstUpdate] != 0,
                             a.clipped ? *call.in(states + 2) : 1.0f};
-    float* buffer = states == 2 ? call.out(1) + a.begin : nullptr;
-    cpu::sgd(a.end - a.begin, call.out(0) + a.begin, buffer, call.in(states) + a.begin, step);
+    const Flat flat(call.range, a.begin, a.end);
+    float* buffer = states == 2 ? call.out(1) + flat.begin : nullptr;
+    cpu::sgd(flat.count, call.out(0) + flat.begin, buffer, call.in(states) + flat.begin, step);
   });
 }
 

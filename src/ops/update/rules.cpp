@@ -62,14 +62,13 @@ std::vector<Alias> aliases_of_adamw(const Attributes&) {
   return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
 }
 
-Attributes sum_of_range(const Attributes&, std::int64_t, bool first) { return SumAttributes{!first}; }
+RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-template <class A>
-Attributes of_range(const Attributes& any, std::int64_t elements, bool) {
-  A attributes = any.as<A>();
-  attributes.begin = 0;
-  attributes.end = elements;
-  return attributes;
+// The parameter, its states and the gradient.
+RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
+  RangeRule rule;
+  for (std::size_t i = 0; i < inputs.size() && inputs[i] == inputs[0]; ++i) rule.inputs.push_back(i);
+  return rule;
 }
 
 template <int kFlops>
@@ -83,19 +82,19 @@ const OpDef kSumOfSquares{.name = "sum_of_squares",
                           .infer = infer_sum,
                           .cost = cost_of_sum,
                           .not_differentiable = kUpdateOnly,
-                          .of_range = sum_of_range};
+                          .ranges = ranges_of_sum};
 const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
 const OpDef kAdamW{.name = "adamw",
                    .infer = infer_adamw,
                    .cost = cost_of_update<15>,
                    .not_differentiable = kUpdateOnly,
                    .aliases = aliases_of_adamw,
-                   .of_range = of_range<AdamWAttributes>};
+                   .ranges = ranges_of_update};
 const OpDef kSgd{.name = "sgd",
                  .infer = infer_sgd,
                  .cost = cost_of_update<6>,
                  .not_differentiable = kUpdateOnly,
                  .aliases = aliases_of_sgd,
-                 .of_range = of_range<SgdAttributes>};
+                 .ranges = ranges_of_update};
 
 }  // namespace plimsoll::ops

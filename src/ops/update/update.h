@@ -2,19 +2,15 @@
 // act on flat ranges [begin, end) of a parameter, so that a paged parameter can be updated in pieces.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/builder.h"
 #include "ops/attributes.h"
 
 namespace plimsoll::ops {
 
-struct SumAttributes {
-  bool continues = false;  // adds to its output: a range that is not the first one
-  friend bool operator==(const SumAttributes&, const SumAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("continues", continues);
-  }
-};
+// Norms add up in tiles of so many elements, so that ranges of whole tiles sum to the same bits.
+inline constexpr std::int64_t kNormTile = 1 << 15;
 
 struct ClipAttributes {
   double limit = 0;  // largest global norm; 0: no clip, the norm is still computed

@@ -29,8 +29,8 @@ struct Pass {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, bool adds)
-      : result_(std::move(graph)), adds_(adds), before_(result_.order.size()), after_(result_.order.size()) {
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds)
+      : result_(std::move(graph)), narrow_(narrow), adds_(adds), before_(result_.order.size()), after_(result_.order.size()) {
     find_passes(blocks_of_values(result_, blocks));
     for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
   }
@@ -40,7 +40,11 @@ class Rewrite {
     for (std::size_t place = 0; place < old.size(); ++place) {
       emit(before_[place], old[place]);
       Node& node = result_.nodes[old[place]];
-      node.section == Section::update ? use_what_is_here(node) : rewire(node, old[place]);
+      if (node.section == Section::update) {
+        use_what_is_here(node);
+      } else if (!node.pages.valid()) {
+        rewire(node, old[place], place);
+      }
       result_.order.push_back(old[place]);
       emit(after_[place], old[place]);
     }
@@ -59,12 +63,12 @@ class Rewrite {
     return what.tier != 0 && (what.persistent() || what.version_of.valid());
   }
 
-  // Updates stream through pages of their own.
+  // What works on ranges has pages of its own.
   void find_passes(const PerValue<int>& block_of) {
     std::map<std::tuple<int, Section, bool>, std::size_t> known;
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
       const Node& node = result_.nodes[result_.order[place]];
-      if (node.section == Section::update) continue;
+      if (node.section == Section::update || node.pages.valid()) continue;
       for (const ValueId input : node.inputs) {
         if (!rests_elsewhere(input)) continue;
         const ValueId value = origin_of(result_, input);
@@ -75,19 +79,45 @@ class Rewrite {
     }
   }
 
+  // A narrow pass brings what it reads again, once more, unless it reads nothing else in between.
   void add_use(Pass& pass, ValueId value, std::size_t place) {
     pass.end = place;
-    auto use = std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) { return each.value == value; });
+    const bool written = result_.values[value].role == Role::accumulator;
+    const auto begin = narrow_ && !written && !pass.uses.empty() ? pass.uses.end() - 1 : pass.uses.begin();
+    const auto use = std::find_if(begin, pass.uses.end(), [&](const Pass::Use& each) { return each.value == value; });
     if (use == pass.uses.end()) {
-      pass.uses.push_back({value, place, place, result_.values[value].role == Role::accumulator, {}});
+      pass.uses.push_back({value, place, place, written, {}});
     } else {
       use->last = place;
     }
   }
 
+  void schedule(std::size_t index) { narrow_ ? schedule_narrow(index) : schedule_wide(index); }
+
+  void move(std::size_t index, std::size_t number, std::size_t early, std::size_t late) {
+    const Pass::Use& use = passes_[index].uses[number];
+    before_[early].push_back({What::fetch, index, number});
+    before_[use.first].push_back({What::fetched, index, number});
+    if (!use.written) return;
+    after_[use.last].push_back({What::store, index, number});
+    after_[late].push_back({What::stored, index, number});
+  }
+
+  // What the pass uses next is on its way while it uses this, and what it used last goes out: nothing of another pass is here, so
+  // that blocks can do different things.
+  void schedule_narrow(std::size_t index) {
+    const Pass& pass = passes_[index];
+    for (std::size_t i = 0; i < pass.uses.size(); ++i) {
+      const Pass::Use& use = pass.uses[i];
+      const bool early = i > 0 && (!use.written || adds_);
+      const std::size_t late = i + 1 < pass.uses.size() ? std::max(use.last, pass.uses[i + 1].last) : use.last;
+      move(index, i, early ? pass.uses[i - 1].first : use.first, late);
+    }
+  }
+
   // Parameters are on their way while the pass before this one runs; the first pass of the backward does not hold its parameters
   // through the loss. Accumulators go out while the pass behind this one runs.
-  void schedule(std::size_t index) {
+  void schedule_wide(std::size_t index) {
     const Pass& pass = passes_[index];
     const auto like = [&](std::size_t other) {
       return other < passes_.size() && passes_[other].section == pass.section && passes_[other].backward == pass.backward;
@@ -96,12 +126,7 @@ class Rewrite {
     const std::size_t late = like(index + 1) ? std::max(pass.end, passes_[index + 1].end) : section_end(pass);
     for (std::size_t i = 0; i < pass.uses.size(); ++i) {
       const Pass::Use& use = pass.uses[i];
-      const std::size_t start = !use.written ? early : adds_ ? pass.begin : use.first;
-      before_[start].push_back({What::fetch, index, i});
-      before_[use.first].push_back({What::fetched, index, i});
-      if (!use.written) continue;
-      after_[use.last].push_back({What::store, index, i});
-      after_[late].push_back({What::stored, index, i});
+      move(index, i, !use.written ? early : adds_ ? pass.begin : use.first, late);
     }
   }
 
@@ -163,15 +188,15 @@ class Rewrite {
     return result_.values.push_back(std::move(copy));
   }
 
-  void rewire(Node& node, NodeId id) {
+  void rewire(Node& node, NodeId id, std::size_t place) {
     for (ValueId& input : node.inputs) {
-      if (rests_elsewhere(input)) input = use_at(origin_of(result_, input), node).here;
+      if (rests_elsewhere(input)) input = use_at(origin_of(result_, input), place).here;
     }
     for (ValueId& output : node.outputs) {
       if (!rests_elsewhere(output)) continue;
       const ValueId rests = origin_of(result_, output);
       last_version_[rests] = output;
-      output = use_at(rests, node).here = new_copy(rests, node.section);
+      output = use_at(rests, place).here = new_copy(rests, node.section);
       result_.values[output].producer = id;
     }
   }
@@ -190,18 +215,19 @@ class Rewrite {
     if (streamed_inputs(result_, node).empty()) node.pages = {};
   }
 
-  Pass::Use& use_at(ValueId value, const Node& node) {
+  Pass::Use& use_at(ValueId value, std::size_t place) {
     for (Pass& pass : passes_) {
-      if (pass.section != node.section || pass.backward != node.backward) continue;
-      const auto use =
-          std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) { return each.value == value; });
+      if (place < pass.begin || place > pass.end) continue;
+      const auto use = std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) {
+        return each.value == value && each.first <= place && place <= each.last;
+      });
       if (use != pass.uses.end()) return *use;
     }
     throw internal_error("fetching", "a value that no pass uses");
   }
 
   Graph result_;
-  bool adds_;
+  bool narrow_, adds_;
   std::vector<Pass> passes_;  // in the order of their beginnings
   std::vector<std::vector<Event>> before_, after_;
   std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators
@@ -209,8 +235,8 @@ class Rewrite {
 
 }  // namespace
 
-Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool adds) {
-  return Rewrite(std::move(graph), blocks, adds).run();
+Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds) {
+  return Rewrite(std::move(graph), blocks, narrow, adds).run();
 }
 
 }  // namespace plimsoll

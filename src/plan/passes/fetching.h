@@ -1,6 +1,7 @@
 // What blocks read and write of values that rest on another tier, as a rewrite of the graph: a pass through a block fetches its
-// parameters while the pass before it runs, and its accumulators come and go around the products that add to them. The nodes are
-// those of graph/transfer.h; bits cannot change, since kernels see the same bytes.
+// parameters while the pass before it runs, and its accumulators come and go around the products that add to them; where that is
+// too much, each matrix for itself, while the one before it is used. The nodes are those of graph/transfer.h; bits cannot change,
+// since kernels see the same bytes.
 #pragma once
 
 #include <vector>
@@ -12,6 +13,6 @@ namespace plimsoll {
 
 // For a graph in which apply_paging has said what rests where, after recomputation. `adds`: the window has several micro-steps,
 // so accumulators come in before something is added to them.
-Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool adds);
+Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds);
 
 }  // namespace plimsoll

@@ -55,63 +55,138 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
 
 namespace {
 
-bool rests_on_disk(const Graph& graph, ValueId id, const PerValue<int>& block_of, const Paging& paging) {
-  const ValueId rests = origin_of(graph, id);
-  switch (graph.values[rests].role) {
-    case Role::optimizer_state: return true;
-    case Role::parameter: return paging.parameters && block_of[rests] >= 0;
-    case Role::accumulator: return paging.accumulators && block_of[rests] >= 0;
-    default: return false;
-  }
+constexpr std::int64_t kElement = sizeof(float);
+
+// Nodes of blocks read whole copies of what rests elsewhere (plan/passes/fetching.h).
+bool works_on_ranges(const Graph& graph, const Node& node) {
+  return (node.section == Section::update || node.op->ranges != nullptr) && !streamed_inputs(graph, node).empty();
 }
 
-// What the node reads in ranges: all of one type, which is that of the whole.
-void check_streamed(const Graph& graph, const Node& node, const std::vector<std::size_t>& streamed) {
-  ensure(node.op->of_range != nullptr, "paging", "an op that cannot act on a range reads what rests on the disk");
-  const ValueType& whole = graph.values[node.inputs[0]].type;
-  for (const std::size_t input : streamed) {
-    ensure(graph.values[node.inputs[input]].type == whole && whole.dtype == DType::f32, "paging",
-           "what is streamed is not fp32 of its parameter's shape");
+class PagingPass {
+ public:
+  PagingPass(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging)
+      : result_(graph), paging_(paging), block_of_(blocks_of_values(graph, blocks)), table_(graph.values.size(), 0) {
+    if (paging.tables) find_tables();
   }
-}
+
+  Graph run() {
+    for (std::size_t i = 0; i < result_.values.size(); ++i) {
+      Value& value = result_.values[ValueId{i}];
+      const bool resting = value.persistent() || value.version_of.valid();
+      if (resting && rests_elsewhere(origin_of(result_, ValueId{i}))) value.tier = 1;
+    }
+    // Updates share their pages, in which the next one's are on their way; what reads tables is far apart.
+    std::vector<NodeId> updates;
+    for (const NodeId id : std::vector(result_.order)) {
+      const Node& node = result_.nodes[id];
+      if (!works_on_ranges(result_, node)) continue;
+      check_streamed(node);
+      node.section == Section::update ? updates.push_back(id) : give_pages(std::string(node.line), {id});
+    }
+    if (!updates.empty()) give_pages("update", updates);
+    return std::move(result_);
+  }
+
+ private:
+  bool rests_elsewhere(ValueId value) const {
+    switch (result_.values[value].role) {
+      case Role::optimizer_state: return true;
+      case Role::parameter: return (paging_.parameters && block_of_[value] >= 0) || table_[value] != 0;
+      case Role::accumulator: return (paging_.accumulators && block_of_[value] >= 0) || table_[value] != 0;
+      default: return false;
+    }
+  }
+
+  // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
+  void find_tables() {
+    for (std::size_t i = 0; i < result_.values.size(); ++i) table_[ValueId{i}] = result_.values[ValueId{i}].parameter ? 1 : 0;
+    for (const Node& node : result_.nodes) {
+      if (node.section == Section::update) continue;
+      const RangeRule rule = ranges_of(result_, node);
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const Value& value = result_.values[node.inputs[i]];
+        if (!value.parameter) continue;
+        const bool ranged = std::find(rule.inputs.begin(), rule.inputs.end(), i) != rule.inputs.end();
+        const bool pages = rule.step % kPageStep == 0 && value.type.dtype == DType::f32;
+        const bool large = value.type.shape.elements() >= 2 * paging_.slots * rule.step;
+        if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
+      }
+    }
+    for (const NodeId id : result_.section_order(Section::update)) {
+      const Node& node = result_.nodes[id];
+      for (const NodeAlias& alias : aliases_of(result_, node)) {
+        if (alias.kind != AliasKind::updates || table_[alias.input] == 0) continue;
+        for (const ValueId input : node.inputs) {
+          if (result_.values[input].role == Role::accumulator) table_[origin_of(result_, input)] = 1;
+        }
+      }
+    }
+  }
+
+  // What the node reads in ranges: all of one shape.
+  void check_streamed(const Node& node) const {
+    const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
+    for (const std::size_t input : streamed_inputs(result_, node)) {
+      ensure(std::find(ranged.begin(), ranged.end(), input) != ranged.end(), "paging",
+             "an op reads whole what rests on another tier");
+      const ValueType& type = result_.values[node.inputs[input]].type;
+      ensure(type == result_.values[node.inputs[ranged.front()]].type && type.dtype == DType::f32, "paging",
+             "what is streamed is not fp32 of one shape");
+    }
+  }
+
+  void give_pages(const std::string& owner, const std::vector<NodeId>& nodes) {
+    const std::int64_t page = page_elements(result_, paging_);
+    std::int64_t states = 0, slot = 0;
+    for (const NodeId id : nodes) {
+      states = std::max(states, static_cast<std::int64_t>(streamed_inputs(result_, result_.nodes[id]).size()));
+      slot = std::max(slot, range_elements(result_, result_.nodes[id], page));
+    }
+    Value pages;
+    pages.name = owner + ".pages";
+    pages.type = {DType::f32, Shape{paging_.slots * states * slot}};
+    pages.role = Role::pages;
+    pages.section = result_.nodes[nodes.front()].section;
+    const ValueId room = result_.values.push_back(std::move(pages));
+    for (const NodeId id : nodes) result_.nodes[id].pages = room;
+  }
+
+  Graph result_;
+  const Paging& paging_;
+  PerValue<int> block_of_;
+  PerValue<char> table_;  // and their accumulators
+};
 
 }  // namespace
 
+RangeRule ranges_of(const Graph& graph, const Node& node) {
+  return node.op->ranges == nullptr ? RangeRule{} : node.op->ranges(node.attributes, types_of(graph, node.inputs));
+}
+
+std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page) {
+  const Value& whole = graph.values[node.inputs[ranges_of(graph, node).inputs.front()]];
+  const std::int64_t all = align_up(whole.bytes(), kStoredAlignment).n / kElement;
+  return std::min(all, std::max(page, ranges_of(graph, node).step));
+}
+
+// Ranges are whole pages, or pages whole ranges.
 std::int64_t page_elements(const Graph& graph, const Paging& paging) {
   Bytes largest;
   for (const Value& value : graph.values) {
     if (value.persistent() && value.tier != 0) largest = std::max(largest, align_up(value.bytes(), kStoredAlignment));
   }
-  return std::min(paging.page, largest.n / static_cast<std::int64_t>(sizeof(float)));
+  std::int64_t page = std::min(paging.page, largest.n / kElement);
+  if (!paging.tables) return page;
+  for (const Node& node : graph.nodes) {
+    if (node.section == Section::update || !works_on_ranges(graph, node)) continue;
+    const std::int64_t step = ranges_of(graph, node).step;
+    while (page % step != 0 && step % page != 0) page -= kPageStep;
+  }
+  return page;
 }
 
 Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging) {
-  Graph result = graph;
-  if (!paging.active()) return result;
-  const PerValue<int> block_of = blocks_of_values(graph, blocks);
-  for (std::size_t i = 0; i < result.values.size(); ++i) {
-    Value& value = result.values[ValueId{i}];
-    const bool resting = value.persistent() || value.version_of.valid();
-    if (resting && rests_on_disk(graph, ValueId{i}, block_of, paging)) value.tier = 1;
-  }
-  std::size_t states = 0;
-  std::vector<NodeId> streaming;
-  for (const NodeId id : result.section_order(Section::update)) {
-    const std::vector<std::size_t> streamed = streamed_inputs(result, result.nodes[id]);
-    if (streamed.empty()) continue;
-    check_streamed(result, result.nodes[id], streamed);
-    states = std::max(states, streamed.size());
-    streaming.push_back(id);
-  }
-  if (streaming.empty()) return result;
-  Value pages;
-  pages.name = "update.pages";
-  pages.type = {DType::f32, Shape{paging.slots * static_cast<std::int64_t>(states) * page_elements(result, paging)}};
-  pages.role = Role::pages;
-  pages.section = Section::update;
-  const ValueId room = result.values.push_back(std::move(pages));
-  for (const NodeId id : streaming) result.nodes[id].pages = room;
-  return result;
+  return paging.active() ? PagingPass(graph, blocks, paging).run() : graph;
 }
 
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine) {
@@ -129,6 +204,10 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   }
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
+    if (node.section == Section::update || !node.pages.valid()) continue;
+    for (const std::size_t input : streamed_inputs(graph, node)) {
+      copies += (ranges_of(graph, node).passes + 1) * pieces_of(node.inputs[input]);
+    }
   }
   std::vector<ReserveItem> items{{"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"},
                                  {"transfers: pieces", kPieceState * pieces + kCopyState * copies, "counted"},

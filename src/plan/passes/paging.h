@@ -1,7 +1,8 @@
-// What rests on another tier, as a rewrite of the graph: optimizer state, and of the blocks also parameters and accumulators.
-// Updates act on flat ranges, so what they read of a range comes into a slot of pages, is updated there and goes back, while the
-// slots beside it are on their way. Which bytes move when is the program's business (program/stream.h); the graph says where they
-// rest and through which room they pass. What kernels of the blocks need is fetched whole (plan/passes/fetching.h).
+// What rests on another tier, as a rewrite of the graph: optimizer state, of the blocks also parameters and accumulators, and
+// tables. Updates act on ranges, and so do the ops that read tables: what they need of a range comes into a slot of pages, is
+// read or updated there and goes back, while the slots beside it are on their way. Which bytes move when is the program's
+// business (program/stream.h); the graph says where they rest and through which room they pass. What kernels of the blocks need
+// is fetched whole (plan/passes/fetching.h).
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,15 @@
 
 namespace plimsoll {
 
-// Pages are multiples of so many elements: norms add up in tiles of as many (ops/reduce), which a page holds whole.
+// Pages are multiples of so many elements.
 inline constexpr std::int64_t kPageStep = 1 << 15;
 
 struct Paging {
   std::int64_t page = 0;   // elements of each state that a slot holds; 0: everything stays where kernels run
   std::int64_t slots = 0;  // in flight: some on their way in, one being updated, one on its way out
   bool parameters = false, accumulators = false;  // of the blocks, too
+  bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
+  bool narrow = false;                            // of a block one matrix at a time is on its way, and not all of the next one
 
   bool active() const { return page > 0; }
   friend bool operator==(const Paging&, const Paging&) = default;
@@ -29,14 +32,18 @@ struct Paging {
 // Marks what rests on tier 1, and gives the nodes that stream it the room for the pages. Ids of values keep their meaning.
 Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging);
 
-// Elements of a page: those of the paging, or fewer where nothing that streams is as large.
+// Elements of a page: those of the paging, or fewer where nothing that streams is as large or ranges are no multiples of it.
 std::int64_t page_elements(const Graph& graph, const Paging& paging);
+
+// How a node works on ranges of its inputs, and how many elements of each it is handed at a time.
+RangeRule ranges_of(const Graph& graph, const Node& node);
+std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page);
 
 // The block that alone reads a parameter, also of its accumulator; -1 for all other values. Those that are a small part of their
 // block do not count: a transfer of theirs would be nothing but latency.
 PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks);
 
-// What a node of the update streams: its inputs that do not rest where kernels run. None of a transfer.
+// What a node streams: its inputs that do not rest where kernels run. None of a transfer.
 std::vector<std::size_t> streamed_inputs(const Graph& graph, const Node& node);
 
 // Transfers that run at a time, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
