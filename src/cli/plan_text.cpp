@@ -124,8 +124,10 @@ std::string remedies_text(const json& remedies) {
 
 std::string resting_text(const json& decisions) {
   std::string text;
-  for (const json& what : decisions.at("paging").at("what")) text += (text.empty() ? "" : ", ") + what.get<std::string>();
-  return text;
+  const json& paging = decisions.at("paging");
+  for (const json& what : paging.at("what")) text += (text.empty() ? "" : ", ") + what.get<std::string>();
+  const int resident = paging.at("resident_blocks").get<int>();
+  return resident == 0 ? text : fmt::format("{} (not of {} blocks)", text, resident);
 }
 
 std::string process_table(const json& predicted, const json& decisions) {

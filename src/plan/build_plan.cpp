@@ -161,6 +161,7 @@ std::string hash_plan(const Plan& plan) {
     hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
     if (plan.decisions.paging.parameters) hasher.add("parameters");
     if (plan.decisions.paging.accumulators) hasher.add("accumulators");
+    hasher.add(fmt::format("resident {}", plan.decisions.paging.resident));
     if (plan.decisions.paging.tables) hasher.add("tables");
     if (plan.decisions.paging.narrow) hasher.add("narrow");
   }

@@ -113,6 +113,7 @@ json paging_json(const Paging& paging) {
   return {{"what", what},
           {"page_elements", paging.page},
           {"slots", paging.slots},
+          {"resident_blocks", paging.resident},
           {"fetched", paging.narrow ? "by matrix" : "by block"}};
 }
 
@@ -125,6 +126,7 @@ Paging paging_from(const json& object) {
     paging.accumulators = paging.accumulators || what == "gradients";
     paging.tables = paging.tables || what == "tables";
   }
+  paging.resident = object.value("resident_blocks", 0);
   paging.narrow = object.value("fetched", "by block") == "by matrix";
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
   if (!page || paging.slots < 2 || paging.slots > kMostSlots) {

@@ -43,14 +43,14 @@ constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
 
 bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, tables})).end;
+    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).end;
   };
   return stored(true) > stored(false);
 }
 
 // What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small
 // pages are for little memory, which is where the smallest micro-batch is.
-std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, bool tables, bool smallest) {
+std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, bool updates_early, bool tables, bool smallest) {
   std::vector<Paging> list;
   for (const bool accumulators : {false, true}) {
     for (const bool parameters : {false, true}) {
@@ -59,6 +59,12 @@ std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, b
       const bool open = request.gradients == RestPolicy::automatic;
       if (open && accumulators && (updates_early || !parameters)) continue;
       list.push_back({kLargePage, kSlots, parameters, accumulators});
+      // From blocks that stay to none, where both could.
+      const bool most = parameters && (accumulators || !open || updates_early);
+      for (std::size_t quarter = 3; most && quarter > 0; --quarter) {
+        const auto stay = static_cast<int>(blocks * quarter / 4);
+        if (stay > 0) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
+      }
     }
   }
   if (list.empty()) return list;
@@ -88,7 +94,7 @@ std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool 
   std::vector<Paging> list;
   if (!disk) list.push_back({});
   Bytes least{std::numeric_limits<std::int64_t>::max()};
-  for (const Paging& paging : pagings_of(request, updates_early, tables, smallest)) {
+  for (const Paging& paging : pagings_of(request, blocks.size(), updates_early, tables, smallest)) {
     const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
     if (stored.n == 0) continue;
     least = std::min(least, stored);

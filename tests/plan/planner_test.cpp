@@ -83,9 +83,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
                              {1024, 4},
                              {1024, 2, true, false},
                              {1024, 4, true, true},
-                             {kPageStep, 2, true, true, true},
-                             {1024, 3, true, true, false, true},
-                             {kPageStep, 3, true, false, true, true}};
+                             {kPageStep, 2, true, true, 1, true},
+                             {1024, 3, true, true, 0, false, true},
+                             {kPageStep, 3, true, false, 2, true, true}};
   std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.push_back({4, 32, 2, 8, 9001});
   for (const ModelShape& shape : shapes) {

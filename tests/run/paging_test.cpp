@@ -80,7 +80,7 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   const TokenData data(shape.vocab, 400, 90);
   const Paging pagings[] = {
       {1024, 2, true, false},          {kPageStep, 4, false, true},        {kPageStep, 3, true, true},
-      {1 << 20, 4, true, true, false}, {1024, 2, true, true, false, true}, {kPageStep, 3, true, false, false, true}};
+      {1 << 20, 4, true, true, 1}, {1024, 2, true, true, 0, false, true}, {kPageStep, 3, true, false, 1, false, true}};
   std::size_t round = GetParam() == TransferEngine::threads ? 0 : 3;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
@@ -109,7 +109,7 @@ TEST_P(PagingBy, TablesStreamInRanges) {
   const ModelShape shape{2, 64, 2, 9, 9001};
   const TokenData data(shape.vocab, 200, 60);
   const Paging pagings[] = {
-      {kPageStep, 2, false, false, true}, {kPageStep, 4, true, true, true, true}, {1 << 18, 3, true, false, true}};
+      {kPageStep, 2, false, false, 0, true}, {kPageStep, 4, true, true, 0, true, true}, {1 << 18, 3, true, false, 0, true}};
   std::size_t round = 0;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
@@ -135,7 +135,7 @@ TEST_P(PagingBy, TablesStreamInRanges) {
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
     const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
-    const Graph paged = apply_paging(graph, find_blocks(graph), {1 << 18, 4, true, true, true});
+    const Graph paged = apply_paging(graph, find_blocks(graph), {1 << 18, 4, true, true, 0, true});
     return paged.values[paged.find(value)].tier;
   };
   EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wte.weight"), 1);

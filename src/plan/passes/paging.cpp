@@ -65,7 +65,11 @@ bool works_on_ranges(const Graph& graph, const Node& node) {
 class PagingPass {
  public:
   PagingPass(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging)
-      : result_(graph), paging_(paging), block_of_(blocks_of_values(graph, blocks)), table_(graph.values.size(), 0) {
+      : result_(graph),
+        paging_(paging),
+        blocks_(blocks.size()),
+        block_of_(blocks_of_values(graph, blocks)),
+        table_(graph.values.size(), 0) {
     if (paging.tables) find_tables();
   }
 
@@ -91,11 +95,12 @@ class PagingPass {
   bool rests_elsewhere(ValueId value) const {
     switch (result_.values[value].role) {
       case Role::optimizer_state: return true;
-      case Role::parameter: return (paging_.parameters && block_of_[value] >= 0) || table_[value] != 0;
-      case Role::accumulator: return (paging_.accumulators && block_of_[value] >= 0) || table_[value] != 0;
+      case Role::parameter: return (paging_.parameters && leaves_a_block(value)) || table_[value] != 0;
+      case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
       default: return false;
     }
   }
+  bool leaves_a_block(ValueId value) const { return block_of_[value] >= 0 && !stays(paging_, block_of_[value], blocks_); }
 
   // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
   void find_tables() {
@@ -153,11 +158,19 @@ class PagingPass {
 
   Graph result_;
   const Paging& paging_;
+  std::size_t blocks_;
   PerValue<int> block_of_;
   PerValue<char> table_;  // and their accumulators
 };
 
 }  // namespace
+
+// As many of the first blocks as is their share.
+bool stays(const Paging& paging, int block, std::size_t blocks) {
+  const auto all = static_cast<std::int64_t>(blocks);
+  const auto before = [&](std::int64_t end) { return end * paging.resident / all; };
+  return before(block + 1) > before(block);
+}
 
 RangeRule ranges_of(const Graph& graph, const Node& node) {
   return node.op->ranges == nullptr ? RangeRule{} : node.op->ranges(node.attributes, types_of(graph, node.inputs));

@@ -22,6 +22,7 @@ struct Paging {
   std::int64_t page = 0;   // elements of each state that a slot holds; 0: everything stays where kernels run
   std::int64_t slots = 0;  // in flight: some on their way in, one being updated, one on its way out
   bool parameters = false, accumulators = false;  // of the blocks, too
+  int resident = 0;                               // blocks that keep theirs all the same, spread evenly among the others
   bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
   bool narrow = false;                            // of a block one matrix at a time is on its way, and not all of the next one
 
@@ -38,6 +39,9 @@ std::int64_t page_elements(const Graph& graph, const Paging& paging);
 // How a node works on ranges of its inputs, and how many elements of each it is handed at a time.
 RangeRule ranges_of(const Graph& graph, const Node& node);
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page);
+
+// Whether the paging leaves a block what is its own, of so many blocks.
+bool stays(const Paging& paging, int block, std::size_t blocks);
 
 // The block that alone reads a parameter, also of its accumulator; -1 for all other values. Those that are a small part of their
 // block do not count: a transfer of theirs would be nothing but latency.
