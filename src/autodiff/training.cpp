@@ -218,15 +218,14 @@ class UpdateSection {
   void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
     const bool decays = settings_.decay_all || builder_.value(parameter).parameter->decay;
     const double decay = decays ? settings_.weight_decay : 0;
-    const std::int64_t end = builder_.shape(parameter).elements();
     const bool clipped = coefficient.valid();
     builder_.set_line("update." + builder_.value(parameter).name);
     if (settings_.kind == OptimizerSettings::Kind::adamw) {
-      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, clipped, 0, end};
+      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, clipped};
       const ValueId m = state(parameter, "m"), v = state(parameter, "v");
       builder_.add(ops::kAdamW, attributes, with({parameter, m, v, gradient, scalars}, coefficient), {"", "m", "v"});
     } else {
-      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped, 0, end};
+      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped};
       std::vector<ValueId> inputs{parameter};
       std::vector<std::string> names{""};
       if (settings_.momentum > 0) {

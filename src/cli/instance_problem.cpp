@@ -165,13 +165,12 @@ class Extraction {
         node.section == Section::micro && node.op->replayable &&
         std::none_of(aliases.begin(), aliases.end(), [](const Alias& alias) { return alias.kind == AliasKind::updates; });
     const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
-    const KernelChoice& choice = one_micro_step() ? kernel.write : kernel.add;
+    const KernelChoice& choice = kernel.of(one_micro_step());
     const double times = node.section == Section::micro ? static_cast<double>(simulation_.timeline.accumulation) : 1;
     problem_.update_seconds += times * choice.seconds;
-    ordered_json kind = {{"op", node.op->name},           {"section", name(node.section)},
-                         {"backward", node.backward},     {"seconds", choice.seconds},
-                         {"source", name(choice.source)}, {"scratch_bytes", std::max(kernel.add.scratch, kernel.write.scratch).n},
-                         {"recomputable", recomputable},  {"in_place", std::move(pairs)}};
+    ordered_json kind = {{"op", node.op->name},          {"section", name(node.section)}, {"backward", node.backward},
+                         {"seconds", choice.seconds},    {"source", name(choice.source)}, {"scratch_bytes", kernel.scratch().n},
+                         {"recomputable", recomputable}, {"in_place", std::move(pairs)}};
     InstanceNode& added = add_node(kind, node.line);
     problem_.node_of[id] = static_cast<int>(problem_.nodes.size()) - 1;
     added.inputs = std::move(inputs);

@@ -56,6 +56,7 @@ ordered_json facts_of(const json& plan) {
       some(plan, {"plan_hash", "graph_hash", "config_hash", "machine_hash", "threads", "precision", "budget", "batch"});
   const json& decisions = plan.at("decisions");
   facts["decisions"] = some(decisions, {"loss_chunks", "paging"});
+  facts["decisions"]["replays"] = decisions.at("replays").size();
   facts["decisions"]["recompute"] = by_name(decisions.at("recompute"), "block", mode_of);
   facts["predicted"] = predicted_facts(plan.at("predicted"));
   facts["bounds"] = plan.at("bounds");

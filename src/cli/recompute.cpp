@@ -25,15 +25,16 @@ int usual_work(const replays::Problem& problem) {
 
 int run_recompute(const RecomputeArguments& arguments) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-  if (arguments.work && *arguments.work < 1) {
-    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), "1 or more");
+  constexpr std::int64_t kMostWork = 1 << 30;
+  if (arguments.work && (*arguments.work < 1 || *arguments.work > kMostWork)) {
+    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), fmt::format("1 to {}", kMostWork));
   }
+  const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
   const replays::Instance instance = replays::read_instance(read_text(arguments.file, kMostBytes, "E-INSTANCE"), arguments.file);
   const replays::Problem& problem = instance.problem;
   const double start = cpu_seconds_now();
   const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
   if (!keep) throw internal_error("recompute", "a checked order does not run");
-  const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
   replays::Search search(problem);
   const std::optional<replays::Schedule> found =
       search.fastest(budget - instance.always, static_cast<int>(arguments.work.value_or(usual_work(problem))));
@@ -52,15 +53,16 @@ int run_recompute(const RecomputeArguments& arguments) {
     }
   }
   const double update_seconds = outcome ? instance.update_seconds(outcome->seconds) : 0;
+  const double overhead = kept_seconds > 0 ? update_seconds / kept_seconds - 1 : 0;
   const nlohmann::json object = {
       {"schema", "plimsoll.recompute/1"},
-      {"status", found ? "fits" : "does_not_fit"},
+      {"status", found ? "fits" : "unknown"},
       {"budget_bytes", budget},
       {"live_bytes", outcome ? nlohmann::json(outcome->peak + instance.always) : nlohmann::json(nullptr)},
       {"update_seconds", outcome ? nlohmann::json(update_seconds) : nlohmann::json(nullptr)},
       {"keep_everything", {{"live_bytes", keep->peak + instance.always}, {"update_seconds", kept_seconds}}},
       {"always_bytes", instance.always},
-      {"overhead", outcome ? nlohmann::json(update_seconds / kept_seconds - 1) : nlohmann::json(nullptr)},
+      {"overhead", outcome ? nlohmann::json(overhead) : nlohmann::json(nullptr)},
       {"replays", rows},
       {"cpu_seconds", seconds}};
   if (!arguments.out.empty() && found) write_file_atomically(arguments.out, object.dump(1) + "\n");
@@ -70,9 +72,8 @@ int run_recompute(const RecomputeArguments& arguments) {
     fmt::print(
         "fits: {} of {}; update {}, {:+.2f} % over keeping everything, which takes {} and {}; {} nodes run again ({:.1f} CPU "
         "seconds)\n",
-        to_text(Bytes{outcome->peak + instance.always}), to_text(Bytes{budget}), duration_text(update_seconds),
-        100 * (update_seconds / kept_seconds - 1), to_text(Bytes{keep->peak + instance.always}), duration_text(kept_seconds),
-        rows.size(), seconds);
+        to_text(Bytes{outcome->peak + instance.always}), to_text(Bytes{budget}), duration_text(update_seconds), 100 * overhead,
+        to_text(Bytes{keep->peak + instance.always}), duration_text(kept_seconds), rows.size(), seconds);
   } else {
     fmt::print("no schedule found in {}; {} live always, keeping everything takes {}\n", to_text(Bytes{budget}),
                to_text(Bytes{instance.always}), to_text(Bytes{keep->peak + instance.always}));

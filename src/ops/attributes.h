@@ -5,6 +5,9 @@
 
 namespace plimsoll::ops {
 
+// Norms add up in tiles of so many elements, so that ranges of whole tiles sum to the same bits.
+inline constexpr std::int64_t kNormTile = 1 << 15;
+
 // Of a table over a vocabulary, the rows that ops take at a time where not all are here: a canonical tile of the loss.
 inline constexpr std::int64_t kTableRows = 1024;
 

@@ -65,6 +65,7 @@ class Options {
     std::set<std::size_t> reached;
     for (const ValueId value : saved_) reach(value, reached);
     candidates_.assign(reached.begin(), reached.end());
+    candidates_.resize(std::min<std::size_t>(candidates_.size(), 8 * sizeof(Positions)));
   }
 
   // Nodes that would run again if nothing of the block were kept.
@@ -102,7 +103,7 @@ std::vector<BlockOption> every_set(const Options& options) {
 
 // Drops one candidate after the other, or two where one alone saves nothing: always what saves most bytes for its seconds.
 std::vector<BlockOption> one_by_one(const Options& options) {
-  const std::size_t count = std::min<std::size_t>(options.candidates(), 8 * sizeof(Positions));
+  const std::size_t count = options.candidates();
   Positions dropped = 0;
   std::vector<BlockOption> all{options.option(dropped)};
   for (;;) {
@@ -143,8 +144,16 @@ std::vector<BlockOption> hull(std::vector<BlockOption> all) {
   return curve;
 }
 
+}  // namespace
+
+std::vector<BlockOption> block_curve(const Graph& graph, const GraphBlock& block, NodeKernels& kernels) {
+  constexpr std::size_t kMostEnumerated = 14;
+  const Options options(graph, block, kernels);
+  return hull(options.candidates() <= kMostEnumerated ? every_set(options) : one_by_one(options));
+}
+
 // Takes out the points that the curve misses least.
-void thin(std::vector<BlockOption>& curve, std::size_t most) {
+std::vector<BlockOption> block_options(std::vector<BlockOption> curve, std::size_t most) {
   const auto area = [&](std::size_t i) {
     const BlockOption &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
     return (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept) -
@@ -155,15 +164,6 @@ void thin(std::vector<BlockOption>& curve, std::size_t most) {
     for (std::size_t i = 2; i + 1 < curve.size(); ++i) least = area(i) < area(least) ? i : least;
     curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
   }
-}
-
-}  // namespace
-
-std::vector<BlockOption> block_options(const Graph& graph, const GraphBlock& block, NodeKernels& kernels, std::size_t most) {
-  constexpr std::size_t kMostEnumerated = 14;
-  const Options options(graph, block, kernels);
-  std::vector<BlockOption> curve = hull(options.candidates() <= kMostEnumerated ? every_set(options) : one_by_one(options));
-  thin(curve, most);
   if (curve.size() < 3) return {};
   return {curve.begin() + 1, curve.end() - 1};
 }

@@ -18,10 +18,12 @@ struct BlockOption {
   std::int64_t kept = 0;  // bytes
 };
 
-// At most `most` options between keeping everything and running everything again, from the fewest seconds to the most. With
-// those two they form a convex curve of seconds against bytes, so that any mixture of neighbours over equal blocks is one of the
-// fastest for its bytes. Blocks of more than 14 nodes that could run again are asked for the cheapest for their bytes, one after
-// the other, instead of for every set.
-std::vector<BlockOption> block_options(const Graph& graph, const GraphBlock& block, NodeKernels& kernels, std::size_t most);
+// From keeping everything to running everything again, from the fewest seconds to the most: a convex curve of seconds against
+// bytes, so that any mixture of neighbours over equal blocks is one of the fastest for its bytes. Blocks of more than 14 nodes
+// that could run again are asked for the cheapest for their bytes, one after the other, instead of for every set.
+std::vector<BlockOption> block_curve(const Graph& graph, const GraphBlock& block, NodeKernels& kernels);
+
+// At most so many options between the ends of a curve: those that it would miss most.
+std::vector<BlockOption> block_options(std::vector<BlockOption> curve, std::size_t most);
 
 }  // namespace plimsoll

@@ -49,10 +49,26 @@ int find_loss_step(const Simulation& simulation) {
   throw internal_error("planner", "the training graph has no chunked loss");
 }
 
-Bytes scratch_of(const StepKernel& kernel) { return std::max(kernel.add.scratch, kernel.write.scratch); }
+// Bytes live at a step of a micro-step, less the scratch of its kernel.
+std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {
+  const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
+  const std::int64_t live = steady.bytes[static_cast<std::size_t>(step - simulation.timeline.micro.begin)].n;
+  return live - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+}
 
-double seconds_of(const StepKernel& kernel, bool window_start) {
-  return window_start ? kernel.write.seconds : kernel.add.seconds;
+std::int64_t peak_of_other_phases(const Simulation& simulation) {
+  std::int64_t peak = 0;
+  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
+    peak = std::max(peak, live_profile(simulation.lifetimes, simulation.timeline, phase).peak.n);
+  }
+  return peak;
+}
+
+// 0 for what is no clone.
+double clone_seconds(const Simulation& simulation, int step) {
+  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+  if (what.kind != Step::Kind::node || !simulation.graph.nodes[what.node].clone_of.valid()) return 0;
+  return simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
 }
 
 }  // namespace
@@ -65,7 +81,7 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
   for (const Step& step : simulation.timeline.steps) {
     StepKernel kernel;
     if (step.kind == Step::Kind::node) kernel = kernels.of(simulation.graph, step.node, loss_chunks);
-    scratch.push_back(scratch_of(kernel));
+    scratch.push_back(kernel.scratch());
     simulation.kernels.push_back(std::move(kernel));
   }
   simulation.lifetimes = analyse(simulation.graph, simulation.timeline, scratch);
@@ -74,11 +90,11 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
 
 namespace {
 
-Graph apply_choices(const Graph& paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
+Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
                     const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
-  Graph result = apply_replays(apply_recompute(paged, blocks, choices), replays);
-  return paging.parameters || paging.accumulators ? apply_fetching(std::move(result), blocks, paging.narrow, accumulation > 1)
-                                                  : result;
+  Graph result = apply_replays(apply_recompute(std::move(paged), blocks, choices), replays);
+  if (!paging.parameters && !paging.accumulators) return result;
+  return apply_fetching(std::move(result), blocks, paging.narrow, accumulation > 1);
 }
 
 }  // namespace
@@ -97,7 +113,7 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
     const int step = static_cast<int>(i);
     const bool in_micro = simulation.timeline.micro.contains(step);
     if (!in_micro && !simulation.timeline.update.contains(step)) continue;
-    const KernelChoice& kernel = always_first ? simulation.kernels[i].write : simulation.kernels[i].add;
+    const KernelChoice& kernel = simulation.kernels[i].of(always_first);
     (in_micro ? costs.micro : costs.update) += kernel.seconds;
     (in_micro ? micro : update).run(model.events_of(step));
     const Step& what = simulation.timeline.steps[i];
@@ -132,56 +148,79 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
   return count;
 }
 
-BatchCandidates::BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                                 const PlanRequest& request, const Machine& machine, Floor floor, NodeKernels& kernels)
-    : graph_(std::move(graph)),
-      micro_batch_(micro_batch),
-      accumulation_(accumulation),
+BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
+                       KernelCatalogue& catalogue)
+    : graph(std::move(training)),
+      micro_batch(micro_batch),
+      accumulation(accumulation),
+      blocks(find_blocks(graph)),
+      kernels(threads, catalogue) {
+  // The first and the last block may have neighbours of another kind; those between are alike.
+  if (!blocks.empty()) curve = block_curve(graph, blocks[blocks.size() / 2], kernels);
+}
+
+BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, const PlanRequest& request, const Machine& machine,
+                                 Floor floor)
+    : model_(&model),
       paging_(paging),
-      kernels_(&kernels),
-      blocks_(find_blocks(graph_)) {
+      chunks_simulated_(request.loss_chunks.value_or(1)),
+      saves_(request.saves),
+      paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
-  const int chunks = request.loss_chunks.value_or(1);
-  const Graph paged = apply_paging(graph_, blocks_, paging_);
-  const auto simulate_choices = [&](const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays) {
-    return simulate(apply_choices(paged, blocks_, choices, replays, paging_, accumulation), accumulation, chunks, request.saves,
-                    kernels);
-  };
+  const auto all_do = [&](const Option& option) { return std::vector<BlockChoice>(blocks().size(), option.choice); };
+  const Simulation keep = simulate_choices(all_do(options_.front()), {});
+  look_at(keep, request, machine, floor);
   for (Option& option : options_) {
-    const Simulation simulation = simulate_choices(std::vector<BlockChoice>(blocks_.size(), option.choice), {});
-    profile(option, simulation);
-    record_lanes(option.lanes, simulation, machine);
-    if (option.choice.mode != BlockMode::keep) continue;
-    find_chunks(request, simulation, machine);
-    outside_ = total(paging_reserve(simulation.graph, paging_, machine));
-    arena_bound_ = working_set_bound(simulation, Bytes{chunks_.back().scratch}, floor.enough);
-    least_steps_ = simulation.timeline.steps.size();
-    const auto simplest = std::min_element(chunks_.begin(), chunks_.end(),
-                                           [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
-    least_primitives_ = count_primitives(simulation, chunks, machine.threads, /*loss=*/false) + simplest->primitives;
+    const bool keeps = &option == &options_.front();
+    const Simulation other = keeps ? Simulation{} : simulate_choices(all_do(option), {});
+    profile(option, keeps ? keep : other);
+    record_lanes(option.lanes, keeps ? keep : other, machine);
   }
-  constexpr int kMostJoined = 8;
-  const bool recomputes = request.recompute != RecomputePolicy::none;
-  for (int joined = 2; floor.joins && recomputes && joined <= std::min<int>(kMostJoined, count() / 2); ++joined) {
-    std::vector<BlockChoice> choices;
-    for (int i = 0; i < count(); ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
-    add_whole({std::move(choices), {}, {}}, machine, simulate_choices);
-  }
+  if (floor.counts && request.recompute != RecomputePolicy::none) add_joined(machine);
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
-  const bool few = least_steps_ <= kMostSteps;
-  const bool wanted = request.recompute == RecomputePolicy::automatic && (count() <= 1 || (floor.joins && few));
-  if (!wanted || paging_.parameters || paging_.accumulators) return;
-  const std::vector<BlockChoice> keep(blocks_.size(), BlockMode::keep);
-  const replays::GraphProblem problem = replays::problem_of(simulate_choices(keep, {}), chunks_.back().scratch);
-  for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
-    add_whole({keep, std::move(replays), {}}, machine, simulate_choices);
+  const bool wanted = blocks().size() <= 1 || (floor.counts && least_steps_ <= kMostSteps);
+  const bool possible = request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators;
+  if (wanted && possible) add_replays(keep, machine);
+  paged_ = {};
+}
+
+Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices,
+                                             const std::vector<NodeReplay>& replays) const {
+  return simulate(apply_choices(paged_, blocks(), choices, replays, paging_, model_->accumulation), model_->accumulation,
+                  chunks_simulated_, saves_, model_->kernels);
+}
+
+// What does not depend on what blocks do.
+void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
+  find_chunks(request, keep, machine);
+  outside_ = total(paging_reserve(keep.graph, paging_, machine));
+  arena_bound_ = working_set_bound(keep, Bytes{chunks_.back().scratch}, floor.enough);
+  least_steps_ = keep.timeline.steps.size();
+  const auto simplest =
+      std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
+  least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
+}
+
+void BatchCandidates::add_joined(const Machine& machine) {
+  constexpr int kMostJoined = 8;
+  const auto count = static_cast<int>(blocks().size());
+  for (int joined = 2; joined <= std::min(kMostJoined, count / 2); ++joined) {
+    std::vector<BlockChoice> choices;
+    for (int i = 0; i < count; ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
+    add_whole({std::move(choices), {}, {}}, machine);
   }
 }
 
-template <class Simulate>
-void BatchCandidates::add_whole(Whole whole, const Machine& machine, Simulate&& simulate) {
-  const Simulation simulation = simulate(whole.choices, whole.replays);
+void BatchCandidates::add_replays(const Simulation& keep, const Machine& machine) {
+  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
+  for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().scratch))) {
+    add_whole({choices, std::move(replays), {}}, machine);
+  }
+}
+
+void BatchCandidates::add_whole(Whole whole, const Machine& machine) {
+  const Simulation simulation = simulate_choices(whole.choices, whole.replays);
   whole.profile = profile_whole(simulation);
   whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
   wholes_.push_back(std::move(whole));
@@ -190,11 +229,9 @@ void BatchCandidates::add_whole(Whole whole, const Machine& machine, Simulate&& 
 void BatchCandidates::list_options(RecomputePolicy policy) {
   constexpr std::size_t kMostBetween = 5, kMostWithDisk = 3;  // with a disk there are several times as many candidates
   options_.push_back({.choice = BlockMode::keep});
-  if (policy == RecomputePolicy::none || blocks_.empty()) return;
+  if (policy == RecomputePolicy::none || blocks().empty()) return;
   if (policy == RecomputePolicy::automatic) {
-    // The first and the last block may have neighbours of another kind; those between are alike.
-    for (BlockOption& some :
-         block_options(graph_, blocks_[blocks_.size() / 2], *kernels_, paging_.active() ? kMostWithDisk : kMostBetween)) {
+    for (BlockOption& some : block_options(model_->curve, paging_.active() ? kMostWithDisk : kMostBetween)) {
       options_.push_back({.choice = {BlockMode::cheap, std::move(some.again)}});
     }
   }
@@ -205,19 +242,19 @@ void BatchCandidates::list_options(RecomputePolicy policy) {
 
 void BatchCandidates::profile(Option& option, const Simulation& simulation) {
   const Timeline& timeline = simulation.timeline;
-  const std::vector<int> block_of = block_of_steps(simulation, blocks_);
+  const std::vector<int> block_of = block_of_steps(simulation, blocks());
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
   const int loss = find_loss_step(simulation);
   std::vector<BlockProfile>& profiles = option.profiles;
-  profiles.assign(blocks_.size(), {});
+  profiles.assign(blocks().size(), {});
 
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
     if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) continue;
     const int block = block_of[static_cast<std::size_t>(buffer.begin)];
     if (block != kOutside) profiles[static_cast<std::size_t>(block)].saved += buffer.bytes.n;
   }
-  std::vector<std::int64_t> before(blocks_.size() + 1, 0);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) before[i + 1] = before[i] + profiles[i].saved;
+  std::vector<std::int64_t> before(blocks().size() + 1, 0);
+  for (std::size_t i = 0; i < blocks().size(); ++i) before[i + 1] = before[i] + profiles[i].saved;
 
   const int first = timeline.micro.begin;
   const auto live_at = [&](int step) { return steady.bytes[static_cast<std::size_t>(step - first)].n; };
@@ -227,22 +264,15 @@ void BatchCandidates::profile(Option& option, const Simulation& simulation) {
     if (step < loss) last_forward = step;
     if (step > loss) first_backward = std::min(first_backward, step);
   }
-  std::int64_t outside = 0, between = 0;
-  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
-    outside = std::max(outside, live_profile(simulation.lifetimes, timeline, phase).peak.n);
-  }
+  std::int64_t outside = peak_of_other_phases(simulation), between = 0;
   for (int step = first; step < timeline.update.end; ++step) {
     const int block = block_of[static_cast<std::size_t>(step)];
     if (block != kOutside) {
       BlockProfile& profile = profiles[static_cast<std::size_t>(block)];
       profile.peak = std::max(profile.peak, live_at(step) - before[static_cast<std::size_t>(block)]);
-      const Step& what = timeline.steps[static_cast<std::size_t>(step)];
-      if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].clone_of.valid()) {
-        profile.seconds += simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
-      }
+      profile.seconds += clone_seconds(simulation, step);
     } else if (step == loss) {
-      const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-      loss_base_ = live_at(step) - before.back() - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+      loss_base_ = live_without_scratch(simulation, steady, step) - before.back();
     } else if (step > last_forward && step < first_backward) {
       between = std::max(between, live_at(step) - before.back());
     } else {
@@ -257,10 +287,9 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   const int loss = find_loss_step(simulation);
   const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(loss)].node;
   const Costs costs = costs_of(simulation, paging_, machine);
-  const bool write = accumulation_ == 1;
-  base_seconds_ =
-      static_cast<double>(accumulation_) * (costs.micro - seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write)) +
-      costs.update + costs.update_stall;
+  const bool write = model_->accumulation == 1;
+  const double loss_seconds = simulation.kernels[static_cast<std::size_t>(loss)].of(write).seconds;
+  base_seconds_ = static_cast<double>(model_->accumulation) * (costs.micro - loss_seconds) + costs.update + costs.update_stall;
   const LaneEvents simulated = LaneModel(simulation, paging_, machine).events_of(loss);
   const auto stall = [&](double seconds) {
     LaneEvents events = simulated;
@@ -269,12 +298,12 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
     clock.run(events);
     return clock.stall();
   };
-  const double in_simulation = stall(seconds_of(simulation.kernels[static_cast<std::size_t>(loss)], write));
+  const double in_simulation = stall(loss_seconds);
   const auto choice = [&](int chunks) {
-    const auto [add, first] = kernels_->of(simulation.graph, node, chunks);
-    const double seconds = write ? first.seconds : add.seconds;
-    return ChunkChoice{chunks, align_up(std::max(add.scratch, first.scratch), kAlignment).n, seconds,
-                       write ? first.primitives : std::max(add.primitives, first.primitives), stall(seconds) - in_simulation};
+    const StepKernel kernel = model_->kernels.of(simulation.graph, node, chunks);
+    const double seconds = kernel.of(write).seconds;
+    const int primitives = write ? kernel.write.primitives : std::max(kernel.add.primitives, kernel.write.primitives);
+    return ChunkChoice{chunks, align_up(kernel.scratch(), kAlignment).n, seconds, primitives, stall(seconds) - in_simulation};
   };
   if (request.loss_chunks) {
     chunks_ = {choice(*request.loss_chunks)};
@@ -290,24 +319,16 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
 
 BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation& simulation) const {
   const Timeline& timeline = simulation.timeline;
-  MixtureProfile profile;
-  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
-    profile.peak = std::max(profile.peak, live_profile(simulation.lifetimes, timeline, phase).peak.n);
-  }
+  MixtureProfile profile{.peak = peak_of_other_phases(simulation)};
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
   const int loss = find_loss_step(simulation);
   for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
-    const std::int64_t live = steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n;
-    const Step& what = timeline.steps[static_cast<std::size_t>(step)];
     if (step == loss) {
-      const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-      profile.loss_base = live - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+      profile.loss_base = live_without_scratch(simulation, steady, step);
     } else {
-      profile.peak = std::max(profile.peak, live);
+      profile.peak = std::max(profile.peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
     }
-    if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].clone_of.valid()) {
-      profile.seconds += simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
-    }
+    profile.seconds += clone_seconds(simulation, step);
   }
   return profile;
 }
@@ -350,19 +371,20 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
 // What steps of a micro-step do on the lanes, by the blocks that they work for.
 void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine) {
   if (!paging_.active()) return;
-  const std::vector<int> block_of = block_of_steps(simulation, blocks_);
+  const std::vector<int> block_of = block_of_steps(simulation, blocks());
   const int loss = find_loss_step(simulation);
   const LaneModel model(simulation, paging_, machine);
-  const PerValue<int> block_of_value = blocks_of_values(graph_, blocks_);
-  lanes.forward.assign(blocks_.size(), std::vector<PassPart>(1));
-  lanes.backward.assign(blocks_.size(), std::vector<PassPart>(1));
-  lanes.fetched_forward.resize(blocks_.size());
-  lanes.fetched_backward.resize(blocks_.size());
+  const PerValue<int> block_of_value = blocks_of_values(model_->graph, blocks());
+  lanes.forward.assign(blocks().size(), std::vector<PassPart>(1));
+  lanes.backward.assign(blocks().size(), std::vector<PassPart>(1));
+  lanes.fetched_forward.resize(blocks().size());
+  lanes.fetched_backward.resize(blocks().size());
   const auto fetches_for = [&](int step) {
     const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
     if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::fetch) return kOutside;
     return block_of_value[origin_of(simulation.graph, simulation.graph.nodes[what.node].inputs[0])];
   };
+  OuterLanes outer;
   bool begun = false;
   int backward_left = static_cast<int>(std::count_if(block_of.begin() + loss, block_of.begin() + simulation.timeline.micro.end,
                                                      [](int block) { return block != kOutside; }));
@@ -371,7 +393,7 @@ void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulat
     if (block != kOutside) begun = true;
     if (block != kOutside && step > loss) --backward_left;
     if (block == kOutside) {
-      append(!begun ? lanes.before : backward_left > 0 ? lanes.between : lanes.after, model.events_of(step));
+      append(!begun ? outer.before : backward_left > 0 ? outer.between : outer.after, model.events_of(step));
       continue;
     }
     std::vector<PassPart>& pass = (step < loss ? lanes.forward : lanes.backward)[static_cast<std::size_t>(block)];
@@ -387,14 +409,14 @@ void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulat
     append((step < loss ? lanes.fetched_forward : lanes.fetched_backward)[static_cast<std::size_t>(other)],
            model.events_of(step));
   }
+  if (&lanes == &options_.front().lanes) outer_lanes_ = std::move(outer);
 }
 
-// The chunks of the loss make no difference: nothing of a block is on its way beside it.
+// The chunks of the loss make a difference of their own only: nothing of a block is on its way beside it.
 double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const {
   if (!paging_.active()) return 0;
-  const OptionLanes& outer = options_.front().lanes;
   LaneClock clock;
-  clock.run(outer.before);
+  clock.run(outer_lanes_.before);
   const auto run = [&](const std::vector<PassPart>& pass, std::vector<LaneEvents> OptionLanes::*fetched) {
     for (const PassPart& part : pass) {
       clock.run(part.events);
@@ -404,9 +426,9 @@ double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const
     }
   };
   for (std::size_t i = 0; i < chosen.size(); ++i) run(chosen[i]->lanes.forward[i], &OptionLanes::fetched_forward);
-  clock.run(outer.between);
+  clock.run(outer_lanes_.between);
   for (std::size_t i = chosen.size(); i-- > 0;) run(chosen[i]->lanes.backward[i], &OptionLanes::fetched_backward);
-  clock.run(outer.after);
+  clock.run(outer_lanes_.after);
   return clock.stall();
 }
 
@@ -417,8 +439,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = outside_;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds =
-        base_seconds_ + static_cast<double>(accumulation_) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
+    candidate.update_seconds = base_seconds_ + static_cast<double>(model_->accumulation) *
+                                                   (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
     to.push_back(candidate);
   }
 }
@@ -428,23 +450,23 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
   const auto add = [&](std::array<Candidate::Run, 3> runs) { add_candidates({.batch = batch_index, .runs = runs}, candidates); };
-  const auto blocks = [](std::size_t number) { return static_cast<std::uint16_t>(number); };
+  const auto so_many = [](std::size_t number) { return static_cast<std::uint16_t>(number); };
   const auto number = [](std::size_t option) { return static_cast<std::uint16_t>(option); };
   const bool in_pieces = options_.back().choice.mode == BlockMode::pieces;
   const std::size_t end = options_.size() - (in_pieces ? 1 : 0);  // of those that do not go in pieces
   for (std::size_t option = first_allowed_; option < end; ++option) {
-    add({{{number(option), blocks(blocks_.size())}}});
+    add({{{number(option), so_many(blocks().size())}}});
     for (std::size_t later = first_allowed_; later < option; ++later) {
-      for (std::size_t i = 1; i < blocks_.size(); ++i) {
-        add({{{number(option), blocks(i)}, {number(later), blocks(blocks_.size() - i)}}});
+      for (std::size_t i = 1; i < blocks().size(); ++i) {
+        add({{{number(option), so_many(i)}, {number(later), so_many(blocks().size() - i)}}});
       }
     }
   }
-  for (std::size_t pieces = 1; in_pieces && pieces <= blocks_.size(); ++pieces) {
-    const Candidate::Run first{number(end - 1), blocks(blocks_.size() - pieces)};
-    add({{first, {number(end), blocks(pieces)}}});
+  for (std::size_t pieces = 1; in_pieces && pieces <= blocks().size(); ++pieces) {
+    const Candidate::Run first{number(end - 1), so_many(blocks().size() - pieces)};
+    add({{first, {number(end), so_many(pieces)}}});
     for (std::size_t last = std::max<std::size_t>(first_allowed_, 1); first.blocks > 0 && last + 1 < end; ++last) {
-      add({{{first.option, blocks(first.blocks - 1U)}, {number(end), blocks(pieces)}, {number(last), 1}}});
+      add({{{first.option, so_many(first.blocks - 1U)}, {number(end), so_many(pieces)}, {number(last), 1}}});
     }
   }
   for (std::size_t i = 0; i < wholes_.size(); ++i) {

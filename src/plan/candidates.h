@@ -4,10 +4,10 @@
 // end.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <vector>
 
+#include "plan/block_options.h"
 #include "plan/lanes.h"
 #include "plan/node_kernels.h"
 #include "plan/plan.h"
@@ -40,25 +40,33 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
 // the chunked loss, whose number depends on the chunks.
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
+// What all plans of one micro-batch size start from.
+struct BatchModel {
+  // The catalogue outlives this.
+  BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads, KernelCatalogue& catalogue);
+  BatchModel(const BatchModel&) = delete;
+
+  Graph graph;
+  std::int64_t micro_batch, accumulation;
+  std::vector<GraphBlock> blocks;
+  NodeKernels kernels;
+  std::vector<BlockOption> curve;  // of a block; empty where there is none
+};
+
 class BatchCandidates {
  public:
   // What only little memory needs: plans in which several blocks share one kept input or each node is decided on by itself, and
   // the bound, as far as it is not enough.
   struct Floor {
-    bool joins = false;
+    bool counts = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
-  // The kernels are those of the graph, and outlive this.
-  BatchCandidates(Graph graph, std::int64_t micro_batch, std::int64_t accumulation, const Paging& paging,
-                  const PlanRequest& request, const Machine& machine, Floor floor, NodeKernels& kernels);
+  // The model outlives this.
+  BatchCandidates(BatchModel& model, const Paging& paging, const PlanRequest& request, const Machine& machine, Floor floor);
 
-  std::int64_t micro_batch() const { return micro_batch_; }
-  std::int64_t accumulation() const { return accumulation_; }
-  const Graph& graph() const { return graph_; }
+  BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
-  NodeKernels& kernels() const { return *kernels_; }
   Bytes outside() const { return outside_; }
-  const std::vector<GraphBlock>& blocks() const { return blocks_; }
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
@@ -86,7 +94,6 @@ class BatchCandidates {
     int then_fetches = -1;  // for this block
   };
   struct OptionLanes {
-    LaneEvents before, between, after;  // what no block does, around the passes through them
     std::vector<std::vector<PassPart>> forward, backward;
     std::vector<LaneEvents> fetched_forward, fetched_backward;  // for the block, while another one computes
   };
@@ -104,7 +111,9 @@ class BatchCandidates {
     MixtureProfile profile;
   };
 
+  Simulation simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays) const;
   void list_options(RecomputePolicy policy);
+  void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
   void profile(Option& option, const Simulation& simulation);
   void record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine);
   std::vector<const Option*> options_of(const Candidate& candidate) const;
@@ -112,16 +121,20 @@ class BatchCandidates {
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
-  template <class Simulate>
-  void add_whole(Whole whole, const Machine& machine, Simulate&& simulate);
+  void add_joined(const Machine& machine);
+  void add_replays(const Simulation& keep, const Machine& machine);
+  void add_whole(Whole whole, const Machine& machine);
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
-  int count() const { return static_cast<int>(blocks_.size()); }
+  const std::vector<GraphBlock>& blocks() const { return model_->blocks; }
 
-  Graph graph_;
-  std::int64_t micro_batch_, accumulation_;
+  BatchModel* model_;
   Paging paging_;
-  NodeKernels* kernels_;
-  std::vector<GraphBlock> blocks_;
+  int chunks_simulated_;
+  bool saves_;
+  Graph paged_;  // while candidates are simulated
+  struct OuterLanes {
+    LaneEvents before, between, after;
+  } outer_lanes_;                  // what no block does, around the passes through them
   std::vector<Option> options_;    // to keep everything first, then by what they keep; pieces last
   std::size_t first_allowed_ = 0;  // the request may not want to keep everything
   std::vector<Whole> wholes_;

@@ -8,7 +8,7 @@ namespace {
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 double place(const std::vector<Candidate>& ladder, std::size_t index) {
-  const auto bytes = [&](std::size_t i) { return std::log(static_cast<double>((ladder[i].live + ladder[i].outside).n)); };
+  const auto bytes = [&](std::size_t i) { return std::log(static_cast<double>(ladder[i].held().n)); };
   const auto seconds = [&](std::size_t i) { return ladder[i].update_seconds; };
   const std::size_t last = ladder.size() - 1;
   return share(bytes(0) - bytes(index), bytes(0) - bytes(last)) + share(seconds(index) - seconds(0), seconds(last) - seconds(0));

@@ -27,28 +27,23 @@ LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const M
 }
 
 double LaneModel::kernel_seconds(int step) const {
-  const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
-  return (simulation_.timeline.accumulation == 1 ? kernel.write : kernel.add).seconds;
+  return simulation_.kernels[static_cast<std::size_t>(step)].of(simulation_.timeline.accumulation == 1).seconds;
 }
 
 // Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
 LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
-  const std::vector<std::size_t> inputs = streamed_inputs(simulation_.graph, node);
-  const std::vector<NodeAlias> aliases = aliases_of(simulation_.graph, node);
+  const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
   const int passes = ranges_of(simulation_.graph, node).passes;
-  const bool writes = simulation_.timeline.accumulation == 1 && starts_window(simulation_.graph, node);
+  const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
   double lane_in = 0, lane_out = 0, first = 0;
   std::int64_t pieces = 0;
-  for (const std::size_t input : inputs) {
-    const ValueId value = node.inputs[input];
-    const Bytes bytes = simulation_.graph.values[value].bytes();
-    const bool changes =
-        std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) { return alias.input == value; });
-    if (!changes || !writes) lane_in += (changes ? 1 : passes) * seconds_on(*in_, bytes, page_);
-    if (changes) lane_out += seconds_on(*out_, bytes, page_);
+  for (const StreamedInput& streamed : inputs) {
+    const Bytes bytes = simulation_.graph.values[node.inputs[streamed.input]].bytes();
+    const bool comes = simulation_.timeline.accumulation > 1 || !streamed.begins;
+    if (comes) lane_in += (streamed.changes ? 1 : passes) * seconds_on(*in_, bytes, page_);
+    if (streamed.changes) lane_out += seconds_on(*out_, bytes, page_);
+    if (comes && (!streamed.changes || passes == 1)) first += seconds_on(*in_, range, page_);
     pieces += ceil_div(bytes.n, page_.n);
-    const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
-    if (!changes || passes == 1) first += seconds_on(*in_, range, page_);
   }
   const bool apart = node.section != Section::update, beside = in_->beside_compute && out_->beside_compute;
   const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());

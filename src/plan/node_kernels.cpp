@@ -22,8 +22,9 @@ StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
   if (asked.op->transfer != Transfer::none) return {};
   if (asked.op->chunked) return choose(graph, asked, loss_chunks);
   const std::size_t original = asked.clone_of.valid() ? asked.clone_of.index : node.index;
-  if (original >= known_.size()) known_.resize(graph.nodes.size());
-  std::optional<StepKernel>& known = known_[original];
+  const std::size_t place = 2 * original + (asked.pages.valid() ? 1 : 0);
+  if (place >= known_.size()) known_.resize(2 * graph.nodes.size());
+  std::optional<StepKernel>& known = known_[place];
   if (!known) known = choose(graph, asked, loss_chunks);
   return *known;
 }

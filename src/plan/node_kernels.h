@@ -22,7 +22,6 @@ class NodeKernels {
   // The catalogue outlives this.
   NodeKernels(int threads, KernelCatalogue& catalogue) : threads_(threads), catalogue_(catalogue) {}
 
-  int threads() const { return threads_; }
   // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers.
   StepKernel of(const Graph& graph, NodeId node, int loss_chunks);
 
@@ -31,7 +30,7 @@ class NodeKernels {
 
   int threads_;
   KernelCatalogue& catalogue_;
-  std::vector<std::optional<StepKernel>> known_;  // by node
+  std::vector<std::optional<StepKernel>> known_;  // by node, twice: whole, and in ranges
 };
 
 }  // namespace plimsoll

@@ -43,7 +43,8 @@ struct PlanRequest {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;    // of the chunked loss, 1 to its number of tiles
   std::optional<Bytes> second_tier;  // what may rest on tier 1 (a disk, or the host of a device); empty: nothing
-  // Where they rest; parameters and gradients are those of the blocks, and rest on the disk only beside optimizer state.
+  // Where they rest; parameters and gradients are those of the blocks and of tables, and rest on the disk only beside optimizer
+  // state.
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   bool saves = true;                  // the run writes weights and checkpoints
   std::int64_t units_per_sample = 1;  // tokens: what rates count
@@ -74,6 +75,9 @@ struct BlockDecision {
 // The kernel of one step, for adding into accumulators and for writing them (equal where it makes no difference).
 struct StepKernel {
   KernelChoice add, write;
+
+  const KernelChoice& of(bool window_start) const { return window_start ? write : add; }
+  Bytes scratch() const { return std::max(add.scratch, write.scratch); }
 };
 
 struct PlanDecisions {
@@ -149,6 +153,8 @@ struct Candidate {
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;
+
+  Bytes held() const { return live + outside; }
 };
 
 // One point of update time against memory: what a budget of exactly these bytes gets, and no smaller one.

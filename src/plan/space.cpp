@@ -33,6 +33,11 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   return sizes;
 }
 
+bool wants_disk(const PlanRequest& request) {
+  const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients};
+  return std::any_of(std::begin(policies), std::end(policies), [](RestPolicy policy) { return policy == RestPolicy::disk; });
+}
+
 bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
 }
@@ -82,17 +87,15 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
 }
 
 // Everything in memory, and what a disk has room for.
-std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool smallest, const PlanRequest& request,
-                            const Machine& machine) {
-  const auto wants_disk = [](RestPolicy policy) { return policy == RestPolicy::disk; };
-  const bool disk = wants_disk(request.optimizer_state) || wants_disk(request.parameters) || wants_disk(request.gradients);
+std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine) {
+  const Graph& graph = model.graph;
+  const std::vector<GraphBlock>& blocks = model.blocks;
   const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
   if (!request.second_tier || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const bool updates_early = accumulation == 1 && make_timeline(graph, accumulation, request.saves).early_updates;
+  const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
   const bool tables = has_tables(graph, blocks);
   std::vector<Paging> list;
-  if (!disk) list.push_back({});
+  if (!wants_disk(request)) list.push_back({});
   Bytes least{std::numeric_limits<std::int64_t>::max()};
   for (const Paging& paging : pagings_of(request, blocks.size(), updates_early, tables, smallest)) {
     const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
@@ -109,24 +112,36 @@ std::vector<Paging> pagings(const Graph& graph, std::int64_t accumulation, bool 
                      "a budget that holds it", {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
 }
 
+// Rungs that save less than this of what lies between the first and the last one are left out: each that a budget has to look at
+// is laid out.
+constexpr double kLeastStep = 0.015;
+
+std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
+  const auto step = static_cast<std::int64_t>(kLeastStep * static_cast<double>((ladder.front().held() - ladder.back().held()).n));
+  std::vector<Candidate> kept;
+  for (std::size_t i = 0; i < ladder.size(); ++i) {
+    if (i == 0 || i + 1 == ladder.size() || (kept.back().held() - ladder[i].held()).n >= step) kept.push_back(ladder[i]);
+  }
+  return kept;
+}
+
 }  // namespace
 
 struct PlanSpace::State {
   PlanRequest request;
   Machine machine;
-  KernelCatalogue& catalogue;
-  std::deque<NodeKernels> kernels;  // per micro-batch size
+  std::deque<BatchModel> models;  // by micro-batch size
   std::vector<BatchCandidates> batches;
   std::vector<Candidate> ladder;
   std::map<std::size_t, Plan> plans;  // by rung of the ladder
   std::optional<Bytes> floor, knee, ceiling;
 
-  State(PlanRequest request, Machine machine, KernelCatalogue& catalogue)
-      : request(std::move(request)), machine(std::move(machine)), catalogue(catalogue) {}
+  State(PlanRequest request, Machine machine) : request(std::move(request)), machine(std::move(machine)) {}
 
   void climb();
   Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
-    return build_plan(batch.graph(), batch.blocks(), decisions, request, machine, batch.kernels(), nullptr);
+    BatchModel& model = batch.model();
+    return build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
   }
   const Plan& rung(std::size_t index);
   std::optional<std::size_t> fastest_within(Bytes memory);
@@ -137,14 +152,13 @@ struct PlanSpace::State {
 };
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
-    : state_(std::make_unique<State>(std::move(request), std::move(machine), catalogue)) {
+    : state_(std::make_unique<State>(std::move(request), std::move(machine))) {
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   for (const std::int64_t micro : sizes) {
-    const Graph graph = source(micro);
-    const std::int64_t accumulation = state_->request.effective_batch / micro;
+    BatchModel& model = state_->models.emplace_back(source(micro), micro, state_->request.effective_batch / micro,
+                                                    state_->machine.threads, catalogue);
     const bool smallest = micro == sizes.front();
-    const std::vector<Paging> choices = pagings(graph, accumulation, smallest, state_->request, state_->machine);
-    NodeKernels& kernels = state_->kernels.emplace_back(state_->machine.threads, state_->catalogue);
+    const std::vector<Paging> choices = pagings(model, smallest, state_->request, state_->machine);
     for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
       const Paging& paging = *choice;
       // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the
@@ -152,7 +166,7 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
       const Bytes least =
           state_->bound_of([&](const BatchCandidates& batch) { return paging.active() || !batch.paging().active(); });
       const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()), least};
-      state_->batches.emplace_back(graph, micro, accumulation, paging, state_->request, state_->machine, floor, kernels);
+      state_->batches.emplace_back(model, paging, state_->request, state_->machine, floor);
     }
   }
   state_->climb();
@@ -160,20 +174,6 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
 
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
-
-// Rungs that save less than this of what lies between the first and the last one are left out: each that a budget has to look at
-// is laid out.
-constexpr double kLeastStep = 0.015;
-
-std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
-  const auto held = [](const Candidate& candidate) { return (candidate.live + candidate.outside).n; };
-  const auto step = static_cast<std::int64_t>(kLeastStep * static_cast<double>(held(ladder.front()) - held(ladder.back())));
-  std::vector<Candidate> kept;
-  for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (i == 0 || i + 1 == ladder.size() || held(kept.back()) - held(ladder[i]) >= step) kept.push_back(ladder[i]);
-  }
-  return kept;
-}
 
 // The ladder: candidates by time, each holding fewer bytes than all faster ones. It does not depend on any budget.
 void PlanSpace::State::climb() {
@@ -183,10 +183,10 @@ void PlanSpace::State::climb() {
     all.insert(all.end(), some.begin(), some.end());
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.update_seconds, a.live + a.outside) < std::pair(b.update_seconds, b.live + b.outside);
+    return std::pair(a.update_seconds, a.held()) < std::pair(b.update_seconds, b.held());
   });
   for (const Candidate& candidate : all) {
-    const bool fewer = ladder.empty() || candidate.live + candidate.outside < ladder.back().live + ladder.back().outside;
+    const bool fewer = ladder.empty() || candidate.held() < ladder.back().held();
     if (fewer) ladder.push_back(candidate);
   }
   ladder = with_wide_steps(ladder);
@@ -197,10 +197,11 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   if (found != plans.end()) return found->second;
   const Candidate& candidate = ladder[index];
   const BatchCandidates& batch = batches[candidate.batch];
-  PlanDecisions decisions{batch.micro_batch(), batch.accumulation(),    candidate.loss_chunks, {},
-                          batch.paging(),      batch.replays(candidate)};
+  const BatchModel& model = batch.model();
+  PlanDecisions decisions{model.micro_batch, model.accumulation,      candidate.loss_chunks, {},
+                          batch.paging(),    batch.replays(candidate)};
   const std::vector<BlockChoice> choices = batch.choices(candidate);
-  for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({batch.blocks()[i].name, choices[i]});
+  for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({model.blocks[i].name, choices[i]});
   Plan plan = build(decisions, batch);
   // The sum that put the rung into its place, not the same sum in another order.
   plan.update_seconds = candidate.update_seconds;
@@ -211,8 +212,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
 // Every plan of the batch has the instructions and generated kernels of the smallest one.
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
   const BatchCandidates& batch = batches[candidate.batch];
-  return candidate.live + candidate.outside +
-         total(reserve_items(machine, batch.least_primitives(), batch.least_steps(), Bytes{0}));
+  return candidate.held() + total(reserve_items(machine, batch.least_primitives(), batch.least_steps(), Bytes{0}));
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
@@ -253,7 +253,7 @@ Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&
 TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   TimeBound bound{ladder.front().update_seconds, 0};
   const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (in == nullptr || out == nullptr || !request.second_tier || request.optimizer_state == RestPolicy::disk) return bound;
+  if (in == nullptr || out == nullptr || !request.second_tier || wants_disk(request)) return bound;
   const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
   const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
   bound.transfers = moved / std::min(in->bytes_per_second, out->bytes_per_second);

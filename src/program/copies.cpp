@@ -32,10 +32,9 @@ void Copies::for_pieces(const Node& node, Body&& body) const {
 void Copies::append(const Node& node, std::vector<Instruction>& to) {
   const Transfer transfer = node.op->transfer;
   const bool inward = transfer == Transfer::fetch || transfer == Transfer::fetched;
-  const ValueId rests = origin_of(graph_, node.inputs[0]);
-  const bool adds = inward && graph_.values[rests].role == Role::accumulator;
+  const bool adds = brings_what_is_written(graph_, node);
   if (adds && accumulation_ == 1) return;  // always written, never added to
-  const Bytes place = operands_[inward && transfer == Transfer::fetch ? node.outputs[0] : node.inputs[0]].offset;
+  const Bytes place = operands_[transfer == Transfer::fetch ? node.outputs[0] : node.inputs[0]].offset;
   if (transfer == Transfer::fetch || transfer == Transfer::store) {
     const std::uint32_t first = in_flight_[place] = next_event_;
     for_pieces(node, [&](const Operand& here, const Operand& rest, std::uint32_t number) {

@@ -169,7 +169,7 @@ class Lowering {
     const BufferId scratch = plan_.lifetimes.scratch[static_cast<std::size_t>(step)];
     const StepKernel& chosen = plan_.kernels[static_cast<std::size_t>(step)];
     if (scratch.valid()) {
-      run.scratch = {0, 0, plan_.offsets[scratch.index], std::max(chosen.add.scratch, chosen.write.scratch), {}};
+      run.scratch = {0, 0, plan_.offsets[scratch.index], chosen.scratch(), {}};
     }
     run.foreign_scratch = chosen.add.primitives > 0 || chosen.write.primitives > 0;
   }

@@ -43,7 +43,7 @@ struct StartCopy {
   Operand from, to, room;
   std::uint32_t event = 0;
   bool adds = false;  // what comes in is added to: not on the first micro-step of a window, which writes it
-  Operand ring;       // the room is in a slot of it, and it is held from its first copy of a phase to the last; bytes 0: none
+  Operand ring;       // the room is in a slot of it, and it is held from its first copy of a section to the last; bytes 0: none
 };
 struct WaitCopy {
   Operand room;

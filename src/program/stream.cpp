@@ -1,9 +1,9 @@
 #include "program/stream.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/ceil_div.h"
-#include "base/error.h"
 
 namespace plimsoll {
 namespace {
@@ -14,6 +14,7 @@ constexpr std::int64_t kSize = sizeof(float);
 struct Piece {
   std::size_t number = 0;  // which of the nodes
   NodeRange range;
+  std::vector<StreamedInput> states;  // what is here of it in this pass
 };
 
 class Stream {
@@ -33,70 +34,50 @@ class Stream {
   }
 
   std::vector<std::vector<Instruction>> run() {
-    for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start_in(i);
+    for (std::size_t i = 0; i < std::min(slots_, pieces_.size()); ++i) start(i, Way::in);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       now_ = pieces_[i].number;
-      wait_in(i);
+      wait(i, Way::in);
       work(i);
-      start_out(i);
+      start(i, Way::out);
       if (i == 0 || i - 1 + slots_ >= pieces_.size()) continue;
-      wait_out(i - 1);
-      start_in(i - 1 + slots_);
+      wait(i - 1, Way::out);
+      start(i - 1 + slots_, Way::in);
     }
-    for (std::size_t i = pieces_.size() - std::min(slots_, pieces_.size()); i < pieces_.size(); ++i) wait_out(i);
+    for (std::size_t i = pieces_.size() - std::min(slots_, pieces_.size()); i < pieces_.size(); ++i) wait(i, Way::out);
     return std::move(instructions_);
   }
 
  private:
-  // One of the inputs that stream.
-  struct State {
-    std::size_t number = 0, input = 0;  // among them, among the inputs
-    ValueId value;
-    bool changes = false;
-  };
+  enum class Way : std::uint8_t { in, out };
 
+  // What changes is here in the last pass only.
   void add_pieces(std::size_t number) {
     const Node& node = graph_.nodes[nodes_[number].node];
-    const std::vector<std::size_t> inputs = streamed_inputs(graph_, node);
-    const std::int64_t all = graph_.values[node.inputs[inputs.front()]].type.shape.elements();
+    const std::vector<StreamedInput> inputs = streamed_inputs(graph_, node);
+    const std::int64_t all = graph_.values[node.inputs[inputs.front().input]].type.shape.elements();
     const std::int64_t elements = range_elements(graph_, node, page_);
+    const int passes = ranges_of(graph_, node).passes;
     slot_ = std::max(slot_, elements);
     states_ = std::max(states_, inputs.size());
-    for (int pass = 0; pass < ranges_of(graph_, node).passes; ++pass) {
+    for (int pass = 0; pass < passes; ++pass) {
+      std::vector<StreamedInput> states;
+      std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(states),
+                   [&](const StreamedInput& state) { return !state.changes || pass + 1 == passes; });
       for (std::int64_t begin = 0; begin < all; begin += elements) {
-        pieces_.push_back({number, {begin, std::min(elements, all - begin), pass}});
+        pieces_.push_back({number, {begin, std::min(elements, all - begin), pass}, states});
       }
     }
   }
 
   const Node& node_of(std::size_t piece) const { return graph_.nodes[nodes_[pieces_[piece].number].node]; }
 
-  // What changes is here in the last pass only.
-  std::vector<State> states_of(std::size_t piece) const {
-    const Node& node = node_of(piece);
-    const std::vector<NodeAlias> aliases = aliases_of(graph_, node);
-    const bool last = pieces_[piece].range.pass + 1 == ranges_of(graph_, node).passes;
-    std::vector<State> states;
-    for (const std::size_t input : streamed_inputs(graph_, node)) {
-      const ValueId value = node.inputs[input];
-      const bool changes =
-          std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) { return alias.input == value; });
-      if (last || !changes) states.push_back({states.size(), input, value, changes});
-    }
-    return states;
-  }
-
-  // On the first micro-step of a window an accumulator is written.
-  bool adds(std::size_t piece, const State& state) const {
-    const auto& written = nodes_[pieces_[piece].number].accumulators;
-    return std::find(written.begin(), written.end(), state.input) != written.end();
-  }
-  bool comes_in(std::size_t piece, const State& state) const { return accumulation_ > 1 || !adds(piece, state); }
-
-  Operand place(std::size_t piece, const State& state) const {
-    const std::size_t number = piece % slots_ * states_ + state.number;
+  // The room of a state in the slot of the piece.
+  Operand place(std::size_t piece, std::size_t state) const {
     const Bytes slot{slot_ * kSize}, bytes{pieces_[piece].range.elements * kSize};
-    return {0, 0, ring_.offset + slot * static_cast<std::int64_t>(number), bytes, operands_[state.value].value};
+    const ValueId value = node_of(piece).inputs[pieces_[piece].states[state].input];
+    const auto number = static_cast<std::int64_t>(piece % slots_ * states_ + state);
+    return {0, 0, ring_.offset + slot * number, bytes, operands_[value].value};
   }
 
   Operand range(const Operand& whole, std::size_t piece) const {
@@ -104,57 +85,39 @@ class Stream {
     return {whole.tier, whole.arena, whole.offset + Bytes{range.begin * kSize}, Bytes{range.elements * kSize}, whole.value};
   }
 
-  // Calls body(memory, its room, where it rests, event) for each page of a state in its slot.
+  // Calls body(memory, its room, where it rests, event, adds) for each page that comes in, or goes out.
   template <class Body>
-  void for_pages(std::size_t piece, const State& state, bool out, Body&& body) const {
-    const Operand here = place(piece, state), rest = range(operands_[state.value], piece);
+  void for_pages(std::size_t piece, Way way, Body&& body) const {
     const std::int64_t pages = ceil_div(slot_, page_);
-    const std::size_t number = piece % slots_ * states_ + state.number;
-    for (std::int64_t page = 0; page * page_ * kSize < here.bytes.n; ++page) {
-      const Bytes begin{page * page_ * kSize}, room = std::min(Bytes{page_ * kSize}, Bytes{slot_ * kSize} - begin);
-      const auto part = [&](const Operand& of, Bytes bytes) {
-        return Operand{of.tier, of.arena, of.offset + begin, bytes, of.value};
-      };
-      const Bytes bytes = std::min(room, here.bytes - begin);
-      const std::int64_t event = 2 * (static_cast<std::int64_t>(number) * pages + page) + (out ? 1 : 0);
-      body(part(here, bytes), part(here, room), part(rest, bytes), first_event_ + static_cast<std::uint32_t>(event));
+    const std::vector<StreamedInput>& states = pieces_[piece].states;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (way == Way::out ? !states[i].changes : accumulation_ == 1 && states[i].begins) continue;
+      const Operand here = place(piece, i), rest = range(operands_[node_of(piece).inputs[states[i].input]], piece);
+      const auto number = static_cast<std::int64_t>(piece % slots_ * states_ + i);
+      for (std::int64_t page = 0; page * page_ * kSize < here.bytes.n; ++page) {
+        const Bytes begin{page * page_ * kSize}, room = std::min(Bytes{page_ * kSize}, Bytes{slot_ * kSize} - begin);
+        const auto part = [&](const Operand& of, Bytes bytes) {
+          return Operand{of.tier, of.arena, of.offset + begin, bytes, of.value};
+        };
+        const Bytes bytes = std::min(room, here.bytes - begin);
+        const std::int64_t event = 2 * (number * pages + page) + (way == Way::out ? 1 : 0);
+        body(part(here, bytes), part(here, room), part(rest, bytes), first_event_ + static_cast<std::uint32_t>(event),
+             way == Way::in && states[i].begins);
+      }
     }
   }
 
-  void start_in(std::size_t piece) {
-    for (const State& state : states_of(piece)) {
-      if (!comes_in(piece, state)) continue;
-      for_pages(piece, state, false, [&](const Operand& here, const Operand& room, const Operand& rest, std::uint32_t event) {
-        instructions_[now_].push_back(StartCopy{rest, here, room, event, adds(piece, state), ring_});
-      });
-    }
+  void start(std::size_t piece, Way way) {
+    for_pages(piece, way, [&](const Operand& here, const Operand& room, const Operand& rest, std::uint32_t event, bool adds) {
+      instructions_[now_].push_back(way == Way::in ? StartCopy{rest, here, room, event, adds, ring_}
+                                                   : StartCopy{here, rest, room, event, adds, ring_});
+    });
   }
 
-  void wait_in(std::size_t piece) {
-    for (const State& state : states_of(piece)) {
-      if (!comes_in(piece, state)) continue;
-      for_pages(piece, state, false, [&](const Operand&, const Operand& room, const Operand&, std::uint32_t event) {
-        instructions_[now_].push_back(WaitCopy{room, event, adds(piece, state), ring_});
-      });
-    }
-  }
-
-  void start_out(std::size_t piece) {
-    for (const State& state : states_of(piece)) {
-      if (!state.changes) continue;
-      for_pages(piece, state, true, [&](const Operand& here, const Operand& room, const Operand& rest, std::uint32_t event) {
-        instructions_[now_].push_back(StartCopy{here, rest, room, event, false, ring_});
-      });
-    }
-  }
-
-  void wait_out(std::size_t piece) {
-    for (const State& state : states_of(piece)) {
-      if (!state.changes) continue;
-      for_pages(piece, state, true, [&](const Operand&, const Operand& room, const Operand&, std::uint32_t event) {
-        instructions_[now_].push_back(WaitCopy{room, event, false, ring_});
-      });
-    }
+  void wait(std::size_t piece, Way way) {
+    for_pages(piece, way, [&](const Operand&, const Operand& room, const Operand&, std::uint32_t event, bool adds) {
+      instructions_[now_].push_back(WaitCopy{room, event, adds, ring_});
+    });
   }
 
   // Operands that are no ranges are whole; those that are not here in this pass are empty.
@@ -162,14 +125,15 @@ class Stream {
     const Node& node = node_of(piece);
     RunKernel run = nodes_[pieces_[piece].number];
     run.range = pieces_[piece].range;
+    for (const ValueId value : node.inputs) run.inputs.push_back(operands_[value]);
+    for (const ValueId value : node.outputs) run.outputs.push_back(operands_[value]);
     const std::vector<std::size_t> ranged = ranges_of(graph_, node).inputs;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const Operand& whole = operands_[node.inputs[i]];
-      const bool is_range = std::find(ranged.begin(), ranged.end(), i) != ranged.end();
-      run.inputs.push_back(!is_range ? whole : whole.tier == 0 ? range(whole, piece) : Operand{});
+    for (const std::size_t input : ranged) {
+      run.inputs[input] = run.inputs[input].tier == 0 ? range(run.inputs[input], piece) : Operand{};
     }
-    for (const State& state : states_of(piece)) run.inputs[state.input] = place(piece, state);
-    for (const ValueId output : node.outputs) run.outputs.push_back(operands_[output]);
+    for (std::size_t i = 0; i < pieces_[piece].states.size(); ++i) {
+      run.inputs[pieces_[piece].states[i].input] = place(piece, i);
+    }
     for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
       const bool is_range = std::find(ranged.begin(), ranged.end(), alias.input) != ranged.end();
       if (is_range) run.outputs[alias.output] = run.inputs[alias.input];

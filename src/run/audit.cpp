@@ -213,11 +213,9 @@ void Audit::before(const Instruction& instruction, bool window_start) {
           if (!unread) read(kernel.inputs[i]);
         }
         // What is no range goes on from the range before.
-        for (const Operand& output : kernel.outputs) {
-          const bool in_place = std::any_of(kernel.inputs.begin(), kernel.inputs.end(), [&](const Operand& input) {
-            return input.bytes.n > 0 && input.offset == output.offset;
-          });
-          if (!kernel.range.first() && !in_place) read(output);
+        const auto& outputs = graph_.nodes[kernel.node].outputs;
+        for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
+          if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
         }
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
@@ -231,7 +229,11 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         in_flight_.erase(wait.event);
       },
       [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
-      [](const Feed&) {}, [](const LoadState&) {});
+      // The rings of a section end with it; that of early updates goes on in the update.
+      [&](const Feed& feed) {
+        if (feed.section != Section::update) rings_.clear();
+      },
+      [](const LoadState&) {});
 }
 
 void Audit::after(const Instruction& instruction, bool) {

@@ -65,7 +65,7 @@ class Audit : public RunObserver {
   std::vector<Access> accesses_;
   std::vector<std::byte> behind_;  // what lay where the sentinel is
   bool planted_ = false;
-  std::set<ValueId> rings_;                     // begun in this phase
+  std::set<ValueId> rings_;                     // begun in this run of a section
   std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
 };
 

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 
 #include "base/error.h"
 #include "base/visit.h"
+#include "plan/node_kernels.h"
 
 namespace plimsoll {
 
@@ -47,9 +47,8 @@ Executor::~Executor() = default;
 // behind it may stay intact where too little was planned: the kernel itself is asked.
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
-  const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
-  const KernelRequest request{node.op,   &node.attributes,  inputs, outputs, threads_, node.op->chunked ? loss_chunks_ : 1,
-                              overwrite, !run.range.whole()};
+  const NodeRequest asked = request_for(graph_, node, threads_, loss_chunks_, overwrite);
+  const KernelRequest& request = asked.request;
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
   if (fresh) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
@@ -27,17 +28,15 @@
 namespace plimsoll {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // The least of the samples that fit into `seconds`, at least `fewest` of them.
 template <class Body>
 double least_seconds(double seconds, int fewest, const Body& body) {
   double least = std::numeric_limits<double>::infinity();
-  const double end = now() + seconds;
-  for (int i = 0; i < fewest || now() < end; ++i) {
-    const double start = now();
+  const double end = seconds_now() + seconds;
+  for (int i = 0; i < fewest || seconds_now() < end; ++i) {
+    const double start = seconds_now();
     body();
-    least = std::min(least, now() - start);
+    least = std::min(least, seconds_now() - start);
   }
   return least;
 }
@@ -186,14 +185,14 @@ class Operands {
     kernel.run(call);  // faults pages and code in
     constexpr std::size_t kFewestRuns = 3;
     std::vector<double> samples;
-    const double end = now() + limit;
-    while (samples.size() < kFewestRuns || now() < end) {
+    const double end = seconds_now() + limit;
+    while (samples.size() < kFewestRuns || seconds_now() < end) {
       // What is updated in place would drift to infinity or zero over many runs.
       if (samples.size() % 8 == 7) fill_inputs(base);
       rest_of_step();
-      const double start = now();
+      const double start = seconds_now();
       kernel.run(call);
-      samples.push_back(now() - start);
+      samples.push_back(seconds_now() - start);
     }
     const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
     std::nth_element(samples.begin(), middle, samples.end());
@@ -310,12 +309,12 @@ KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, 
                               const MeasureLimits& limits) {
   cpu::set_thread_count(threads);
   KernelSeconds measured;
-  const double end = now() + limits.seconds;
+  const double end = seconds_now() + limits.seconds;
   const std::map<std::string, Wanted> all = wanted_kernels(graph, threads, loss_chunks, known);
   std::vector<std::pair<std::string, Wanted>> ordered(all.begin(), all.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
   for (const auto& [key, wanted] : ordered) {
-    if (now() >= end) break;
+    if (seconds_now() >= end) break;
     if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits)) measured[key] = *seconds;
   }
   return measured;

@@ -72,6 +72,27 @@ def refused(test, disk):
     test.equal("the engine of that run", run.json()["measured"]["tiers"][1]["transfers"], "threads")
 
 
+def large_vocabulary(test, disk):
+    """The embedding and the head in ranges: bits, bytes and what the plan says; a replayed plan does the same."""
+    test.write("tokens.bin", struct.pack("<4000H", *(i * 7919 % 20000 for i in range(4000))))
+    model = {"vocab": 20000, "layers": 3, "width": 96, "heads": 3, "context": 24, "dropout": 0}
+    wanted = ["config.toml", "--set", "data.train=tokens.bin", "--set", "data.validation=tokens.bin", "--set", "data.format=u16"]
+    for key, value in {**{f"model.{key}": value for key, value in model.items()}, "train.updates": 6, "train.micro_batch": 1}.items():
+        wanted += ["--set", f"{key}={value}"]
+    bounds = [test.succeeds("plan", *wanted, "--memory", "4GiB", *more, "--json")["bounds"] for more in ([], disk)]
+    plain, low = (each["floor_bytes"] for each in bounds)
+    test.that(low < plain - (20 << 20), f"the floor falls from {plain} to {low}")
+    whole = test.succeeds("train", *wanted, "--run", "v-memory", "--memory", "1GiB", "--json")
+    paged = test.succeeds("train", *wanted, "--run", "v-disk", "--memory", low, *disk, "--json")
+    test.equal("bits with tables on the disk", end_of(paged), end_of(whole))
+    check_budget(test, paged, low, "with tables on the disk")
+    plan = json.loads(test.path("v-disk/plan.json").read_text())
+    test.that("tables" in plan["decisions"]["paging"]["what"], f"what is paged: {plan['decisions']['paging']}")
+    again = test.succeeds("train", *wanted, "--plan", "v-disk/plan.json", "--run", "v-again", "--memory", low, *disk, "--audit", "--json")
+    test.equal("bits of the replayed plan", end_of(again), end_of(whole))
+    test.equal("tiers of the replayed plan", again["measured"]["tiers"], plan["predicted"]["tiers"])
+
+
 def main():
     test = Test("disk")
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
@@ -109,6 +130,8 @@ def main():
     test.fails(2, "E-CONFIG-MISSING", "plan", "config.toml", "--set", "plan.optimizer_state=disk")
     small = [*LONG, "--disk", f"{test.path('pages')}:4KiB", "--set", "plan.optimizer_state=disk"]
     test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *small)
+
+    large_vocabulary(test, disk)
 
     # Half of the run in memory, the rest with a disk, and the other way round.
     for run, first, second in (("m-d", [], [*disk, "--memory", low]), ("d-m", [*disk, "--memory", low], [])):

@@ -18,9 +18,9 @@ ANSWER = {
     "keep_everything": {"live_bytes": int, "update_seconds": float}, "always_bytes": int, "overhead": float,
     "replays": [[int]], "cpu_seconds": float,
 }
-# Percent over keeping everything that half and a quarter of its transient bytes took when this was written, rounded up. The
-# relaxed bounds are 2.2 and 12.6 for BERT-base, and 3.1 for ResNet-50 at a half (scripts/lp_bound).
-PUBLISHED = {"bert-base": (2.4, 15.5), "resnet-50": (6.9, 16.9)}
+# The most percent over keeping everything, by the share of its transient bytes. The relaxed bounds are 2.2 and 12.6 for BERT-base,
+# and 3.1 for ResNet-50 at a half (scripts/lp_bound); no bound is known for the others, of which VGG-16 needs two thirds at once.
+PUBLISHED = {"bert-base": {0.5: 2.4, 0.25: 15.5}, "resnet-50": {0.5: 6.9, 0.25: 16.0}, "vgg-16": {0.7: 0.9}, "unet": {0.5: 13.5}}
 
 
 def replayed(instance, replays):
@@ -90,7 +90,7 @@ def published(test):
     for name, most in PUBLISHED.items():
         path = f"graphs/{name}.json"
         instance = json.loads(test.path(path).read_text())
-        for share, percent in zip((0.5, 0.25), most):
+        for share, percent in most.items():
             answer = within(test, path, share)
             test.that(100 * answer["overhead"] <= percent, f"{name} at {share}: {100 * answer['overhead']:.2f} %")
             test.that(answer["live_bytes"] <= answer["budget_bytes"], f"{name} at {share} is within its budget")
@@ -130,9 +130,18 @@ def less_is_never_faster(test):
 def refusals(test):
     good = chain(4)
     test.write("good.json", json.dumps(good))
-    test.equal("exit code", test.run("recompute", "good.json", "--memory", "100").code, 3)
+    nothing = test.run("recompute", "good.json", "--memory", "100", "--out", "none.json", "--json")
+    test.equal("exit code", nothing.code, 3)
+    nulls = sorted(key for key, value in nothing.json().items() if value is None)
+    test.equal("what no schedule has", (nothing.json()["status"], nulls), ("unknown", ["live_bytes", "overhead", "update_seconds"]))
+    test.that(not test.path("none.json").exists(), "no answer is written")
+    test.that("no schedule found" in test.run("recompute", "good.json", "--memory", "100").text()[0], "the text says so")
+    found = test.succeeds("recompute", "good.json", "--memory", "1MiB", "--out", "answer.json")
+    test.that(found.startswith("fits: "), f"the text of an answer: {found!r}")
+    test.shape("written answer", json.loads(test.path("answer.json").read_text()), ANSWER)
     test.fails(2, "E-USAGE", "recompute", "good.json")
-    test.fails(2, "E-USAGE", "recompute", "good.json", "--memory", "1MiB", "--work-limit", "0")
+    for work in ("0", "4294967296"):
+        test.fails(2, "E-USAGE", "recompute", "good.json", "--memory", "1MiB", "--work-limit", work)
     test.fails(5, "E-IO-MISSING", "recompute", "none.json", "--memory", "1MiB")
 
     def broken(change):

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/ceil_div.h"
 #include "ops/all.h"
 #include "ops/cases/bound_case.h"
 
@@ -91,6 +92,32 @@ TEST_P(OpCasesTest, GivesTheSameBitsOnOneAndTwoThreads) {
     if (!BoundCase(op(), a_case, inputs).choice().implementation.starts_with("plimsoll")) return;
     EXPECT_TRUE(bits(a_case, inputs, {.threads = 1}) == bits(a_case, inputs, {.threads = 2}));
   });
+}
+
+// As where not all of an operand is here.
+TEST_P(OpCasesTest, GivesTheSameBitsRangeByRange) {
+  if (op().ranges == nullptr) return;
+  int ranged = 0;
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    const std::vector<ValueType> types = input_types(a_case);
+    const RangeRule rule = op().ranges(a_case.attributes, types);
+    if (rule.inputs.empty()) return;  // a gradient that has no accumulator
+    for (const std::size_t input : rule.inputs) {
+      ASSERT_LT(input, types.size());
+      EXPECT_EQ(types[input], types[rule.inputs.front()]);
+      EXPECT_EQ(types[input].dtype, DType::f32);
+    }
+    const std::int64_t all = types[rule.inputs.front()].shape.elements();
+    const auto whole = bits(a_case, inputs);
+    for (const std::int64_t elements : {rule.step, 3 * rule.step, round_up(all / 2 + 1, rule.step)}) {
+      BoundCase bound(op(), a_case, inputs, {.in_ranges = true});
+      bound.run_in_ranges(elements);
+      EXPECT_EQ(bound.faults(), "");
+      EXPECT_TRUE(bound.output_bytes() == whole) << "ranges of " << elements;
+      ranged += elements < all;
+    }
+  });
+  EXPECT_GT(ranged, 0) << "no case is larger than a range";
 }
 
 TEST_P(OpCasesTest, GivesTheSameBitsInAnyNumberOfChunks) {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "plan/json.h"
 #include "plan/layout/judge.h"
@@ -13,9 +13,6 @@
 
 namespace plimsoll {
 namespace {
-
-// Of this process: other processes do not count. Planning runs on one thread.
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // Budgets from the floor to beyond the ceiling.
 std::vector<Bytes> budgets(PlanSpace& space, int count) {
@@ -95,17 +92,17 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       CpuCatalogue catalogue = round_catalogue();
       const Machine machine = round_machine();
       const Paging paging = kPagings[static_cast<std::size_t>(round) % std::size(kPagings)];
-      NodeKernels kernels(machine.threads, catalogue);
-      const BatchCandidates batch(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, paging,
-                                  plan_request(config), machine, {.joins = true}, kernels);
+      BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
+                       catalogue);
+      const BatchCandidates batch(model, paging, plan_request(config), machine, {.counts = true});
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) EXPECT_GE(candidate.live, batch.arena_bound());
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
-        const Simulation full = simulate(apply_decisions(batch.graph(), batch.blocks(), batch.choices(candidate),
-                                                         batch.replays(candidate), paging, batch.accumulation()),
-                                         6 / micro, candidate.loss_chunks, true, kernels);
+        const Simulation full = simulate(apply_decisions(model.graph, model.blocks, batch.choices(candidate),
+                                                         batch.replays(candidate), paging, model.accumulation),
+                                         6 / micro, candidate.loss_chunks, true, model.kernels);
         Bytes live;
         for (const Phase phase : kPhases) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
@@ -207,12 +204,22 @@ TEST(Planner, ValueIdsAreTheSameForEveryMicroBatch) {
   }
 }
 
+// In memory alone, where nodes run again by themselves, and with as much as possible on a disk.
 TEST(PlanRecord, RebuildsTheSamePlan) {
-  for (const ModelShape& shape : kShapes) {
-    const Config config = config_for(shape, 6);
+  std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.push_back({3, 64, 2, 12, 9001});
+  shapes.push_back({8, 128, 2, 12, 301});
+  int replays = 0, tables = 0, stays = 0;
+  for (std::size_t i = 0; i < 2 * shapes.size(); ++i) {
+    Config config = config_for(shapes[i / 2], 6);
+    if (i % 2 == 1) config.memory.disk = DiskBudget{"/", kGiB};
     Planner planner(config);
-    for (const Bytes budget : {planner.space.floor(), planner.space.ceiling()}) {
-      const Plan plan = planner.plan(budget);
+    const Bytes floor = planner.space.floor(), span = planner.space.ceiling() - floor;
+    for (const std::int64_t tenths : {0, 1, 2, 3, 5, 10}) {
+      const Plan plan = planner.plan(floor + Bytes{span.n * tenths / 10});
+      replays += !plan.decisions.replays.empty();
+      tables += plan.decisions.paging.tables && plan.decisions.paging.narrow;
+      stays += plan.decisions.paging.resident > 0;
       const nlohmann::json printed = nlohmann::json::parse(to_json(plan, {}, false).dump());
       const PlanRecord record = record_from_json(printed.at("record"));
       const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
@@ -223,8 +230,12 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
       EXPECT_EQ(rebuilt.process, plan.process);
       EXPECT_EQ(rebuilt.offsets, plan.offsets);
       EXPECT_EQ(to_json(record_of(rebuilt)), to_json(record_of(plan)));
+      EXPECT_EQ(record.decisions.paging, plan.decisions.paging);
     }
   }
+  EXPECT_GE(replays, 1);
+  EXPECT_GE(tables, 1);
+  EXPECT_GE(stays, 1);
 }
 
 TEST(PlanRecord, ChangedAddressesAreRefused) {
@@ -273,10 +284,10 @@ GptFigures plan_preset(const char* preset, std::int64_t effective, const char* l
   Config config = config_for(kShapes[0], effective);
   config.model.shape = gpt2_preset(preset);
   config.model.context = config.model.shape.context;
-  const double start = cpu_seconds();
+  const double start = cpu_seconds_now();
   Planner planner(config);
   const Plan plan = planner.plan(planner.space.floor());
-  const double seconds = cpu_seconds() - start;
+  const double seconds = cpu_seconds_now() - start;
   const double gap = static_cast<double>(plan.floor.n) / static_cast<double>(plan.floor_bound.n) - 1;
   printf("%s: planned in %.2f s of CPU, floor %s, %.2f %% above its bound, load %s, arena %s\n", label, seconds,
          to_text(plan.floor).c_str(), 100 * gap, to_text(plan.load).c_str(), to_text(plan.arena).c_str());

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <random>
-#include <tuple>
 
 namespace plimsoll::replays {
 namespace {
@@ -38,7 +37,7 @@ std::optional<Schedule> best_of(const Problem& problem, std::int64_t bytes, int 
   return found;
 }
 
-// Optima that solvers of integer programs proved, or dynamic programming (reference/planning.md, 1.6).
+// Optima that solvers of integer programs proved, or dynamic programming.
 TEST(Replays, UnitChainsHaveTheirKnownOptimum) {
   struct Case {
     int layers, slots, optimum;

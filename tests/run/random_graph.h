@@ -142,7 +142,7 @@ class NetworkMaker {
 // Nothing repeats, and no single value crosses anywhere: layers down, as many up again, each of which also reads what its partner
 // on the way down made.
 inline RandomNetwork skip_network(std::int64_t batch) {
-  constexpr std::int64_t kContext = 16, kVocab = 40, kWidth = 24, kDepth = 8;
+  constexpr std::int64_t kContext = 96, kVocab = 40, kWidth = 24, kDepth = 8;
   RandomNetwork network;
   network.batch = batch;
   network.context = kContext;

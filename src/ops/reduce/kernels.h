@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "base/ceil_div.h"
+#include "ops/attributes.h"
 
 namespace plimsoll::cpu {
 
@@ -16,7 +18,7 @@ void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate
 
 // The fp64 sum of squares of a flat array, added to `before`: sums of tiles of kSumTile elements, in ascending order. A paged
 // array gives the same bits page by page where pages begin at multiples of kSumTile.
-inline constexpr std::int64_t kSumTile = 32 * 1024;
+inline constexpr std::int64_t kSumTile = ops::kNormTile;
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
 double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch);

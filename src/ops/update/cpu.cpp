@@ -10,18 +10,13 @@ namespace {
 
 KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
 
-// The elements of flat operands that a call is for, and where they begin: those of a range are handed over from its first one.
-struct Flat {
-  std::int64_t begin, count;
-
-  Flat(const NodeRange& range, std::int64_t begin, std::int64_t end)
-      : begin(range.whole() ? begin : 0), count(range.whole() ? end - begin : range.elements) {}
-};
+// Of the flat operands of a call: the elements of its range, with which they begin, or all.
+std::int64_t count_of(const KernelCall& call, std::int64_t all) { return call.range.whole() ? all : call.range.elements; }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
   return make_kernel([n = request.inputs[0].shape.elements()](const KernelCall& call) {
     double* sum = call.out<double>(0);
-    *sum = cpu::sum_of_squares(Flat(call.range, 0, n).count, call.in(0), call.range.first() ? 0 : *sum, call.scratch);
+    *sum = cpu::sum_of_squares(count_of(call, n), call.in(0), call.range.first() ? 0 : *sum, call.scratch);
   });
 }
 
@@ -37,36 +32,34 @@ std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::AdamWAttributes>()](const KernelCall& call) {
-    const double* scalars = call.in<double>(4);
-    const cpu::AdamWStep step{scalars[ops::kLearningRate],
-                              a.beta1,
-                              a.beta2,
-                              a.epsilon,
-                              a.weight_decay,
-                              scalars[ops::kBiasCorrection1],
-                              scalars[ops::kBiasCorrection2],
-                              a.clipped ? *call.in(5) : 1.0f};
-    const Flat flat(call.range, a.begin, a.end);
-    cpu::adamw(flat.count, call.out(0) + flat.begin, call.out(1) + flat.begin, call.out(2) + flat.begin, call.in(3) + flat.begin,
-               step);
-  });
+  return make_kernel(
+      [a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
+        const double* scalars = call.in<double>(4);
+        const cpu::AdamWStep step{scalars[ops::kLearningRate],
+                                  a.beta1,
+                                  a.beta2,
+                                  a.epsilon,
+                                  a.weight_decay,
+                                  scalars[ops::kBiasCorrection1],
+                                  scalars[ops::kBiasCorrection2],
+                                  a.clipped ? *call.in(5) : 1.0f};
+        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), call.in(3), step);
+      });
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::SgdAttributes>()](const KernelCall& call) {
-    const std::size_t states = a.momentum > 0 ? 2 : 1;
-    const double* scalars = call.in<double>(states + 1);
-    const cpu::SgdStep step{scalars[ops::kLearningRate],
-                            a.momentum,
-                            a.weight_decay,
-                            a.nesterov,
-                            scalars[ops::kFirstUpdate] != 0,
-                            a.clipped ? *call.in(states + 2) : 1.0f};
-    const Flat flat(call.range, a.begin, a.end);
-    float* buffer = states == 2 ? call.out(1) + flat.begin : nullptr;
-    cpu::sgd(flat.count, call.out(0) + flat.begin, buffer, call.in(states) + flat.begin, step);
-  });
+  return make_kernel(
+      [a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
+        const std::size_t states = a.momentum > 0 ? 2 : 1;
+        const double* scalars = call.in<double>(states + 1);
+        const cpu::SgdStep step{scalars[ops::kLearningRate],
+                                a.momentum,
+                                a.weight_decay,
+                                a.nesterov,
+                                scalars[ops::kFirstUpdate] != 0,
+                                a.clipped ? *call.in(states + 2) : 1.0f};
+        cpu::sgd(count_of(call, n), call.out(0), states == 2 ? call.out(1) : nullptr, call.in(states), step);
+      });
 }
 
 }  // namespace

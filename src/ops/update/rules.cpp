@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "ops/check.h"
 #include "ops/update/update.h"
 
@@ -38,9 +36,6 @@ std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, const A
   for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
   require_type(inputs[states + 1], kScalars, where, "the scalars");
   if (attributes.clipped) require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
-  const std::int64_t begin = attributes.begin, end = attributes.end;
-  require(0 <= begin && begin <= end && end <= inputs[0].shape.elements(), where,
-          fmt::format("the range is [{}, {})", begin, end), fmt::format("a range within [0, {})", inputs[0].shape.elements()));
   return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)};
 }
 

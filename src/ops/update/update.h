@@ -1,5 +1,5 @@
-// The update of a window: sums of squares of the gradients, the global norm and its clip coefficient, and the optimizers. Updates
-// act on flat ranges [begin, end) of a parameter, so that a paged parameter can be updated in pieces.
+// The update of a window: sums of squares of the gradients, the global norm and its clip coefficient, and the optimizers. All act
+// on ranges of a parameter, so that a paged one can be updated in pieces.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,6 @@
 #include "ops/attributes.h"
 
 namespace plimsoll::ops {
-
-// Norms add up in tiles of so many elements, so that ranges of whole tiles sum to the same bits.
-inline constexpr std::int64_t kNormTile = 1 << 15;
 
 struct ClipAttributes {
   double limit = 0;  // largest global norm; 0: no clip, the norm is still computed
@@ -25,24 +22,20 @@ struct ClipAttributes {
 struct AdamWAttributes {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool clipped = true;  // there is a clip coefficient
-  std::int64_t begin = 0, end = 0;
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped),
-        v("begin", begin), v("end", end);
+    v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped);
   }
 };
 
 struct SgdAttributes {
   double momentum = 0, weight_decay = 0;
   bool nesterov = false, clipped = true;
-  std::int64_t begin = 0, end = 0;
   friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("clipped", clipped), v("begin", begin),
-        v("end", end);
+    v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("clipped", clipped);
   }
 };
 

@@ -4,17 +4,41 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "ops/attributes.h"
+#include "plan/lifetimes.h"
 
 namespace plimsoll {
 
-std::vector<std::size_t> streamed_inputs(const Graph& graph, const Node& node) {
-  std::vector<std::size_t> inputs;
+std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node) {
+  std::vector<StreamedInput> inputs;
   if (node.op->transfer != Transfer::none) return inputs;
+  const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
+  const bool starts = starts_window(graph, node);
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (graph.values[node.inputs[i]].tier != 0) inputs.push_back(i);
+    if (graph.values[node.inputs[i]].tier == 0) continue;
+    const bool changes = std::any_of(aliases.begin(), aliases.end(),
+                                     [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == i; });
+    inputs.push_back({i, changes, changes && starts && comes_from_before(graph, node.inputs[i])});
   }
   return inputs;
 }
+
+namespace {
+
+// Calls body(parameter, accumulator) with what an update changes and the accumulators that it reads.
+template <class Body>
+void for_updates(const Graph& graph, Body&& body) {
+  for (const NodeId id : graph.section_order(Section::update)) {
+    for (const NodeAlias& alias : aliases_of(graph, graph.nodes[id])) {
+      for (const ValueId input : graph.nodes[id].inputs) {
+        const bool both = alias.kind == AliasKind::updates && graph.values[input].role == Role::accumulator;
+        if (both) body(origin_of(graph, alias.input), origin_of(graph, input));
+      }
+    }
+  }
+}
+
+}  // namespace
 
 PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   constexpr int kSmallestPart = 32, kNone = -1, kSeveral = -2;
@@ -42,20 +66,16 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
   }
-  for (const NodeId id : graph.section_order(Section::update)) {
-    for (const NodeAlias& alias : aliases_of(graph, graph.nodes[id])) {
-      const int block = alias.kind == AliasKind::updates ? block_of[origin_of(graph, alias.input)] : kNone;
-      for (const ValueId input : graph.nodes[id].inputs) {
-        if (block >= 0 && graph.values[input].role == Role::accumulator) block_of[origin_of(graph, input)] = block;
-      }
-    }
-  }
+  for_updates(graph, [&](ValueId parameter, ValueId accumulator) {
+    if (block_of[parameter] >= 0) block_of[accumulator] = block_of[parameter];
+  });
   return block_of;
 }
 
 namespace {
 
 constexpr std::int64_t kElement = sizeof(float);
+static_assert(kPageStep % ops::kNormTile == 0, "a page holds whole tiles of norms");
 
 // Nodes of blocks read whole copies of what rests elsewhere (plan/passes/fetching.h).
 bool works_on_ranges(const Graph& graph, const Node& node) {
@@ -117,24 +137,18 @@ class PagingPass {
         if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
       }
     }
-    for (const NodeId id : result_.section_order(Section::update)) {
-      const Node& node = result_.nodes[id];
-      for (const NodeAlias& alias : aliases_of(result_, node)) {
-        if (alias.kind != AliasKind::updates || table_[alias.input] == 0) continue;
-        for (const ValueId input : node.inputs) {
-          if (result_.values[input].role == Role::accumulator) table_[origin_of(result_, input)] = 1;
-        }
-      }
-    }
+    for_updates(result_, [&](ValueId parameter, ValueId accumulator) {
+      if (table_[parameter] != 0) table_[accumulator] = 1;
+    });
   }
 
   // What the node reads in ranges: all of one shape.
   void check_streamed(const Node& node) const {
     const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
-    for (const std::size_t input : streamed_inputs(result_, node)) {
-      ensure(std::find(ranged.begin(), ranged.end(), input) != ranged.end(), "paging",
+    for (const StreamedInput& streamed : streamed_inputs(result_, node)) {
+      ensure(std::find(ranged.begin(), ranged.end(), streamed.input) != ranged.end(), "paging",
              "an op reads whole what rests on another tier");
-      const ValueType& type = result_.values[node.inputs[input]].type;
+      const ValueType& type = result_.values[node.inputs[streamed.input]].type;
       ensure(type == result_.values[node.inputs[ranged.front()]].type && type.dtype == DType::f32, "paging",
              "what is streamed is not fp32 of one shape");
     }
@@ -177,24 +191,26 @@ RangeRule ranges_of(const Graph& graph, const Node& node) {
 }
 
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page) {
-  const Value& whole = graph.values[node.inputs[ranges_of(graph, node).inputs.front()]];
-  const std::int64_t all = align_up(whole.bytes(), kStoredAlignment).n / kElement;
-  return std::min(all, std::max(page, ranges_of(graph, node).step));
+  const RangeRule rule = ranges_of(graph, node);
+  const std::int64_t all = align_up(graph.values[node.inputs[rule.inputs.front()]].bytes(), kStoredAlignment).n / kElement;
+  return std::min(all, std::max(page, rule.step));
 }
 
-// Ranges are whole pages, or pages whole ranges.
+// Of what is larger than a page ranges are whole pages, or pages whole ranges.
 std::int64_t page_elements(const Graph& graph, const Paging& paging) {
   Bytes largest;
   for (const Value& value : graph.values) {
     if (value.persistent() && value.tier != 0) largest = std::max(largest, align_up(value.bytes(), kStoredAlignment));
   }
-  std::int64_t page = std::min(paging.page, largest.n / kElement);
-  if (!paging.tables) return page;
+  if (largest.n <= paging.page * kElement) return largest.n / kElement;
+  std::vector<std::int64_t> steps;
   for (const Node& node : graph.nodes) {
-    if (node.section == Section::update || !works_on_ranges(graph, node)) continue;
-    const std::int64_t step = ranges_of(graph, node).step;
-    while (page % step != 0 && step % page != 0) page -= kPageStep;
+    if (node.section != Section::update && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
   }
+  std::int64_t page = paging.page;
+  const auto fits = [&](std::int64_t step) { return page % step == 0 || step % page == 0; };
+  while (page > kPageStep && !std::all_of(steps.begin(), steps.end(), fits)) page -= kPageStep;
+  ensure(std::all_of(steps.begin(), steps.end(), fits), "paging", "no page divides the ranges");
   return page;
 }
 
@@ -218,8 +234,8 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
     if (node.section == Section::update || !node.pages.valid()) continue;
-    for (const std::size_t input : streamed_inputs(graph, node)) {
-      copies += (ranges_of(graph, node).passes + 1) * pieces_of(node.inputs[input]);
+    for (const StreamedInput& streamed : streamed_inputs(graph, node)) {
+      copies += (ranges_of(graph, node).passes + 1) * pieces_of(node.inputs[streamed.input]);
     }
   }
   std::vector<ReserveItem> items{{"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"},

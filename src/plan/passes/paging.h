@@ -19,8 +19,8 @@ namespace plimsoll {
 inline constexpr std::int64_t kPageStep = 1 << 15;
 
 struct Paging {
-  std::int64_t page = 0;   // elements of each state that a slot holds; 0: everything stays where kernels run
-  std::int64_t slots = 0;  // in flight: some on their way in, one being updated, one on its way out
+  std::int64_t page = 0;                          // elements of a transfer; 0: everything stays where kernels run
+  std::int64_t slots = 0;                         // of ranges: some on their way in, one being updated, one on its way out
   bool parameters = false, accumulators = false;  // of the blocks, too
   int resident = 0;                               // blocks that keep theirs all the same, spread evenly among the others
   bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
@@ -48,7 +48,12 @@ bool stays(const Paging& paging, int block, std::size_t blocks);
 PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks);
 
 // What a node streams: its inputs that do not rest where kernels run. None of a transfer.
-std::vector<std::size_t> streamed_inputs(const Graph& graph, const Node& node);
+struct StreamedInput {
+  std::size_t input = 0;
+  bool changes = false;  // and goes back
+  bool begins = false;   // the first micro-step of a window writes it: nothing has to come in for that
+};
+std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node);
 
 // Transfers that run at a time, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
 inline constexpr int kTransfers = 4;

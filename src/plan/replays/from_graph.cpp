@@ -56,7 +56,7 @@ class Conversion {
         use(op, found->second);
       }
     }
-    op.seconds = (simulation_.timeline.accumulation == 1 ? kernel.write : kernel.add).seconds;
+    op.seconds = kernel.of(simulation_.timeline.accumulation == 1).seconds;
     const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
     if (scratch.valid()) op.scratch = simulation_.lifetimes.buffers[scratch].bytes.n;
     if (what.kind == Step::Kind::node) describe(graph_.nodes[what.node], op);
@@ -123,7 +123,8 @@ std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
     for (const Replay& replay : found->replays) {
       replays.push_back({graph.nodes[static_cast<std::size_t>(replay.op)], graph.nodes[static_cast<std::size_t>(replay.before)]});
     }
-    if (!replays.empty()) all.push_back(std::move(replays));
+    const bool known = all.empty() ? replays.empty() : replays == all.back();
+    if (!known) all.push_back(std::move(replays));
   }
   return all;
 }

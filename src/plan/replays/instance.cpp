@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace plimsoll::replays {
@@ -12,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // of one value: sums of millions stay far from overflow
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of one value: no sum over all rows overflows
 constexpr std::size_t kMostRows = 1 << 20;
 constexpr int kNone = -1;
 
@@ -50,7 +51,7 @@ class Reader {
     return list;
   }
 
-  std::int64_t aligned(std::int64_t bytes) const { return (bytes + alignment_ - 1) / alignment_ * alignment_; }
+  std::int64_t aligned(std::int64_t bytes) const { return round_up(bytes, alignment_); }
 
   void read_values() {
     const json& values = rows("values");
@@ -96,12 +97,13 @@ class Reader {
     }
     const json in_place = kind.value("in_place", json::array());
     Op op;
+    bool updates = false;
     for (const json& pair : in_place) {
       const int input = inputs.at(at(whole(pair.at(0), 0, static_cast<std::int64_t>(inputs.size()) - 1, what + " in_place")));
       const int output = outputs.at(at(whole(pair.at(1), 0, static_cast<std::int64_t>(outputs.size()) - 1, what + " in_place")));
       if (pair.at(2) == "updates") {
         root_[at(output)] = root_[at(input)];
-        op.replayable = false;
+        updates = true;
       } else if (item_[at(root_[at(input)])] != kNone) {
         op.overwrites.push_back(item_[at(root_[at(input)])]);
       }
@@ -112,7 +114,7 @@ class Reader {
       return;
     }
     op.scratch = aligned(whole(kind.value("scratch_bytes", json(0)), 0, kMostBytes, what + " scratch"));
-    op.replayable = kind.value("recomputable", false) && !kind.value("backward", false);
+    op.replayable = !updates && kind.value("recomputable", false) && !kind.value("backward", false);
     for (const int input : inputs) read(op, root_[at(input)]);
     for (const int output : outputs) {
       if (root_[at(output)] != output || !transient_[at(output)]) continue;

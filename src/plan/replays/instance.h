@@ -23,7 +23,7 @@ struct Instance {
 };
 
 // `where` names the text in errors. Throws data_error E-INSTANCE with what is wrong: no JSON, another schema, an id that is none,
-// sizes that are negative or add up to too much, a value that is read before it is made or made twice.
+// sizes that are negative or too large, a value that is read before it is made or made twice.
 Instance read_instance(std::string_view text, const std::string& where);
 
 }  // namespace plimsoll::replays

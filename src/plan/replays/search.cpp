@@ -51,8 +51,8 @@ void Search::change(State& state) {
 }
 
 std::optional<Schedule> Search::fastest(std::int64_t bytes, int work) {
-  if (keys_.empty()) return Schedule{{}, evictor_.seconds()};
   const double infinity = std::numeric_limits<double>::infinity();
+  if (keys_.empty()) return evictor_.schedule(bytes, {}, {}, infinity);
   const auto tried = [&](State state, double most) -> std::optional<State> {
     std::optional<Schedule> found = evictor_.schedule(bytes, state.weights, state.keys, most);
     if (!found) return {};

@@ -38,6 +38,7 @@ bool GuardedBytes::intact() const {
 
 BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Numbers>& inputs, const RunOptions& options)
     : op_(op),
+      attributes_(a_case.attributes),
       aliases_(aliases_of(op, a_case.attributes)),
       input_types_(input_types(a_case)),
       output_types_(output_types(op, a_case)) {
@@ -51,8 +52,8 @@ BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Nu
   }
   for (std::size_t output = 0; output < output_types_.size(); ++output) place_output(output, options);
   cpu::set_thread_count(options.threads);
-  const KernelRequest request{&op,           &a_case.attributes, input_types_, output_types_, options.threads,
-                              a_case.chunks, a_case.overwrite};
+  const KernelRequest request{&op,           &a_case.attributes, input_types_,     output_types_, options.threads,
+                              a_case.chunks, a_case.overwrite,   options.in_ranges};
   const CpuKernel* kernel = find_cpu_kernel(op);
   ensure(kernel != nullptr, "cases", "an op has no CPU kernel");
   choice_ = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
@@ -71,6 +72,22 @@ void BoundCase::place_output(std::size_t output, const RunOptions& options) {
 }
 
 void BoundCase::run() { kernel_->run({inputs_, outputs_, scratch_}); }
+
+// Operands that are ranges begin with theirs: those of an update in place are the same bytes.
+void BoundCase::run_in_ranges(std::int64_t elements) {
+  const RangeRule rule = op_.ranges(attributes_, input_types_);
+  const std::int64_t all = input_types_[rule.inputs.front()].shape.elements();
+  for (int pass = 0; pass < rule.passes; ++pass) {
+    for (std::int64_t begin = 0; begin < all; begin += elements) {
+      std::vector<std::byte*> inputs = inputs_, outputs = outputs_;
+      for (const std::size_t input : rule.inputs) inputs[input] += begin * static_cast<std::int64_t>(sizeof(float));
+      for (const Alias& alias : aliases_) {
+        if (alias.kind == AliasKind::updates) outputs[alias.output] = inputs[alias.input];
+      }
+      kernel_->run({inputs, outputs, scratch_, {begin, std::min(elements, all - begin), pass}});
+    }
+  }
+}
 
 std::vector<Numbers> BoundCase::outputs() const {
   std::vector<Numbers> result;

@@ -37,6 +37,7 @@ struct RunOptions {
   int threads = 2;
   std::byte poison{0xFF};         // of scratch and of outputs before the run; 0xFF is NaN as a float
   std::optional<Alias> in_place;  // this output takes the bytes of this input
+  bool in_ranges = false;         // bound to run on ranges
 };
 
 class BoundCase {
@@ -45,6 +46,8 @@ class BoundCase {
   BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Numbers>& inputs, const RunOptions& options = {});
 
   void run();
+  // The same on ranges of so many elements, one after the other, for an op that has a rule for them.
+  void run_in_ranges(std::int64_t elements);
   const KernelChoice& choice() const { return choice_; }
   std::vector<Numbers> outputs() const;
   std::vector<std::vector<std::byte>> output_bytes() const;
@@ -55,6 +58,7 @@ class BoundCase {
   void place_output(std::size_t output, const RunOptions& options);
 
   const OpDef& op_;
+  const Attributes& attributes_;
   std::vector<Alias> aliases_;
   std::vector<ValueType> input_types_, output_types_;
   std::vector<std::unique_ptr<GuardedBytes>> buffers_;  // inputs, then outputs of their own, then scratch

@@ -72,8 +72,9 @@ struct Families {
 
 std::vector<OpCases> embedding_cases() {
   Families families;
-  // A vocabulary of one and one with fewer words than tokens repeat rows; positions may be more than tokens.
-  const std::vector<Extents> list{{1, 1, 1, 1, 1}, {2, 7, 65, 5, 9}, {3, 65, 7, 40, 65}, {1, 7, 64, 1, 7}};
+  // A vocabulary of one and one with fewer words than tokens repeat rows; positions may be more than tokens. The last one has
+  // several ranges.
+  const std::vector<Extents> list{{1, 1, 1, 1, 1}, {2, 7, 65, 5, 9}, {3, 65, 7, 40, 65}, {1, 7, 64, 1, 7}, {2, 90, 2, 2100, 90}};
   for (const Extents& e : list) {
     families.add_forward(e);
     families.add_backward(e, false, false);

@@ -82,6 +82,7 @@ std::vector<OpCases> loss_cases() {
     backward_cases.cases.insert(backward_cases.cases.end(),
                                 {backward(e, 1, false), backward(e, 1, true), in_window(backward(e, 1, true))});
   }
+  forward_cases.cases.push_back(forward({1, 9, 3, 2100}, 1));
   // Several tiles of tokens and of the vocabulary, in few chunks and in many.
   const Extents tiled{1, 300, 8, 2100};
   for (const int chunks : {1, 2, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true));
