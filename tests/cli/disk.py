@@ -75,9 +75,10 @@ def refused(test, disk):
 def large_vocabulary(test, disk):
     """The embedding and the head in ranges: bits, bytes and what the plan says; a replayed plan does the same."""
     test.write("tokens.bin", struct.pack("<4000H", *(i * 7919 % 20000 for i in range(4000))))
-    model = {"vocab": 20000, "layers": 3, "width": 96, "heads": 3, "context": 24, "dropout": 0}
+    keys = {"model.vocab": 20000, "model.layers": 3, "model.width": 96, "model.heads": 3, "model.context": 24, "model.dropout": 0,
+            "train.updates": 6, "train.micro_batch": 1}
     wanted = ["config.toml", "--set", "data.train=tokens.bin", "--set", "data.validation=tokens.bin", "--set", "data.format=u16"]
-    for key, value in {**{f"model.{key}": value for key, value in model.items()}, "train.updates": 6, "train.micro_batch": 1}.items():
+    for key, value in keys.items():
         wanted += ["--set", f"{key}={value}"]
     bounds = [test.succeeds("plan", *wanted, "--memory", "4GiB", *more, "--json")["bounds"] for more in ([], disk)]
     plain, low = (each["floor_bytes"] for each in bounds)
@@ -88,7 +89,8 @@ def large_vocabulary(test, disk):
     check_budget(test, paged, low, "with tables on the disk")
     plan = json.loads(test.path("v-disk/plan.json").read_text())
     test.that("tables" in plan["decisions"]["paging"]["what"], f"what is paged: {plan['decisions']['paging']}")
-    again = test.succeeds("train", *wanted, "--plan", "v-disk/plan.json", "--run", "v-again", "--memory", low, *disk, "--audit", "--json")
+    replay = ["--plan", "v-disk/plan.json", "--run", "v-again", "--memory", low, *disk]
+    again = test.succeeds("train", *wanted, *replay, "--audit", "--json")
     test.equal("bits of the replayed plan", end_of(again), end_of(whole))
     test.equal("tiers of the replayed plan", again["measured"]["tiers"], plan["predicted"]["tiers"])
 

@@ -12,10 +12,13 @@
 
 #include "device/refuse_io_uring.h"
 #include "formats/file.h"
+#include "ops/attributes.h"
 #include "run/session.h"
 
 namespace plimsoll {
 namespace {
+
+static_assert(kPageStep % ops::kNormTile == 0, "a page holds whole tiles of norms");
 
 constexpr int kUpdates = 4;
 const ModelShape kShape{2, 48, 3, 11, 301};

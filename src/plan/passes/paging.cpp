@@ -4,7 +4,6 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
-#include "ops/attributes.h"
 #include "plan/lifetimes.h"
 
 namespace plimsoll {
@@ -75,7 +74,6 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
 namespace {
 
 constexpr std::int64_t kElement = sizeof(float);
-static_assert(kPageStep % ops::kNormTile == 0, "a page holds whole tiles of norms");
 
 // Nodes of blocks read whole copies of what rests elsewhere (plan/passes/fetching.h).
 bool works_on_ranges(const Graph& graph, const Node& node) {

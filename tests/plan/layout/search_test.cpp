@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "instances.h"
 #include "plan/layout/csv.h"
@@ -208,6 +209,29 @@ TEST(LayoutPlace, TrainingTracesStayWithinHalfAPerCent) {
     EXPECT_LE(placement.solution.height * 1000, placement.bound * 1005);
     EXPECT_EQ(placement.optimal, placement.solution.height == load(problem));
   }
+}
+
+// Of 500 to 4,000 buffers: half a per cent above the load at the most, in seconds.
+TEST(LayoutPlace, TrainingTracesOfEverySizeAndKind) {
+  double worst = 0, longest = 0;
+  for (const auto& [layers, per_layer] :
+       {std::pair(12, 14), std::pair(32, 10), std::pair(40, 16), std::pair(64, 14), std::pair(96, 13)}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(fmt::format("{} layers of {}, seed {}", layers, per_layer, seed));
+      Dice dice(1000 * static_cast<std::uint64_t>(layers) + seed);
+      const Problem problem = training_trace(dice, layers, per_layer);
+      EXPECT_GE(problem.buffers.size(), 500u);
+      const double start = cpu_seconds_now();
+      const Placement placement = place(problem);
+      const double seconds = cpu_seconds_now() - start;
+      expect_holds(problem, placement.solution);
+      EXPECT_LE(placement.solution.height * 1000, load(problem) * 1005);
+      EXPECT_LT(seconds, 5);
+      worst = std::max(worst, static_cast<double>(placement.solution.height) / static_cast<double>(load(problem)) - 1);
+      longest = std::max(longest, seconds);
+    }
+  }
+  fmt::print("training traces: at most {:.3f} % above the load, {:.2f} CPU seconds\n", 100 * worst, longest);
 }
 
 TEST(LayoutPlace, HonoursPinsAtTheBottom) {
