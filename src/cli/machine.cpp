@@ -8,7 +8,7 @@
 #include "cli/settings.h"
 #include "train/calibrate.h"
 #include "train/child.h"
-#include "train/measure.h"
+#include "train/measure_step.h"
 #include "train/planning.h"
 #include "train/requests.h"
 
@@ -29,14 +29,19 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known) {
     if (missing == 0) continue;
     fmt::print(stderr, "measuring {} kernels at micro-batch {}\n", missing, micro);
     const std::string text = run_in_child([&] {
-      nlohmann::json seconds = nlohmann::json::object();
-      for (const auto& [key, value] : measure_kernels(graph, config.threads, 1, record.kernel_seconds, limits)) {
-        seconds[key] = value;
-      }
-      return seconds.dump();
+      const StepMeasurement step = measure_step(graph, micro, record.machine, limits);
+      KernelSeconds seconds = record.kernel_seconds;
+      seconds.insert(step.seconds.begin(), step.seconds.end());
+      seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
+      return nlohmann::json{{"seconds", seconds}, {"busy", step.fits && step.seconds.empty() ? step.others : 0}}.dump();
     });
     const nlohmann::json measured = nlohmann::json::parse(text);
-    for (const auto& [key, value] : measured.items()) record.kernel_seconds[key] = value.get<double>();
+    record.kernel_seconds = measured.at("seconds").get<KernelSeconds>();
+    const double busy = measured.at("busy").get<double>();
+    if (busy > 0) {
+      fmt::print(stderr, "other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact\n",
+                 100 * busy);
+    }
   }
   return keep_kernels(record, cache_folder());
 }

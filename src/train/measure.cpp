@@ -119,30 +119,6 @@ double measure_call() {
   return seconds / kCalls;
 }
 
-// Numbers far from zero, infinity and each other's rounding; never negative, as second moments are not.
-void fill(std::byte* to, const ValueType& type, std::int64_t rows) {
-  const std::int64_t n = type.shape.elements();
-  const auto write = [&]<class T>(const auto& value) {
-    T* out = reinterpret_cast<T*>(to);
-    constexpr std::int64_t kTask = 1 << 16;
-    cpu::parallel_for((n + kTask - 1) / kTask, [&](std::int64_t task) {
-      for (std::int64_t i = task * kTask; i < std::min(n, (task + 1) * kTask); ++i) out[i] = static_cast<T>(value(i));
-    });
-  };
-  const auto noise = [](std::int64_t i) { return static_cast<std::uint32_t>(i) * 2654435761u >> 8; };
-  switch (type.dtype) {
-    case DType::f32: write.operator()<float>([&](auto i) { return 0.01f + static_cast<float>(noise(i)) * 0x1p-25f; }); break;
-    case DType::f64: write.operator()<double>([](auto) { return 1e-3; }); break;
-    case DType::i32: write.operator()<std::int32_t>([&](auto i) { return noise(i) % rows; }); break;
-    case DType::i64: write.operator()<std::int64_t>([&](auto i) { return noise(i) % rows; }); break;
-    case DType::u32: write.operator()<std::uint32_t>([](auto i) { return i; }); break;
-    case DType::f16:
-    case DType::bf16: write.operator()<std::uint16_t>([&](auto i) { return 0x3C00 + noise(i) % 256; }); break;
-    case DType::u8: write.operator()<std::uint8_t>([&](auto i) { return noise(i); }); break;
-    case DType::u16: write.operator()<std::uint16_t>([&](auto i) { return noise(i); }); break;
-  }
-}
-
 // Whole numbers that a kernel reads are indices of rows. Any of them is legal below the fewest rows of the matrices beside them.
 std::int64_t index_limit(const KernelRequest& request) {
   std::int64_t limit = std::numeric_limits<std::int32_t>::max();
@@ -172,7 +148,7 @@ class Operands {
 
   void fill_inputs(std::byte* base) const {
     const std::int64_t rows = index_limit(request_);
-    for (std::size_t i = 0; i < inputs_.size(); ++i) fill(base + inputs_[i].n, request_.inputs[i], rows);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) fill_with_numbers(base + inputs_[i].n, request_.inputs[i], rows);
   }
 
   // The median of a few runs, each after `rest_of_step`.
@@ -253,7 +229,7 @@ std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int 
   const Bytes own = align_up(operands.size(), kPage);
   if (own + others.size() > limits.memory) return std::nullopt;
   const Arena arena(own + others.size());
-  fill(arena.base() + own.n, {DType::f32, {others.size().n / static_cast<std::int64_t>(sizeof(float))}}, 1);
+  fill_with_numbers(arena.base() + own.n, {DType::f32, {others.size().n / static_cast<std::int64_t>(sizeof(float))}}, 1);
   const auto rest_of_step = [&] { others.run(arena.base() + own.n); };
   const std::unique_ptr<Kernel> bound = kernel->bind(request.request);
   double least = std::numeric_limits<double>::infinity();
@@ -266,6 +242,29 @@ std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int 
 }
 
 }  // namespace
+
+void fill_with_numbers(std::byte* to, const ValueType& type, std::int64_t rows) {
+  const std::int64_t n = type.shape.elements();
+  const auto write = [&]<class T>(const auto& value) {
+    T* out = reinterpret_cast<T*>(to);
+    constexpr std::int64_t kTask = 1 << 16;
+    cpu::parallel_for((n + kTask - 1) / kTask, [&](std::int64_t task) {
+      for (std::int64_t i = task * kTask; i < std::min(n, (task + 1) * kTask); ++i) out[i] = static_cast<T>(value(i));
+    });
+  };
+  const auto noise = [](std::int64_t i) { return static_cast<std::uint32_t>(i) * 2654435761u >> 8; };
+  switch (type.dtype) {
+    case DType::f32: write.operator()<float>([&](auto i) { return 0.01f + static_cast<float>(noise(i)) * 0x1p-25f; }); break;
+    case DType::f64: write.operator()<double>([](auto) { return 1e-3; }); break;
+    case DType::i32: write.operator()<std::int32_t>([&](auto i) { return noise(i) % rows; }); break;
+    case DType::i64: write.operator()<std::int64_t>([&](auto i) { return noise(i) % rows; }); break;
+    case DType::u32: write.operator()<std::uint32_t>([](auto i) { return i; }); break;
+    case DType::f16:
+    case DType::bf16: write.operator()<std::uint16_t>([&](auto i) { return 0x3C00 + noise(i) % 256; }); break;
+    case DType::u8: write.operator()<std::uint8_t>([&](auto i) { return noise(i); }); break;
+    case DType::u16: write.operator()<std::uint16_t>([&](auto i) { return noise(i); }); break;
+  }
+}
 
 Contention::Contention() {
   std::string cpu;
@@ -293,7 +292,7 @@ double Contention::others() const {
 Rates measure_rates(int threads) {
   cpu::set_thread_count(threads);
   const Arena arena(Bytes{4 * kArrayElements * static_cast<std::int64_t>(sizeof(float))});
-  fill(arena.base(), {DType::f32, {4 * kArrayElements}}, 1);
+  fill_with_numbers(arena.base(), {DType::f32, {4 * kArrayElements}}, 1);
   float* arrays = reinterpret_cast<float*>(arena.base());
   Rates rates;
   const Contention contention;

@@ -3,6 +3,8 @@
 // threads of the caller, which is a child process of its own.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -35,6 +37,10 @@ struct MeasureLimits {
 // `graph` is the training graph of a micro-batch, rewritten or not: clones are the same kernels.
 KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
                               const MeasureLimits& limits);
+
+// Numbers far from zero, infinity and each other's rounding, never negative, as second moments are not; small ones for fp64, and
+// whole ones below `rows`.
+void fill_with_numbers(std::byte* to, const ValueType& type, std::int64_t rows);
 
 // How many kernels measure_kernels would time, were there no limits.
 int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known);

@@ -1,0 +1,21 @@
+// Seconds of kernels as they run within a step: a few windows of the training graph itself, with operands where the kernels
+// before left them. Single kernels between others (train/measure.h) find their operands colder than small models do, and warmer
+// than large ones.
+#pragma once
+
+#include "plan/machine.h"
+#include "train/measure.h"
+
+namespace plimsoll {
+
+struct StepMeasurement {
+  KernelSeconds seconds;  // by timing_key: the median over all nodes that share it, and over the windows that were quiet
+  bool fits = false;      // a plan of it into the memory
+  double others = 1;      // the least share of the machine that other processes had in a window; nothing is kept of busy ones
+};
+
+// Runs windows of two micro-steps of `graph`, the training graph of a micro-batch, on parameters and inputs of random numbers.
+// Nothing where no plan of it fits into limits.memory. Takes about limits.seconds, or three windows where they take longer.
+StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const Machine& machine, const MeasureLimits& limits);
+
+}  // namespace plimsoll
