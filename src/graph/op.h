@@ -76,7 +76,7 @@ struct OpDef {
 
   Transfer transfer = Transfer::none;
   bool elementwise = false;
-  bool costly = false;     // matrix products and attention: what the `cheap` mode of recomputation keeps
+  bool costly = false;     // matrix products and attention: not made again at each reader in turn
   bool random = false;     // draws counter-based noise; a replay yields the same bits
   bool replayable = true;  // false: never recomputed (routing, persistent statistics)
   bool view = false;       // moves no byte and needs no kernel

@@ -101,6 +101,12 @@ BlockDecision block_from(const json& block) {
   if (block.value("joined", false)) decision.choice.mode = BlockMode::joined;
   decision.choice.again = block.value("again", std::vector<std::size_t>{});
   std::sort(decision.choice.again.begin(), decision.choice.again.end());
+  if ((decision.choice.mode == BlockMode::cheap) == decision.choice.again.empty()) {
+    throw config_error(
+        "E-PLAN-FILE", "plan",
+        fmt::format("block {} is '{}' and {} of its nodes run again", decision.block, text, decision.choice.again.size()),
+        "at least one where the mode is cheap, none to name in others");
+  }
   return decision;
 }
 

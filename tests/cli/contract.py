@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every command, option and JSON key that outside scripts rely on, driven through the binary."""
 
+import copy
 import csv
 import json
 import os
@@ -297,6 +298,27 @@ def values_and_replay(test):
         plan["predicted"]["process_bytes"] - 4096,
     )
     test.fails(2, "E-PLAN-REPLAY", "train", "config.toml", "--plan", "plan.json", "--run", "none", "--set", "model.layers=3")
+    changed_plans(test)
+
+
+def changed_plans(test):
+    """Decisions that no plan of this graph has."""
+    plan = json.loads(test.path("plan.json").read_text())
+
+    def refused(code, change):
+        bad = copy.deepcopy(plan)
+        change(bad["record"])
+        test.write("bad.json", json.dumps(bad))
+        test.fails(2, code, "train", "config.toml", "--plan", "bad.json", "--run", "none")
+
+    refused("E-PLAN-REPLAY", lambda record: record["blocks"][0].update(mode="cheap", again=[999]))
+    refused("E-PLAN-FILE", lambda record: (record["blocks"][0].update(mode="cheap"), record["blocks"][0].pop("again", None)))
+    refused("E-PLAN-FILE", lambda record: record["blocks"][0].update(mode="keep", again=[1]))
+    refused("E-PLAN-FILE", lambda record: record["blocks"][0].update(mode="sometimes"))
+    refused("E-PLAN-REPLAY", lambda record: record["blocks"].pop())
+    for rows in ([[0, 10**6]], [[10**6, 0]], [[5, 4]]):
+        refused("E-PLAN-REPLAY", lambda record, rows=rows: record.update(replays=rows))
+    refused("E-PLAN-FILE", lambda record: record.update(replays=[[1]]))
 
 
 def training(test):

@@ -16,8 +16,10 @@ Graph training_graph(const ModelShape& shape, std::int64_t micro = 2) {
   return build_training_graph(config_for(shape, micro), kTrainAndValidate, micro).graph;
 }
 
-std::vector<BlockChoice> uniform(const std::vector<GraphBlock>& blocks, BlockMode mode) {
-  return std::vector<BlockChoice>(blocks.size(), mode);
+std::vector<BlockChoice> uniform(const Graph& graph, const std::vector<GraphBlock>& blocks, BlockMode mode) {
+  std::vector<BlockChoice> choices;
+  for (const GraphBlock& block : blocks) choices.push_back(choice_of(graph, block, mode));
+  return choices;
 }
 
 TEST(Blocks, AreTheLayersOfTheModel) {
@@ -39,7 +41,7 @@ TEST(Blocks, AreTheLayersOfTheModel) {
 TEST(Recompute, KeepingEverythingChangesNothing) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  EXPECT_EQ(graph_hash(apply_recompute(graph, blocks, uniform(blocks, BlockMode::keep))), graph_hash(graph));
+  EXPECT_EQ(graph_hash(apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::keep))), graph_hash(graph));
 }
 
 void expect_clones_are_copies(const Graph& graph, const Graph& before) {
@@ -84,7 +86,7 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
-    const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, mode));
+    const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, mode));
     verify(rewritten);
     expect_clones_are_copies(rewritten, graph);
     EXPECT_GT(rewritten.nodes.size(), graph.nodes.size());
@@ -98,8 +100,8 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
 TEST(Recompute, OnlyTheBlockInputStaysOrTheCostlyResults) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph all = apply_recompute(graph, blocks, uniform(blocks, BlockMode::recompute));
-  const Graph cheap = apply_recompute(graph, blocks, uniform(blocks, BlockMode::cheap));
+  const Graph all = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
+  const Graph cheap = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::cheap));
   for (const GraphBlock& block : blocks) {
     EXPECT_TRUE(kept_values(all, block).empty());
     EXPECT_FALSE(kept_values(cheap, block).empty());
@@ -112,7 +114,7 @@ TEST(Recompute, NothingIsClonedMoreOftenThanNeededOrUnread) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
-    const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, mode));
+    const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, mode));
     // In pieces: once on the way through, once for the piece's own backward nodes; a layer norm once more for a weight gradient.
     const std::size_t most = mode == BlockMode::pieces || mode == BlockMode::joined ? 2 : 1;
     std::multiset<NodeId> originals;
@@ -149,8 +151,8 @@ TEST(Recompute, JoinedBlocksShareOneKeptInput) {
   const auto kept = [&](const std::vector<BlockChoice>& choices) {
     return all_kept(apply_recompute(graph, blocks, choices)).size();
   };
-  const std::size_t each = kept(uniform(blocks, BlockMode::pieces));
-  EXPECT_EQ(each, kept(uniform(blocks, BlockMode::recompute)));
+  const std::size_t each = kept(uniform(graph, blocks, BlockMode::pieces));
+  EXPECT_EQ(each, kept(uniform(graph, blocks, BlockMode::recompute)));
   EXPECT_EQ(kept({BlockMode::pieces, BlockMode::joined, BlockMode::pieces, BlockMode::joined}), each - 2);
   EXPECT_EQ(kept({BlockMode::pieces, BlockMode::joined, BlockMode::joined, BlockMode::joined}), each - 3);
 }
@@ -159,7 +161,7 @@ TEST(Recompute, PiecesOfABlockAreRecomputedOneAfterTheOther) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_EQ(blocks.front().cuts.size(), 2u) << "attention and the MLP";
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, BlockMode::pieces));
+  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
   // Attention runs again on the way to the MLP's input, and once more after the MLP's backward nodes.
   for (const GraphBlock& block : blocks) {
     std::vector<std::string> order;
@@ -178,7 +180,7 @@ TEST(Recompute, PiecesOfABlockAreRecomputedOneAfterTheOther) {
 TEST(Recompute, InPiecesALayerNormIsMadeAgainForAWeightGradient) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, BlockMode::pieces));
+  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
   std::size_t gradients = 0;
   for (const NodeId id : rewritten.section_order(Section::micro)) {
     const Node& node = rewritten.nodes[id];
@@ -200,7 +202,7 @@ TEST(Recompute, InPiecesALayerNormIsMadeAgainForAWeightGradient) {
 TEST(Recompute, OriginalIdsKeepTheirMeaning) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(blocks, BlockMode::recompute));
+  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
 }

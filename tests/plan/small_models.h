@@ -75,11 +75,20 @@ struct Planner {
   Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
 };
 
-// Some of the first nodes of a block, as what runs again.
+// What a block of the graph does in this mode; in `cheap` all nodes run again but matrix products and attention.
+inline BlockChoice choice_of(const Graph& graph, const GraphBlock& block, BlockMode mode) {
+  BlockChoice choice = mode;
+  for (std::size_t i = 0; mode == BlockMode::cheap && i + 1 < block.nodes.size(); ++i) {
+    if (!graph.nodes[block.nodes[i]].op->costly) choice.again.push_back(i);
+  }
+  return choice;
+}
+
+// Some of the first nodes of a block, as what runs again; at least one.
 inline BlockChoice random_choice(std::mt19937& random) {
   constexpr std::size_t kFirstNodes = 12;
-  std::vector<std::size_t> again;
-  for (std::size_t i = 0; i < kFirstNodes; ++i) {
+  std::vector<std::size_t> again{0};
+  for (std::size_t i = 1; i < kFirstNodes; ++i) {
     if (random() % 2 == 0) again.push_back(i);
   }
   return {BlockMode::cheap, std::move(again)};
@@ -91,8 +100,10 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}, paging};
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    decisions.blocks.push_back({blocks[i].name, choices.at(i % choices.size()), {}});
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const BlockChoice& choice = choices.at(i % choices.size());
+    decisions.blocks.push_back({blocks[i].name, choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice, {}});
+  }
   CpuCatalogue catalogue = round_catalogue();
   return build_plan(graph, blocks, decisions, plan_request(config), round_machine(), catalogue, nullptr);
 }

@@ -54,8 +54,7 @@ class Rewrite {
     for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the output of the last one is the next block's input
       const Node& node = result_.nodes[block.nodes[i]];
       const bool chosen = std::binary_search(choice.again.begin(), choice.again.end(), i);
-      const bool drops = !choice.again.empty() ? chosen : mode != BlockMode::cheap || cheap(node);
-      dropped_[block.nodes[i]] = drops && node.op->replayable;
+      dropped_[block.nodes[i]] = (mode == BlockMode::cheap ? chosen : true) && node.op->replayable;
     }
     if (mode == BlockMode::pieces || mode == BlockMode::joined) mark_pieces(block);
   }
@@ -72,15 +71,6 @@ class Rewrite {
     dropped_[last] = result_.nodes[last].op->replayable;
     in_pieces_[last] = 1;
     for (const ValueId output : result_.nodes[last].outputs) crossing_[output] = 1;
-  }
-
-  // Cheap to run again, and from values that are there anyway in the backward pass.
-  bool cheap(const Node& node) const {
-    if (node.op->costly) return false;
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      const Value& value = result_.values[input];
-      return !value.producer.valid() || saved_[input] || dropped_[value.producer];
-    });
   }
 
   void use_clones(NodeId id) {

@@ -13,15 +13,14 @@ namespace plimsoll {
 
 enum class BlockMode : std::uint8_t {
   keep,       // everything that backward reads stays
-  cheap,      // some values are computed again: those that cost little for their bytes
+  cheap,      // some nodes run again: those that cost little for their bytes
   recompute,  // only the block's input stays
   pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
   joined,     // the same, and the block's input is computed again with the block before it
 };
 std::string_view name(BlockMode mode);
 
-// What a block does. `again`: which of its nodes run again, as positions in the block, ascending. Without any, all but the last
-// one; for `cheap` all that are no matrix product or attention and whose inputs are there anyway.
+// What a block does. `again`: for `cheap`, which of its nodes run again, as positions in the block, ascending.
 struct BlockChoice {
   BlockMode mode = BlockMode::keep;
   std::vector<std::size_t> again;
