@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Predicted against measured update times, at budgets from the floor to the ceiling: python3 bench/predicted_time.py BINARY
 
-Each budget is planned, and the different plans are trained with for a few updates, all of them once and then again (--rounds).
-The least of a plan's medians (without the first update), which guests of the same host can only lengthen, is set against its
-time. An update during which other processes took more than a tenth of the machine is rejected and counted. Also what every run
-has to keep: the same bits for one split of the batch, no more bytes than planned. `--models` chooses among GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or
-give a configuration with --config. With `--disk FOLDER:SIZE` plans may use a disk.
+Each budget is planned, and the different plans are trained with for a few updates, all of them once and then again
+(--rounds). The least of a plan's medians (without the first update), which guests of the same host can only lengthen, is set
+against its time. An update during which other processes took more than a tenth of the machine is rejected and counted. Also
+what every run has to keep: the same bits for one split of the batch, no more bytes than planned. `--models` chooses among
+GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration with --config. With
+`--disk FOLDER:SIZE` plans may use a disk.
 
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20 --disk /var/tmp/pages:8GiB

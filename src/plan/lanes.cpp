@@ -1,6 +1,7 @@
 #include "plan/lanes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/ceil_div.h"
 #include "plan/candidates.h"
@@ -10,10 +11,11 @@ namespace {
 
 constexpr std::int64_t kElement = sizeof(float);
 
-double seconds_on(const Link& link, Bytes bytes, Bytes page) {
+double seconds_at(double bytes_per_second, const Link& link, Bytes bytes, Bytes page) {
   const auto pieces = static_cast<double>(ceil_div(bytes.n, page.n));
-  return pieces * link.latency_seconds + static_cast<double>(bytes.n) / link.bytes_per_second;
+  return pieces * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
 }
+double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at(link.bytes_per_second, link, bytes, page); }
 
 }  // namespace
 
@@ -46,10 +48,14 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
     pieces += ceil_div(bytes.n, page_.n);
   }
   const bool apart = node.section != Section::update, beside = in_->beside_compute && out_->beside_compute;
+  // As long as both lanes are busy, each has its rate of then; the rest has the link for itself.
+  const Link& longer = lane_in > lane_out ? *in_ : *out_;
+  const double rest = std::abs(lane_in - lane_out) * longer.bytes_per_second / longer.alone();
+  const double together = std::min(lane_in, lane_out) + rest;
   const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());
   return {.kind = LaneEvent::Kind::streamed,
           .kernels = seconds,
-          .transfer = beside ? std::max(lane_in, lane_out) : lane_in + lane_out,
+          .transfer = beside ? together : lane_in + lane_out,
           .in = lane_in,
           .out = lane_out,
           .ahead = beside && !apart ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
@@ -62,8 +68,12 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
   if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};
-  const double seconds = seconds_on(out ? *out_ : *in_, simulation_.graph.values[node.outputs[0]].bytes(), page_);
-  return {{.kind = LaneEvent::Kind::start, .outward = out, .transfer = seconds}};
+  const Link& link = out ? *out_ : *in_;
+  const Bytes bytes = simulation_.graph.values[node.outputs[0]].bytes();
+  return {{.kind = LaneEvent::Kind::start,
+           .outward = out,
+           .transfer = seconds_on(link, bytes, page_),
+           .alone = seconds_at(link.alone(), link, bytes, page_)}};
 }
 
 LaneEvents LaneModel::events_of(int step) const {
@@ -103,11 +113,13 @@ void LaneClock::run(const LaneEvent& event) {
   busy_.out += event.out;
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
-    case LaneEvent::Kind::start:
-      free = std::max(free, now_) + event.transfer;
+    case LaneEvent::Kind::start: {
+      const double begin = std::max(free, now_), seconds = free_[event.outward ? 0 : 1] > begin ? event.transfer : event.alone;
+      free = begin + seconds;
       done.push_back(free);
-      (event.outward ? busy_.out : busy_.in) += event.transfer;
+      (event.outward ? busy_.out : busy_.in) += seconds;
       break;
+    }
     case LaneEvent::Kind::wait:
       if (done.empty()) break;
       pause(done.front());

@@ -21,7 +21,8 @@ struct LaneEvent {
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
   bool outward = false;
-  double kernels = 0, transfer = 0;  // seconds; streamed: of the busier lane
+  double kernels = 0, transfer = 0;  // seconds; streamed: of both lanes
+  double alone = 0;                  // seconds of a transfer while the other lane is idle
   double in = 0, out = 0;            // streamed: of each lane
   double ahead = 0;                  // streamed: the share of the transfers that may run before the kernels begin
   double fill = 0;                   // streamed: seconds until the first pieces are there, where nothing has streamed before

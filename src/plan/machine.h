@@ -2,6 +2,7 @@
 // `plimsoll machine` and kept in a file; planning for a machine needs only this.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,12 @@ struct Tier {
 
 struct Link {
   std::string from, to;
-  double bytes_per_second = 0;
+  double bytes_per_second = 0;  // while the other way is as busy
   double latency_seconds = 0;
   bool beside_compute = true;
+  double alone_bytes_per_second = 0;  // while the other way is idle; 0: the same
+
+  double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
 };
 
 // Bytes of a process outside the arena, as a linear model whose terms are measured on the machine.

@@ -256,7 +256,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   if (in == nullptr || out == nullptr || !request.second_tier || wants_disk(request)) return bound;
   const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
   const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
-  bound.transfers = moved / std::min(in->bytes_per_second, out->bytes_per_second);
+  bound.transfers = moved / std::min(in->alone(), out->alone());
   return bound;
 }
 

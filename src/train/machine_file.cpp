@@ -75,7 +75,8 @@ json to_json(const Machine& machine) {
                      {"to", link.to},
                      {"bytes_per_second", link.bytes_per_second},
                      {"latency_seconds", link.latency_seconds},
-                     {"beside_compute", link.beside_compute}});
+                     {"beside_compute", link.beside_compute},
+                     {"alone_bytes_per_second", link.alone()}});
   }
   const ReserveModel& reserve = machine.reserve;
   return {{"name", machine.name},
@@ -109,7 +110,8 @@ Machine machine_of(const json& object) {
   if (machine.tiers.empty()) refuse("there is no tier");
   for (const json& link : object.at("links")) {
     machine.links.push_back({link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
-                             positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute")});
+                             positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute"),
+                             link.contains("alone_bytes_per_second") ? positive(link, "alone_bytes_per_second", kMostRate) : 0});
   }
   const json& rates = object.at("rates");
   machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
@@ -157,7 +159,7 @@ std::string machine_hash(const Machine& machine) {
   }
   for (const Link& link : machine.links) {
     hasher.add(link.from).add(link.to);
-    hasher.add(fmt::format("{} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute));
+    hasher.add(fmt::format("{} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone()));
   }
   return hasher.hex();
 }

@@ -42,7 +42,6 @@ double least_seconds(double seconds, int fewest, const Body& body) {
 }
 
 // Up to this share of other processes a sample counts as quiet.
-constexpr double kQuiet = 0.1;
 constexpr int kAttempts = 3;
 
 constexpr std::int64_t kArrayElements = 8 << 20;  // 32 MiB: four of them are far larger than what caches hold per thread
@@ -236,7 +235,7 @@ std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int 
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Contention contention;
     least = std::min(least, operands.seconds(*bound, arena.base(), limits.seconds_per_kernel / kAttempts, rest_of_step));
-    if (contention.others() <= kQuiet) break;
+    if (contention.others() <= limits.others) break;
   }
   return least;
 }

@@ -30,6 +30,7 @@ struct MeasureLimits {
   double seconds_per_kernel = 0.15;
   double seconds = 20;  // in total; what is left stays unmeasured
   Bytes memory;         // of the operands and the scratch of one kernel; larger ones stay unmeasured
+  double others = 0.1;  // share of the machine that other processes may take of a sample that counts
 };
 
 // Times each kernel of the graph that `known` does not hold, for adding into accumulators and for writing them, and returns

@@ -21,15 +21,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/2";
+constexpr const char* kSchema = "plimsoll.disk/3";
 constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
 constexpr int kPages = 96;    // of the file, where the budget has room for so many
 constexpr int kInFlight = 4;  // of each way
 constexpr int kRounds = 3;
 constexpr double kMostRate = 1e12, kMostLatency = 10;
 
-// Seconds of a page, in one way while the other one is as busy; the best round, as others use the machine too.
-double measure_page(const std::filesystem::path& folder, TransferEngine engine, Bytes page_bytes, int pages) {
+// Seconds of a page that is read, while as many are written or none; the best round, as others use the machine too.
+double measure_page(const std::filesystem::path& folder, TransferEngine engine, Bytes page_bytes, int pages, bool alone) {
   std::vector<PageFile::Piece> pieces;
   for (int i = 0; i < pages; ++i) pieces.push_back({page_bytes * i, page_bytes});
   PageFile file(folder, {page_bytes * pages, kTransfers, kTransferStaging, 2 * kInFlight, engine}, pieces);
@@ -46,11 +46,12 @@ double measure_page(const std::filesystem::path& folder, TransferEngine engine, 
     const double start = seconds_now();
     for (int i = 0; i < pages / 2; ++i) {
       const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
-      if (i >= kInFlight) file.wait(in), file.wait(out);
+      if (i >= kInFlight) file.wait(in);
+      if (i >= kInFlight && !alone) file.wait(out);
       file.start_read(in, page_bytes * i, page(static_cast<int>(in)));
-      file.start_write(out, page_bytes * (pages / 2 + i), page(static_cast<int>(out)));
+      if (!alone) file.start_write(out, page_bytes * (pages / 2 + i), page(static_cast<int>(out)));
     }
-    for (std::uint32_t event = 0; event < 2 * kInFlight; ++event) file.wait(event);
+    for (std::uint32_t event = 0; event < (alone ? 1 : 2) * kInFlight; ++event) file.wait(event);
     best = std::min(best, (seconds_now() - start) / (pages / 2));
   }
   return best;
@@ -58,22 +59,27 @@ double measure_page(const std::filesystem::path& folder, TransferEngine engine, 
 
 struct DiskRate {
   double bytes_per_second = 0, latency_seconds = 0;  // a page takes latency + bytes / rate
+  double alone_bytes_per_second = 0;                 // with nothing the other way
 };
 
 DiskRate measure(const std::filesystem::path& folder, TransferEngine engine, Bytes capacity) {
   const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / kLarge.n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
-  const double large = measure_page(folder, engine, kLarge, pages);
-  const double small = std::min(measure_page(folder, engine, kSmall, pages), large);
+  const double large = measure_page(folder, engine, kLarge, pages, false);
+  const double small = std::min(measure_page(folder, engine, kSmall, pages, false), large);
   const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
-  return {rate, std::max(0.0, small - static_cast<double>(kSmall.n) / rate)};
+  const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
+  const double alone = measure_page(folder, engine, kLarge, pages, true);
+  return {rate, latency, std::max(rate, static_cast<double>(kLarge.n) / std::max(alone - latency, 1e-9))};
 }
 
 std::optional<DiskRate> known(const std::filesystem::path& path, TransferEngine engine) {
   try {
     const json object = json::parse(read_text(path, 4096, "E-MACHINE-FILE"));
-    const DiskRate rate{object.at("bytes_per_second").get<double>(), object.at("latency_seconds").get<double>()};
-    const bool sound = rate.bytes_per_second > 0 && rate.bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
+    const DiskRate rate{object.at("bytes_per_second").get<double>(), object.at("latency_seconds").get<double>(),
+                        object.at("alone_bytes_per_second").get<double>()};
+    const bool sound = rate.bytes_per_second > 0 && rate.alone_bytes_per_second >= rate.bytes_per_second &&
+                       rate.alone_bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
                        rate.latency_seconds < kMostLatency;
     if (object.at("schema") == kSchema && object.at("transfers") == name(engine) && sound) return rate;
   } catch (const std::exception&) {
@@ -88,6 +94,7 @@ void keep(const DiskRate& rate, TransferEngine engine, const std::filesystem::pa
   const json object{{"schema", kSchema},
                     {"transfers", name(engine)},
                     {"bytes_per_second", rate.bytes_per_second},
+                    {"alone_bytes_per_second", rate.alone_bytes_per_second},
                     {"latency_seconds", rate.latency_seconds}};
   write_file_atomically(path, object.dump() + "\n");
 }
@@ -128,8 +135,10 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
     }
   }
   machine.tiers.push_back({"disk", disk.size, engine});
-  machine.links.push_back({machine.tiers[0].name, "disk", rate->bytes_per_second, rate->latency_seconds});
-  machine.links.push_back({"disk", machine.tiers[0].name, rate->bytes_per_second, rate->latency_seconds});
+  const std::string& ram = machine.tiers[0].name;
+  // What is written alone was not measured: no slower than what is written beside reads.
+  machine.links.push_back({ram, "disk", rate->bytes_per_second, rate->latency_seconds});
+  machine.links.push_back({"disk", ram, rate->bytes_per_second, rate->latency_seconds, true, rate->alone_bytes_per_second});
   machine.hash = machine_hash(machine);
 }
 

@@ -1,5 +1,5 @@
-// How fast a folder's disk takes and gives pages, both at once, measured once for each file system and kept in the cache.
-// The file that is measured takes no more than the budget, from 8 to 96 MiB.
+// How fast a folder's disk takes and gives pages, both at once, and how fast it gives them alone; measured once for each file
+// system and kept in the cache. The file that is measured takes no more than the budget, from 8 to 96 MiB.
 #pragma once
 
 #include <filesystem>

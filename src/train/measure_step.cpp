@@ -17,7 +17,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kQuiet = 0.1;
 constexpr int kFewest = 3, kMost = 12;  // windows that count; windows
 
 // Keeps everything where that fits, else nothing but the inputs of blocks.
@@ -127,7 +126,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     window();
     const double others = contention.others();
     result.others = std::min(result.others, others);
-    if (others > kQuiet) continue;
+    if (others > limits.others) continue;
     times.keep_window();
     ++kept;
   }

@@ -13,9 +13,8 @@ namespace {
 TEST(MeasureStep, TimesEveryKernelOfAnUpdate) {
   const Config config = config_for({3, 64, 2, 24, 301}, 4, 0.1);
   const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
-  const StepMeasurement step = measure_step(graph, 2, round_machine(), {.seconds = 0.05, .memory = kGiB});
+  const StepMeasurement step = measure_step(graph, 2, round_machine(), {.seconds = 0.05, .memory = kGiB, .others = 1});
   ASSERT_TRUE(step.fits);
-  if (step.seconds.empty()) GTEST_SKIP() << "other processes took " << 100 * step.others << " % of the machine";
   for (const auto& [key, seconds] : step.seconds) {
     EXPECT_GT(seconds, 0) << key;
     EXPECT_LT(seconds, 1) << key;

@@ -1,0 +1,41 @@
+#include "plan/lanes.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+using Kind = LaneEvent::Kind;
+
+LaneEvent kernels(double seconds) { return {.kind = Kind::kernels, .kernels = seconds}; }
+LaneEvent start(bool outward) { return {.kind = Kind::start, .outward = outward, .transfer = 3, .alone = 2}; }
+LaneEvent wait(bool outward) { return {.kind = Kind::wait, .outward = outward}; }
+
+double stall_of(const LaneEvents& events) {
+  LaneClock clock;
+  clock.run(events);
+  return clock.stall();
+}
+
+TEST(LaneClock, KernelsWaitForWhatIsNotThere) {
+  EXPECT_DOUBLE_EQ(stall_of({start(false), kernels(0.5), wait(false), kernels(1)}), 1.5);
+  EXPECT_DOUBLE_EQ(stall_of({start(false), kernels(5), wait(false)}), 0);
+  EXPECT_DOUBLE_EQ(stall_of({start(false), start(false), wait(false), wait(false)}), 4) << "one after the other";
+}
+
+TEST(LaneClock, ATransferHasTheLinkForItselfWhileTheOtherWayIsIdle) {
+  EXPECT_DOUBLE_EQ(stall_of({start(true), start(false), wait(false)}), 3);
+  EXPECT_DOUBLE_EQ(stall_of({start(true), kernels(2), start(false), wait(false)}), 2);
+}
+
+TEST(LaneClock, WhatStreamsApartFillsItsPagesEveryTime) {
+  const LaneEvent apart{.kind = Kind::streamed, .kernels = 4, .transfer = 6, .fill = 0.5, .apart = true};
+  EXPECT_DOUBLE_EQ(stall_of({apart}), 2.5);
+  EXPECT_DOUBLE_EQ(stall_of({apart, apart}), 5);
+  LaneEvent updates = apart;
+  updates.apart = false;
+  EXPECT_DOUBLE_EQ(stall_of({updates, updates}), 4.5) << "the second one follows without a break";
+}
+
+}  // namespace
+}  // namespace plimsoll
