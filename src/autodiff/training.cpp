@@ -7,16 +7,26 @@
 #include "graph/builder.h"
 #include "graph/gradient.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
 #include "ops/reduce/reduce.h"
 #include "ops/update/update.h"
 
 namespace plimsoll {
 namespace {
 
+// Of a table's rows, the part up to which a window's lookups have slots of their own.
+constexpr std::int64_t kFewRows = 8;
+
+struct Gradient {
+  ValueId parameter, accumulator;
+  RowAccumulators apart;  // of a table that is looked up and read otherwise
+};
+
 // One reverse walk over the forward nodes of the section `micro`.
 class Backward : public GradientContext {
  public:
-  Backward(Graph& graph, ValueId losses) : builder_(graph), losses_(losses) {
+  Backward(Graph& graph, ValueId losses, std::int64_t accumulation)
+      : accumulation_(accumulation), builder_(graph), losses_(losses) {
     forward_ = graph.section_order(Section::micro);
     add_accumulators();
     mark_needed();
@@ -30,7 +40,7 @@ class Backward : public GradientContext {
     return losses_;
   }
 
-  const std::vector<std::pair<ValueId, ValueId>>& accumulators() const { return accumulators_; }
+  const std::vector<Gradient>& accumulators() const { return accumulators_; }
   NodeId root() const { return root_; }
 
   GraphBuilder& builder() override { return builder_; }
@@ -41,6 +51,25 @@ class Backward : public GradientContext {
   ValueId accumulator(std::size_t input) const override {
     const ValueId value = node_.inputs.at(input);
     return trainable(value) ? get(gradients_, value) : ValueId{};
+  }
+
+  bool shared(std::size_t input) const override {
+    const ValueId present = accumulator(input);
+    return present.valid() && builder_.value(present).version_of.valid();
+  }
+
+  RowAccumulators rows_apart(std::size_t input) override {
+    const ValueId table = node_.inputs.at(input);
+    const auto found = std::find_if(accumulators_.begin(), accumulators_.end(), [&](const Gradient& each) { return each.parameter == table; });
+    ensure(found != accumulators_.end() && !found->apart.rows.valid(), "autodiff", "one lookup of a table keeps its rows apart");
+    const std::string name = builder_.value(table).name + ".grad";
+    const ValueType type = builder_.type(table);
+    const std::int64_t rows = type.shape[0], window = accumulation_ * builder_.shape(node_.inputs.at(0)).elements();
+    const bool few = window > 0 && window <= rows / kFewRows;
+    found->apart.rows =
+        builder_.add_persistent(name + ".rows", {type.dtype, {few ? window : rows, type.shape.last()}}, Role::accumulator);
+    if (few) found->apart.map = builder_.add_persistent(name + ".slots", {DType::i32, Shape{rows + 1}}, Role::accumulator);
+    return found->apart;
   }
 
   void contribute(std::size_t input, ValueId gradient) override {
@@ -79,7 +108,7 @@ class Backward : public GradientContext {
       if (!trainable(parameter)) continue;
       const Value& value = builder_.value(parameter);
       const ValueId accumulator = builder_.add_persistent(value.name + ".grad", ValueType(value.type), Role::accumulator);
-      accumulators_.emplace_back(parameter, accumulator);
+      accumulators_.push_back({parameter, accumulator, {}});
       set(parameter, accumulator);
     }
   }
@@ -88,7 +117,7 @@ class Backward : public GradientContext {
   void mark_needed() {
     const Graph& graph = builder_.graph();
     needed_.resize(graph.values.size());
-    for (const auto& [parameter, accumulator] : accumulators_) needed_[parameter] = 1;
+    for (const Gradient& each : accumulators_) needed_[each.parameter] = 1;
     for (const NodeId id : forward_) {
       const Node& node = graph.nodes[id];
       const bool any = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return needed_[input] != 0; });
@@ -111,12 +140,13 @@ class Backward : public GradientContext {
     if (root) root_ = id;
   }
 
+  std::int64_t accumulation_;
   NodeId root_;
   GraphBuilder builder_;
   ValueId losses_;
   Node node_;
   std::vector<NodeId> forward_;
-  std::vector<std::pair<ValueId, ValueId>> accumulators_;
+  std::vector<Gradient> accumulators_;
   PerValue<ValueId> gradients_;
   PerValue<char> needed_;
 };
@@ -185,25 +215,36 @@ class UpdateSection {
  public:
   UpdateSection(Graph& graph, const OptimizerSettings& settings) : builder_(graph), settings_(settings) {}
 
-  TrainingValues build(const std::vector<std::pair<ValueId, ValueId>>& accumulators) {
+  TrainingValues build(std::vector<Gradient> accumulators) {
     builder_.set_section(Section::update);
     builder_.set_line("update");
     builder_.set_role(Role::output);
     TrainingValues values;
     values.update_scalars = builder_.add_input("update.scalars", {DType::f64, Shape{ops::kUpdateScalars}});
+    for (Gradient& each : accumulators) add_rows(each);
     std::vector<ValueId> sums;
-    for (const auto& [parameter, accumulator] : accumulators) {
-      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {accumulator}, builder_.value(accumulator).name));
+    for (const Gradient& each : accumulators) {
+      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
     }
     const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];
-    for (const auto& [parameter, accumulator] : accumulators) {
-      update_parameter(parameter, accumulator, values.update_scalars, settings_.clip > 0 ? clip[1] : ValueId{});
+    for (const Gradient& each : accumulators) {
+      update_parameter(each.parameter, each.accumulator, values.update_scalars, settings_.clip > 0 ? clip[1] : ValueId{});
     }
     return values;
   }
 
  private:
+  void add_rows(Gradient& gradient) {
+    const auto& [rows, map] = gradient.apart;
+    if (!rows.valid()) return;
+    const std::string name = builder_.value(gradient.accumulator).name;
+    std::vector<ValueId> inputs{gradient.accumulator, rows};
+    if (map.valid()) inputs.push_back(map);
+    gradient.accumulator = builder_.add1(ops::kAddRows, ops::AddRowsAttributes{map.valid()}, std::move(inputs), "rows");
+    builder_.rename(gradient.accumulator, name);
+  }
+
   ValueId state(ValueId parameter, const char* name) {
     const Value& value = builder_.value(parameter);
     return builder_.add_persistent(value.name + "." + name, ValueType(value.type), Role::optimizer_state);
@@ -243,8 +284,8 @@ class UpdateSection {
 
 }  // namespace
 
-TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer) {
-  Backward backward(graph, losses);
+TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {
+  Backward backward(graph, losses, accumulation);
   const ValueId final_losses = backward.run();
   auto accumulators = backward.accumulators();
   GraphBuilder& builder = backward.builder();
@@ -255,9 +296,8 @@ TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSetting
   if (final_losses != losses) {
     const Removal removal(graph, backward.root());
     removal.move_down(values.loss_total);
-    for (auto& [parameter, accumulator] : accumulators) {
-      removal.move_down(parameter);
-      removal.move_down(accumulator);
+    for (Gradient& each : accumulators) {
+      for (ValueId* id : {&each.parameter, &each.accumulator, &each.apart.rows, &each.apart.map}) removal.move_down(*id);
     }
   }
   const TrainingValues update = UpdateSection(graph, optimizer).build(accumulators);

@@ -3,6 +3,7 @@
 // graph.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "graph/graph.h"
@@ -27,6 +28,7 @@ struct TrainingValues {
 };
 
 // `losses` is the output of a loss op in the section `micro`; its gradient rule is the root. Appends sections in place.
-TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer);
+// `accumulation`: micro-steps of a window; 0 where it is not known.
+TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation);
 
 }  // namespace plimsoll

@@ -8,6 +8,12 @@
 
 namespace plimsoll {
 
+// Where the gradient of looked-up rows adds up apart from that of a table's other readers.
+struct RowAccumulators {
+  ValueId rows;  // all of the table, or as many as a window can look up
+  ValueId map;   // then: the slot of each row (ops/embedding); else invalid
+};
+
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
@@ -20,6 +26,10 @@ class GradientContext {
   // For a trainable parameter: the accumulator's present version, into which the gradient op has to add (it writes on the first
   // micro-step of a window). Invalid for anything else: there the op returns a plain gradient.
   virtual ValueId accumulator(std::size_t input) const = 0;
+  // Whether something has added into that accumulator already.
+  virtual bool shared(std::size_t input) const = 0;
+  // Accumulators that the update adds to a table's own; asked for once.
+  virtual RowAccumulators rows_apart(std::size_t input) = 0;
   // Hands over a contribution to the gradient of an input (for a parameter: the accumulator's new version).
   virtual void contribute(std::size_t input, ValueId gradient) = 0;
   // The backward node also yields this output of the forward node, which may then be dead.

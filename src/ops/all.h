@@ -38,6 +38,8 @@ inline constexpr std::array kAllOps{
     &kEmbedding,
     &kTokenGradient,
     &kPositionGradient,
+    &kTokenSlots,
+    &kAddRows,
     &kSelectRow,
     &kReduce,
     &kBroadcastLast,

@@ -118,7 +118,8 @@ double measure_call() {
   return seconds / kCalls;
 }
 
-// Whole numbers that a kernel reads are indices of rows. Any of them is legal below the fewest rows of the matrices beside them.
+// Whole numbers that a kernel reads are indices of rows. Any of them is legal below the fewest rows of the matrices beside them;
+// without a matrix they are zero.
 std::int64_t index_limit(const KernelRequest& request) {
   std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   for (const TypeSpan types : {request.inputs, request.outputs}) {
@@ -128,7 +129,8 @@ std::int64_t index_limit(const KernelRequest& request) {
       if (type.shape.rank() > 2) limit = std::min(limit, type.shape.last(1));
     }
   }
-  return std::max<std::int64_t>(1, limit);
+  const bool tables = limit < std::numeric_limits<std::int32_t>::max();
+  return tables ? std::max<std::int64_t>(1, limit) : 1;
 }
 
 // The operands of one kernel, one after the other, outputs that are new versions of inputs at the inputs' place.

@@ -50,6 +50,8 @@ class OneNode : public GradientContext {
   ValueId gradient(std::size_t output) const override { return output == 0 ? seed_ : ValueId{}; }
   bool wants(std::size_t input) const override { return setting_.wants.contains(input); }
   ValueId accumulator(std::size_t input) const override { return accumulators_.at(input); }
+  bool shared(std::size_t) const override { return false; }
+  RowAccumulators rows_apart(std::size_t) override { return {}; }
   void contribute(std::size_t input, ValueId gradient) override {
     EXPECT_TRUE(wants(input)) << "input " << input << " wants no gradient";
     EXPECT_FALSE(contributions_.at(input).valid()) << "input " << input << " gets a second gradient";

@@ -44,7 +44,7 @@ class NetworkMaker {
     const ValueId losses =
         ops::linear_cross_entropy(builder_, x, tied_ ? table_ : head_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
-    network_.training = add_training(network_.graph, losses, optimizer_);
+    network_.training = add_training(network_.graph, losses, optimizer_, 0);
     return std::move(network_);
   }
 
@@ -179,7 +179,7 @@ inline RandomNetwork skip_network(std::int64_t batch) {
   x = ops::layer_norm(builder, x, gamma, beta, 1e-5);
   const ValueId losses = ops::linear_cross_entropy(builder, x, table, network.targets, network.inverse_units);
   sort_sections(network.graph);
-  network.training = add_training(network.graph, losses, {});
+  network.training = add_training(network.graph, losses, {}, 0);
   return network;
 }
 

@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/elementwise/kernels.h"
 #include "ops/embedding/embedding.h"
 #include "ops/embedding/kernels.h"
 #include "ops/kernel.h"
@@ -38,6 +42,31 @@ std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_slots(const KernelRequest& request) {
+  const std::int64_t tokens = request.inputs[0].shape.elements(), rows = request.inputs[1].shape.elements() - 1;
+  const std::int64_t slots = request.attributes->as<ops::TokenSlotsAttributes>().slots;
+  const bool begins = request.overwrite;
+  return make_kernel([tokens, rows, slots, begins](const KernelCall& call) {
+    auto* map = call.out<std::int32_t>(1);
+    if (begins) std::fill_n(map, rows + 1, 0);
+    const std::int64_t used = cpu::give_slots(tokens, rows, slots, call.in<std::int32_t>(0), map, call.out<std::int32_t>(0));
+    ensure(used <= slots, "token_slots", "a window looks up more rows than it has slots");
+  });
+}
+
+std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const bool slots = request.attributes->as<ops::AddRowsAttributes>().slots;
+  return make_kernel([all = shape.elements(), width = shape.last(), slots](const KernelCall& call) {
+    const std::int64_t begin = call.range.begin, count = call.range.whole() ? all : call.range.elements;
+    if (slots) {
+      cpu::add_rows(begin, count, width, call.in(1), call.in<std::int32_t>(2), call.out(0));
+    } else {
+      cpu::add(count, call.in(0), call.in(1), call.out(0));
+    }
+  });
+}
+
 std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {
   return make_kernel([width = request.outputs[0].shape.last()](const KernelCall& call) {
     cpu::copy(Bytes{width * 4}, call.in(0) + *call.in<std::int32_t>(1) * width, call.out(0));
@@ -50,7 +79,9 @@ CpuKernels embedding_cpu_kernels() {
   return {{&ops::kEmbedding, nullptr, bind},
           {&ops::kTokenGradient, nullptr, bind_tokens},
           {&ops::kPositionGradient, nullptr, bind_positions},
-          {&ops::kSelectRow, nullptr, bind_select}};
+          {&ops::kSelectRow, nullptr, bind_select},
+          {&ops::kTokenSlots, nullptr, bind_slots},
+          {&ops::kAddRows, nullptr, bind_add_rows}};
 }
 
 }  // namespace plimsoll

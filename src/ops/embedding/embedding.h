@@ -17,8 +17,31 @@ struct EmbeddingBackwardAttributes {
   }
 };
 
-// One row of x [1, t, c], chosen by an index that is fed: [1, c].
-extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kSelectRow;
+struct TokenSlotsAttributes {
+  std::int64_t slots = 0;  // that a window can need
+  friend bool operator==(const TokenSlotsAttributes&, const TokenSlotsAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("slots", slots);
+  }
+};
+
+struct AddRowsAttributes {
+  bool slots = false;  // last input: the slot of each row
+  friend bool operator==(const AddRowsAttributes&, const AddRowsAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("slots", slots);
+  }
+};
+
+// select_row: one row of x [1, t, c], chosen by an index that is fed: [1, c].
+//
+// The gradient of a table that other ops read too is kept apart until the update, so that the order of additions is that of the
+// micro-batches whichever op's turn it is. Where a window looks up few rows they have slots: token_slots gives each token [b, t]
+// the slot of its row, in the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more than
+// its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with a slot [slots, c].
+extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kSelectRow, kTokenSlots, kAddRows;
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name);
 

@@ -13,6 +13,7 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 // A thread owns a strip of columns and walks all tokens: no two threads meet, and every sum has the order of the tokens.
 inline constexpr std::int64_t kStrip = 64;
+inline constexpr std::int64_t kRowsOfTile = 256;  // few of which have something to add
 
 HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row, float* sum) {
   map_range(
@@ -69,6 +70,20 @@ void embedding_position_gradient(const EmbeddingShape& shape, const float* d_out
   });
 }
 
+void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum) {
+  const std::int64_t end = begin + count, first = begin / width, last = (end + width - 1) / width;
+  for_tiles(
+      last - first,
+      [=](std::int64_t from, std::int64_t to) HWY_ATTR {
+        for (std::int64_t row = first + from; row < first + to; ++row) {
+          if (map[row] == 0) continue;
+          const std::int64_t left = HWY_MAX(begin, row * width), right = HWY_MIN(end, (row + 1) * width);
+          add_into(0, right - left, rows + (map[row] - 1) * width + (left - row * width), sum + (left - begin));
+        }
+      },
+      kRowsOfTile);
+}
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -78,6 +93,7 @@ namespace plimsoll::cpu {
 HWY_EXPORT(embedding_forward);
 HWY_EXPORT(embedding_token_gradient);
 HWY_EXPORT(embedding_position_gradient);
+HWY_EXPORT(add_rows);
 
 void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
                        const float* positions, float* out) {
@@ -94,6 +110,24 @@ void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows,
                                  float* d_positions) {
   HWY_DYNAMIC_DISPATCH(embedding_position_gradient)(shape, d_out, accumulate, d_positions);
   if (!accumulate) fill((rows - shape.tokens) * shape.width, 0, d_positions + shape.tokens * shape.width);
+}
+
+std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slots, const std::int32_t* token, std::int32_t* map,
+                        std::int32_t* out) {
+  std::int32_t& used = map[rows];
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    std::int32_t& slot = map[token[i]];
+    if (slot == 0) {
+      if (used == slots) return slots + 1;
+      slot = ++used;
+    }
+    out[i] = slot - 1;
+  }
+  return used;
+}
+
+void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum) {
+  HWY_DYNAMIC_DISPATCH(add_rows)(begin, count, width, rows, map, sum);
 }
 
 }  // namespace plimsoll::cpu

@@ -30,7 +30,19 @@ void gradient(GradientContext& context) {
   const ValueId dy = context.gradient(0);
   const EmbeddingBackwardAttributes tokens{builder.shape(context.input(1))[0]}, positions{builder.shape(context.input(2))[0]};
   if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {dy});
-  if (context.wants(1)) context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
+  if (!context.wants(1)) return;
+  if (!context.shared(1)) return context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
+  const RowAccumulators apart = context.rows_apart(1);
+  const std::string name = builder.value(context.input(1)).name + ".grad.rows";
+  ValueId which = context.input(0);
+  if (apart.map.valid()) {
+    const TokenSlotsAttributes slots{builder.shape(apart.rows)[0]};
+    const auto outputs = builder.add(kTokenSlots, slots, {which, apart.map}, {"slots", "map"});
+    builder.rename(outputs[1], builder.value(apart.map).name);
+    which = outputs[0];
+  }
+  const EmbeddingBackwardAttributes rows{builder.shape(apart.rows)[0], true};
+  builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
 }
 
 // As large as those of the loss, with which the table may be shared.
@@ -70,6 +82,44 @@ std::vector<Alias> aliases_of_gradient(const Attributes& any) {
   return {{kGradient + 1, 0, AliasKind::updates}};
 }
 
+std::vector<ValueType> infer_slots(const Attributes& any, TypeSpan inputs) {
+  require_inputs(inputs, 2, "token_slots");
+  require(inputs[0].dtype == DType::i32 && inputs[0].shape.rank() == 2, "token_slots", "tokens are " + to_text(inputs[0]),
+          "pass i32(batch, tokens)");
+  require(inputs[1].dtype == DType::i32 && inputs[1].shape.rank() == 1 && any.as<TokenSlotsAttributes>().slots > 0, "token_slots",
+          "the map is " + to_text(inputs[1]), "pass i32(rows + 1), and at least one slot");
+  return {inputs[0], inputs[1]};
+}
+
+std::vector<Alias> aliases_of_slots(const Attributes&) { return {{1, 1, AliasKind::updates}}; }
+
+Cost cost_of_slots(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return {0, bytes_touched(inputs, outputs)}; }
+
+std::vector<ValueType> infer_add_rows(const Attributes& any, TypeSpan inputs) {
+  const bool slots = any.as<AddRowsAttributes>().slots;
+  require_inputs(inputs, slots ? 3 : 2, "add_rows");
+  require_dtype(inputs.first(2), DType::f32, "add_rows");
+  const Shape &all = inputs[0].shape, &rows = inputs[1].shape;
+  require(all.rank() == 2 && rows.rank() == 2 && all.last() == rows.last() && (slots || all == rows), "add_rows",
+          to_text(inputs[1]) + " is added to " + to_text(inputs[0]), "rows of one width, all of them or those with a slot");
+  if (slots) require_type(inputs[2], {DType::i32, Shape{all[0] + 1}}, "add_rows", "the slots");
+  return {inputs[0]};
+}
+
+std::vector<Alias> aliases_of_add_rows(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
+
+RangeRule ranges_of_add_rows(const Attributes& any, TypeSpan) {
+  RangeRule rule;
+  rule.inputs = {0};
+  if (!any.as<AddRowsAttributes>().slots) rule.inputs.push_back(1);
+  return rule;
+}
+
+Cost cost_of_add_rows(const Attributes&, TypeSpan inputs, TypeSpan) {
+  const double bytes = static_cast<double>(dense_bytes(inputs[1].shape, DType::f32));
+  return {bytes / 4, 3 * bytes};
+}
+
 std::vector<ValueType> infer_select(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "select_row");
   const Shape& x = inputs[0].shape;
@@ -95,6 +145,17 @@ const OpDef kPositionGradient{.name = "position_gradient",
                               .cost = cost_of_gradient<0>,
                               .not_differentiable = kFirstOrderOnly,
                               .aliases = aliases_of_gradient<0>};
+const OpDef kTokenSlots{.name = "token_slots",
+                        .infer = infer_slots,
+                        .cost = cost_of_slots,
+                        .not_differentiable = kFirstOrderOnly,
+                        .aliases = aliases_of_slots};
+const OpDef kAddRows{.name = "add_rows",
+                     .infer = infer_add_rows,
+                     .cost = cost_of_add_rows,
+                     .not_differentiable = kFirstOrderOnly,
+                     .aliases = aliases_of_add_rows,
+                     .ranges = ranges_of_add_rows};
 const OpDef kSelectRow{.name = "select_row",
                        .infer = infer_select,
                        .cost = cost_of_select,

@@ -135,9 +135,13 @@ class PagingPass {
         if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
       }
     }
-    for_updates(result_, [&](ValueId parameter, ValueId accumulator) {
-      if (table_[parameter] != 0) table_[accumulator] = 1;
-    });
+    // Of rows that are kept apart, too: where they are all of the table's.
+    for (int i = 0; i < 2; ++i) {
+      for_updates(result_, [&](ValueId changed, ValueId accumulator) {
+        const bool alike = result_.values[changed].type == result_.values[accumulator].type;
+        if (table_[changed] != 0 && alike) table_[accumulator] = 1;
+      });
+    }
   }
 
   // What the node reads in ranges: all of one shape.

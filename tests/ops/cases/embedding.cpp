@@ -41,6 +41,26 @@ std::vector<Numbers> select_row(const ReferenceCall& call) {
   return {Numbers(first, first + call.shape(0)[2])};
 }
 
+std::vector<Numbers> token_slots(const ReferenceCall& call) {
+  Numbers slots, map = call.values[1];
+  for (const double token : call.values[0]) {
+    double& slot = map[static_cast<std::size_t>(token)];
+    if (slot == 0) slot = ++map.back();
+    slots.push_back(slot - 1);
+  }
+  return {slots, map};
+}
+
+std::vector<Numbers> add_rows(const ReferenceCall& call) {
+  Numbers sum = call.values[0];
+  const std::size_t width = extent(call.shape(0).last());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double row = call.values.size() > 2 ? call.values[2][i / width] - 1 : static_cast<double>(i / width);
+    if (row >= 0) sum[i] += call.values[1][static_cast<std::size_t>(row) * width + i % width];
+  }
+  return {sum};
+}
+
 struct Extents {
   std::int64_t batch, tokens, width, vocab, positions;
   CaseInput ids() const { return i32({batch, tokens}, 0, static_cast<double>(vocab)); }
@@ -49,11 +69,31 @@ struct Extents {
 
 struct Families {
   OpCases embedding{&ops::kEmbedding, test::embedding, {}, {}}, tokens{&ops::kTokenGradient, token_gradient, {}, {}},
-      positions{&ops::kPositionGradient, position_gradient, {}, {}}, select{&ops::kSelectRow, select_row, {}, {}};
+      positions{&ops::kPositionGradient, position_gradient, {}, {}}, select{&ops::kSelectRow, select_row, {}, {}},
+      slots{&ops::kTokenSlots, token_slots, {}, {}}, rows{&ops::kAddRows, add_rows, {}, {}};
 
   void add_forward(const Extents& e) {
     embedding.cases.push_back({ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}});
     select.cases.push_back({ops::NoAttributes{}, {f32({1, e.tokens, e.width}), i32({1}, 0, static_cast<double>(e.tokens))}});
+  }
+
+  // Every third row is known already, or none is.
+  void add_slots(const Extents& e, bool overwrite) {
+    const std::int64_t tokens = e.batch * e.tokens, known = overwrite ? 0 : (e.vocab + 2) / 3;
+    const auto fill_map = [known](Numbers& map) {
+      for (std::int64_t i = 0; i < known; ++i) map[extent(3 * i)] = static_cast<double>(i + 1);
+      map.back() = static_cast<double>(known);
+    };
+    OpCase of_tokens{ops::TokenSlotsAttributes{known + tokens}, {e.ids(), i32(Shape{e.vocab + 1}, 0, 1)}, overwrite};
+    of_tokens.derive = [fill_map](std::vector<Numbers>& inputs) { fill_map(inputs[1]); };
+    slots.cases.push_back(of_tokens);
+    if (overwrite) {
+      rows.cases.push_back({ops::AddRowsAttributes{false}, {f32({e.vocab, e.width}), f32({e.vocab, e.width})}});
+      return;
+    }
+    OpCase some{ops::AddRowsAttributes{true}, {f32({e.vocab, e.width}), f32({known, e.width}), i32(Shape{e.vocab + 1}, 0, 1)}};
+    some.derive = [fill_map](std::vector<Numbers>& inputs) { fill_map(inputs[2]); };
+    rows.cases.push_back(some);
   }
 
   void add_backward(const Extents& e, bool accumulate, bool overwrite) {
@@ -80,14 +120,18 @@ std::vector<OpCases> embedding_cases() {
     families.add_backward(e, false, false);
     families.add_backward(e, true, false);
     families.add_backward(e, true, true);
+    families.add_slots(e, false);
+    families.add_slots(e, true);
   }
   const Extents large{4, 1024, 768, 8192, 1024};
   families.add_forward(large);
   families.add_backward(large, true, false);
-  for (OpCases* cases : {&families.embedding, &families.tokens, &families.positions, &families.select}) {
+  families.add_slots(large, false);
+  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.select, &families.slots, &families.rows};
+  for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }
-  return {families.embedding, families.tokens, families.positions, families.select};
+  return {families.embedding, families.tokens, families.positions, families.select, families.slots, families.rows};
 }
 
 }  // namespace plimsoll::test
