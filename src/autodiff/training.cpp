@@ -60,7 +60,8 @@ class Backward : public GradientContext {
 
   RowAccumulators rows_apart(std::size_t input) override {
     const ValueId table = node_.inputs.at(input);
-    const auto found = std::find_if(accumulators_.begin(), accumulators_.end(), [&](const Gradient& each) { return each.parameter == table; });
+    const auto found =
+        std::find_if(accumulators_.begin(), accumulators_.end(), [&](const Gradient& each) { return each.parameter == table; });
     ensure(found != accumulators_.end() && !found->apart.rows.valid(), "autodiff", "one lookup of a table keeps its rows apart");
     const std::string name = builder_.value(table).name + ".grad";
     const ValueType type = builder_.type(table);
@@ -224,7 +225,8 @@ class UpdateSection {
     for (Gradient& each : accumulators) add_rows(each);
     std::vector<ValueId> sums;
     for (const Gradient& each : accumulators) {
-      sums.push_back(builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
+      sums.push_back(
+          builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
     }
     const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];

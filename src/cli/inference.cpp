@@ -22,7 +22,7 @@ InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const Mac
   request.saves = false;
   InferencePlan result{std::move(graph), {}, batch, true};
   result.plan =
-      build_plan(result.graph.model.graph, {}, PlanDecisions{batch, 1, 1, {}}, request, machine.machine, catalogue, nullptr);
+      build_plan(result.graph.model.graph, {}, PlanDecisions{.micro_batch = batch}, request, machine.machine, catalogue, nullptr);
   if (vocabulary.n > 0) {
     result.plan.reserve.push_back({"vocabulary", align_up(vocabulary, kPage), "counted"});
     result.plan.process += result.plan.reserve.back().bytes;

@@ -25,7 +25,7 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
   CpuCatalogue catalogue = catalogue_of(input.machine);
   NodeKernels kernels(input.machine.machine.threads, catalogue);
   return simulate(apply_decisions(graph, blocks, std::vector<BlockChoice>(blocks.size(), BlockMode::keep), {}, {},
-                                  plan.decisions.accumulation),
+                                  {plan.decisions.accumulation, 1}),
                   plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, kernels);
 }
 

@@ -75,6 +75,7 @@ struct Value {
   std::optional<ParameterInfo> parameter;
   ValueId clone_of;    // the forward value that this one recomputes
   ValueId version_of;  // the persistent value that this one is an updated version of
+  ValueId replica_of;  // the same value of the last micro-batch of those that go together
   ValueId copy_of;     // the persistent value on another tier whose bytes these are, here for a while
 
   bool persistent() const { return !section.has_value(); }
@@ -93,6 +94,7 @@ struct Node {
   // The random site, fixed when the model is built and copied by clones; 0 where the op draws no noise.
   std::uint64_t site = 0;
   NodeId clone_of;
+  NodeId replica_of;  // the same node of the last micro-batch of those that go together
 };
 
 struct Graph {
@@ -123,8 +125,8 @@ std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& 
 
 // Rules that every graph obeys: single production, definition before use, results produced, no use after an update in place
 // (of the value or of another view of its bytes), sections not mixed, inferred types equal stated ones, a site of its own for
-// each random op of a section (gradients and clones have that of their forward node). Throws an internal error that names the
-// node.
+// each random op of a section (gradients, clones and replicas have that of their forward node). Throws an internal error that
+// names the node.
 void verify(const Graph& graph);
 
 // One line per value that no node makes, "%2 f32(2, 3) x : batch of micro", and per node: "micro: %4 f32(2, 3) h.0.mlp.gelu =

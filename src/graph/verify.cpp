@@ -65,7 +65,7 @@ struct Checker {
 
   // What two ops draw at one site is the same noise.
   void check_site(const Node& node) {
-    if (!node.op->random || node.backward || node.clone_of.valid()) return;
+    if (!node.op->random || node.backward || node.clone_of.valid() || node.replica_of.valid()) return;
     if (!sites.emplace(node.section, node.site).second) fail(node, "draws its noise at the site of another op");
   }
 

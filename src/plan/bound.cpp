@@ -155,6 +155,7 @@ class WorkingSets {
       if (buffer.persistent) always_ += buffer.bytes.n;
       if (is_accumulator(buffer)) window_ += buffer.bytes.n;
     }
+    for (const BufferId id : read_by_optimizer()) update_ += simulation.lifetimes.buffers[id].bytes.n;
     for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
       const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
       if (what.kind == Step::Kind::node && what.section == Section::micro) step_of_[what.node] = step;
@@ -166,7 +167,7 @@ class WorkingSets {
   void set_enough(std::int64_t bytes) { enough_ = bytes; }
 
   // The norm or the first update needs all of them; where updates run early, none needs more than its own.
-  std::int64_t every_accumulator() const { return always_ + (simulation_.timeline.early_updates ? 0 : window_); }
+  std::int64_t every_accumulator() const { return always_ + (simulation_.timeline.early_updates ? 0 : update_); }
 
   std::int64_t at(int step) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
@@ -190,6 +191,23 @@ class WorkingSets {
  private:
   bool is_accumulator(const Buffer& buffer) const {
     return buffer.value.valid() && graph_.values[buffer.value].role == Role::accumulator;
+  }
+
+  // Accumulators that updates of parameters read: others only add to these.
+  std::set<BufferId> read_by_optimizer() const {
+    std::set<BufferId> read;
+    for (const NodeId id : graph_.section_order(Section::update)) {
+      const std::vector<NodeAlias> aliases = aliases_of(graph_, graph_.nodes[id]);
+      const bool updates = std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) {
+        return alias.kind == AliasKind::updates && graph_.values[alias.input].role == Role::parameter;
+      });
+      if (!updates) continue;
+      for (const ValueId input : graph_.nodes[id].inputs) {
+        const BufferId buffer = simulation_.lifetimes.buffer_of[input];
+        if (buffer.valid() && is_accumulator(simulation_.lifetimes.buffers[buffer])) read.insert(buffer);
+      }
+    }
+    return read;
   }
 
   // What a node reads, and nodes of a micro-step made.
@@ -224,8 +242,9 @@ class WorkingSets {
         values.insert(graph_.values[value].version_of.valid() ? graph_.values[value].version_of : order_.root(value));
       }
     }
-    const bool in_window = timeline.accumulation > 1 && (timeline.micro.contains(step) || timeline.update.contains(step));
-    std::int64_t needed = always_ + (in_window ? window_ : 0);
+    const bool in_update = timeline.update.contains(step);
+    const bool in_window = timeline.accumulation > 1 && (timeline.micro.contains(step) || in_update);
+    std::int64_t needed = always_ + (in_window ? (in_update ? update_ : window_) : 0);
     for (const BufferId id : touched) {
       const Buffer& buffer = simulation_.lifetimes.buffers[id];
       if (!buffer.persistent && !(in_window && is_accumulator(buffer))) needed += buffer.bytes.n;
@@ -285,6 +304,7 @@ class WorkingSets {
   BackwardOrder order_;
   Bytes least_loss_scratch_;
   std::int64_t always_ = 0, window_ = 0;  // bytes of persistent values, of accumulators
+  std::int64_t update_ = 0;               // of those that the optimizer reads
   std::int64_t enough_ = 0;
   std::vector<std::int64_t> backward_live_;  // by step
   PerNode<int> step_of_;                     // of nodes of the micro-step; -1 for the others

@@ -151,8 +151,8 @@ std::vector<std::string> names_of(const Graph& graph, const GraphBlock& block, c
 std::string hash_plan(const Plan& plan) {
   Hasher hasher;
   hasher.add(plan.graph_hash).add(plan.machine_hash);
-  hasher.add(fmt::format("{} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.loss_chunks,
-                         plan.threads));
+  hasher.add(fmt::format("{} {} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.group,
+                         plan.decisions.loss_chunks, plan.threads));
   for (const BlockDecision& block : plan.decisions.blocks) {
     hasher.add(name(block.choice.mode));
     for (const std::size_t position : block.choice.again) hasher.add(std::to_string(position));
@@ -187,8 +187,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   std::vector<BlockChoice> choices;
   for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
   Simulation simulation =
-      simulate(apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.accumulation),
-               decisions.accumulation, decisions.loss_chunks, request.saves, kernels);
+      simulate(apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window()),
+               decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
@@ -212,7 +212,7 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
   plan.process = plan.arena + total(plan.reserve);
   plan.stored = stored_layout(simulation.graph).end;
-  const auto micro_steps = static_cast<double>(decisions.accumulation);
+  const auto micro_steps = static_cast<double>(decisions.window().rounds());
   plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
   plan.lanes = {micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels,
                 micro_steps * costs.micro_lanes.in + costs.update_lanes.in,

@@ -40,20 +40,30 @@ std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<
   return result;
 }
 
-int find_loss_step(const Simulation& simulation) {
-  const StepRange micro = simulation.timeline.micro;
-  for (int step = micro.begin; step < micro.end; ++step) {
-    const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-    if (what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked) return step;
-  }
-  throw internal_error("planner", "the training graph has no chunked loss");
+bool is_loss(const Simulation& simulation, int step) {
+  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+  return what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked;
 }
 
-// Bytes live at a step of a micro-step, less the scratch of its kernel.
+// Of each micro-batch that goes with the others.
+std::vector<int> find_losses(const Simulation& simulation) {
+  std::vector<int> losses;
+  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
+    if (is_loss(simulation, step)) losses.push_back(step);
+  }
+  ensure(!losses.empty(), "planner", "the training graph has no chunked loss");
+  return losses;
+}
+
+// Bytes live at a step of a micro-step, less the scratch of its kernel and of those that stream with it.
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {
-  const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-  const std::int64_t live = steady.bytes[static_cast<std::size_t>(step - simulation.timeline.micro.begin)].n;
-  return live - (scratch.valid() ? simulation.lifetimes.buffers[scratch].bytes.n : 0);
+  std::int64_t live = steady.bytes[static_cast<std::size_t>(step - simulation.timeline.micro.begin)].n;
+  const StepRange together = streams_with(simulation.graph, simulation.timeline, step);
+  for (int each = together.begin; each < together.end; ++each) {
+    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(each)];
+    if (scratch.valid()) live -= simulation.lifetimes.buffers[scratch].bytes.n;
+  }
+  return live;
 }
 
 std::int64_t peak_of_other_phases(const Simulation& simulation) {
@@ -91,17 +101,18 @@ Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, boo
 namespace {
 
 Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                    const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
+                    const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window) {
   Graph result = apply_replays(apply_recompute(std::move(paged), blocks, choices), replays);
+  result = apply_grouping(std::move(result), blocks, window.group, paging.narrow);
   if (!paging.parameters && !paging.accumulators) return result;
-  return apply_fetching(std::move(result), blocks, paging.narrow, accumulation > 1);
+  return apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
 }
 
 }  // namespace
 
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation) {
-  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, replays, paging, accumulation);
+                      const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window) {
+  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, replays, paging, window);
 }
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
@@ -159,10 +170,11 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
   if (!blocks.empty()) curve = block_curve(graph, blocks[blocks.size() / 2], kernels);
 }
 
-BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, const PlanRequest& request, const Machine& machine,
-                                 Floor floor)
+BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
+                                 const Machine& machine, Floor floor)
     : model_(&model),
       paging_(paging),
+      window_{model.accumulation, group},
       chunks_simulated_(request.loss_chunks.value_or(1)),
       saves_(request.saves),
       paged_(apply_paging(model.graph, model.blocks, paging)) {
@@ -180,22 +192,34 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, const 
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
   const bool wanted = blocks().size() <= 1 || (floor.counts && least_steps_ <= kMostSteps);
-  const bool possible = request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators;
+  const bool possible =
+      request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) add_replays(keep, machine);
   paged_ = {};
 }
 
 Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices,
                                              const std::vector<NodeReplay>& replays) const {
-  return simulate(apply_choices(paged_, blocks(), choices, replays, paging_, model_->accumulation), model_->accumulation,
-                  chunks_simulated_, saves_, model_->kernels);
+  return simulate(apply_choices(paged_, blocks(), choices, replays, paging_, window_), window_.rounds(), chunks_simulated_,
+                  saves_, model_->kernels);
+}
+
+// Every micro-batch of a group needs at least what it would need by itself.
+Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
+  const Bytes loss{chunks_.back().scratch};
+  if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
+  const WindowOrder alone{window_.rounds(), 1};
+  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
+  return working_set_bound(simulate(apply_choices(paged_, blocks(), choices, {}, paging_, alone), alone.rounds(),
+                                    chunks_simulated_, saves_, model_->kernels),
+                           loss, floor.enough);
 }
 
 // What does not depend on what blocks do.
 void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
   find_chunks(request, keep, machine);
   outside_ = total(paging_reserve(keep.graph, paging_, machine));
-  arena_bound_ = working_set_bound(keep, Bytes{chunks_.back().scratch}, floor.enough);
+  arena_bound_ = find_bound(keep, floor);
   least_steps_ = keep.timeline.steps.size();
   const auto simplest =
       std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
@@ -244,11 +268,12 @@ void BatchCandidates::profile(Option& option, const Simulation& simulation) {
   const Timeline& timeline = simulation.timeline;
   const std::vector<int> block_of = block_of_steps(simulation, blocks());
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
-  const int loss = find_loss_step(simulation);
+  const std::vector<int> losses = find_losses(simulation);
   std::vector<BlockProfile>& profiles = option.profiles;
   profiles.assign(blocks().size(), {});
 
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
+    const int loss = losses.front();
     if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) continue;
     const int block = block_of[static_cast<std::size_t>(buffer.begin)];
     if (block != kOutside) profiles[static_cast<std::size_t>(block)].saved += buffer.bytes.n;
@@ -261,49 +286,72 @@ void BatchCandidates::profile(Option& option, const Simulation& simulation) {
   int last_forward = first, first_backward = timeline.micro.end;
   for (int step = first; step < timeline.micro.end; ++step) {
     if (block_of[static_cast<std::size_t>(step)] == kOutside) continue;
-    if (step < loss) last_forward = step;
-    if (step > loss) first_backward = std::min(first_backward, step);
+    if (step < losses.front()) last_forward = step;
+    if (step > losses.back()) first_backward = std::min(first_backward, step);
   }
-  std::int64_t outside = peak_of_other_phases(simulation), between = 0;
+  std::int64_t outside = peak_of_other_phases(simulation), between = 0, at_loss = 0;
   for (int step = first; step < timeline.update.end; ++step) {
     const int block = block_of[static_cast<std::size_t>(step)];
     if (block != kOutside) {
       BlockProfile& profile = profiles[static_cast<std::size_t>(block)];
       profile.peak = std::max(profile.peak, live_at(step) - before[static_cast<std::size_t>(block)]);
       profile.seconds += clone_seconds(simulation, step);
-    } else if (step == loss) {
-      loss_base_ = live_without_scratch(simulation, steady, step) - before.back();
+    } else if (is_loss(simulation, step)) {
+      at_loss = std::max(at_loss, live_without_scratch(simulation, steady, step) - before.back());
     } else if (step > last_forward && step < first_backward) {
       between = std::max(between, live_at(step) - before.back());
     } else {
       outside = std::max(outside, live_at(step));
     }
   }
+  loss_base_ = at_loss;
   outside_peak_ = std::max(outside_peak_, outside);
   between_peak_ = std::max(between_peak_, between);
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
-  const int loss = find_loss_step(simulation);
-  const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(loss)].node;
+  const std::vector<int> losses = find_losses(simulation);
   const Costs costs = costs_of(simulation, paging_, machine);
-  const bool write = model_->accumulation == 1;
-  const double loss_seconds = simulation.kernels[static_cast<std::size_t>(loss)].of(write).seconds;
-  base_seconds_ = static_cast<double>(model_->accumulation) * (costs.micro - loss_seconds) + costs.update + costs.update_stall;
-  const LaneEvents simulated = LaneModel(simulation, paging_, machine).events_of(loss);
-  const auto stall = [&](double seconds) {
-    LaneEvents events = simulated;
-    for (LaneEvent& event : events) event.kernels = seconds;
+  const bool write = window_.rounds() == 1;
+  const LaneModel model(simulation, paging_, machine);
+  // With one number of chunks: of each loss the kernel, and what the kernels wait.
+  const auto node_of = [&](int step) { return simulation.timeline.steps[static_cast<std::size_t>(step)].node; };
+  const auto kernels = [&](int chunks) {
+    std::vector<StepKernel> chosen;
+    for (const int loss : losses) chosen.push_back(model_->kernels.of(simulation.graph, node_of(loss), chunks));
+    return chosen;
+  };
+  const auto seconds = [&](const std::vector<StepKernel>& chosen) {
+    return std::accumulate(chosen.begin(), chosen.end(), 0.0,
+                           [&](double sum, const StepKernel& kernel) { return sum + kernel.of(write).seconds; });
+  };
+  const auto stall = [&](const std::vector<StepKernel>& chosen) {
+    LaneEvents events;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      LaneEvents own = model.events_of(losses[i]);
+      const double kernel = chosen[i].of(write).seconds;
+      for (LaneEvent& event : own) event.kernels = kernel;
+      if (own.empty() && !events.empty()) events.back().kernels += kernel;  // streams with the one before
+      append(events, own);
+    }
     LaneClock clock;
     clock.run(events);
     return clock.stall();
   };
-  const double in_simulation = stall(loss_seconds);
+  const std::vector<StepKernel> simulated = kernels(chunks_simulated_);
+  base_seconds_ = static_cast<double>(window_.rounds()) * (costs.micro - seconds(simulated)) + costs.update + costs.update_stall;
+  const double in_simulation = stall(simulated);
   const auto choice = [&](int chunks) {
-    const StepKernel kernel = model_->kernels.of(simulation.graph, node, chunks);
-    const double seconds = kernel.of(write).seconds;
-    const int primitives = write ? kernel.write.primitives : std::max(kernel.add.primitives, kernel.write.primitives);
-    return ChunkChoice{chunks, align_up(kernel.scratch(), kAlignment).n, seconds, primitives, stall(seconds) - in_simulation};
+    const std::vector<StepKernel> chosen = kernels(chunks);
+    const bool together = streams_with(simulation.graph, simulation.timeline, losses.front()).end > losses.front() + 1;
+    Bytes scratch;
+    for (const StepKernel& kernel : chosen) {
+      const Bytes own = align_up(kernel.scratch(), kAlignment);
+      scratch = together ? scratch + own : std::max(scratch, own);
+    }
+    const StepKernel& first = chosen.front();
+    const int primitives = write ? first.write.primitives : std::max(first.add.primitives, first.write.primitives);
+    return ChunkChoice{chunks, scratch.n, seconds(chosen), primitives, stall(chosen) - in_simulation};
   };
   if (request.loss_chunks) {
     chunks_ = {choice(*request.loss_chunks)};
@@ -321,10 +369,9 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation&
   const Timeline& timeline = simulation.timeline;
   MixtureProfile profile{.peak = peak_of_other_phases(simulation)};
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
-  const int loss = find_loss_step(simulation);
   for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
-    if (step == loss) {
-      profile.loss_base = live_without_scratch(simulation, steady, step);
+    if (is_loss(simulation, step)) {
+      profile.loss_base = std::max(profile.loss_base, live_without_scratch(simulation, steady, step));
     } else {
       profile.peak = std::max(profile.peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
     }
@@ -372,7 +419,8 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
 void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine) {
   if (!paging_.active()) return;
   const std::vector<int> block_of = block_of_steps(simulation, blocks());
-  const int loss = find_loss_step(simulation);
+  const std::vector<int> losses = find_losses(simulation);
+  const int first_loss = losses.front(), last_loss = losses.back();
   const LaneModel model(simulation, paging_, machine);
   const PerValue<int> block_of_value = blocks_of_values(model_->graph, blocks());
   lanes.forward.assign(blocks().size(), std::vector<PassPart>(1));
@@ -386,17 +434,18 @@ void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulat
   };
   OuterLanes outer;
   bool begun = false;
-  int backward_left = static_cast<int>(std::count_if(block_of.begin() + loss, block_of.begin() + simulation.timeline.micro.end,
-                                                     [](int block) { return block != kOutside; }));
+  int backward_left =
+      static_cast<int>(std::count_if(block_of.begin() + last_loss, block_of.begin() + simulation.timeline.micro.end,
+                                     [](int block) { return block != kOutside; }));
   for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
     const int block = block_of[static_cast<std::size_t>(step)];
     if (block != kOutside) begun = true;
-    if (block != kOutside && step > loss) --backward_left;
+    if (block != kOutside && step > last_loss) --backward_left;
     if (block == kOutside) {
       append(!begun ? outer.before : backward_left > 0 ? outer.between : outer.after, model.events_of(step));
       continue;
     }
-    std::vector<PassPart>& pass = (step < loss ? lanes.forward : lanes.backward)[static_cast<std::size_t>(block)];
+    std::vector<PassPart>& pass = (step < first_loss ? lanes.forward : lanes.backward)[static_cast<std::size_t>(block)];
     const int other = fetches_for(step);
     if (other == kOutside || other == block) {
       append(pass.back().events, model.events_of(step));
@@ -406,7 +455,7 @@ void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulat
       pass.back().then_fetches = other;
       pass.emplace_back();
     }
-    append((step < loss ? lanes.fetched_forward : lanes.fetched_backward)[static_cast<std::size_t>(other)],
+    append((step < first_loss ? lanes.fetched_forward : lanes.fetched_backward)[static_cast<std::size_t>(other)],
            model.events_of(step));
   }
   if (&lanes == &options_.front().lanes) outer_lanes_ = std::move(outer);
@@ -439,8 +488,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = outside_;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds = base_seconds_ + static_cast<double>(model_->accumulation) *
-                                                   (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
+    candidate.update_seconds =
+        base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
     to.push_back(candidate);
   }
 }

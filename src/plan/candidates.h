@@ -10,13 +10,14 @@
 #include "plan/block_options.h"
 #include "plan/lanes.h"
 #include "plan/node_kernels.h"
+#include "plan/passes/grouping.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
 
 // The graph that a plan runs.
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const std::vector<NodeReplay>& replays, const Paging& paging, std::int64_t accumulation);
+                      const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window);
 
 // A graph with decisions applied, simulated.
 struct Simulation {
@@ -62,10 +63,12 @@ class BatchCandidates {
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
   // The model outlives this.
-  BatchCandidates(BatchModel& model, const Paging& paging, const PlanRequest& request, const Machine& machine, Floor floor);
+  BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
+                  Floor floor);
 
   BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
+  const WindowOrder& window() const { return window_; }
   Bytes outside() const { return outside_; }
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
@@ -114,6 +117,7 @@ class BatchCandidates {
   Simulation simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays) const;
   void list_options(RecomputePolicy policy);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
+  Bytes find_bound(const Simulation& keep, Floor floor) const;
   void profile(Option& option, const Simulation& simulation);
   void record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine);
   std::vector<const Option*> options_of(const Candidate& candidate) const;
@@ -129,6 +133,7 @@ class BatchCandidates {
 
   BatchModel* model_;
   Paging paging_;
+  WindowOrder window_;
   int chunks_simulated_;
   bool saves_;
   Graph paged_;  // while candidates are simulated
@@ -144,7 +149,7 @@ class BatchCandidates {
   struct ChunkChoice {
     int chunks;
     std::int64_t scratch;
-    double seconds;
+    double seconds;  // of all losses of a micro-step
     int primitives;
     double stall;  // more than in the simulation of the options, where the loss streams
   };

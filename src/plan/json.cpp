@@ -157,6 +157,7 @@ std::vector<NodeReplay> replays_from(const json& rows) {
 
 json decisions_json(const PlanDecisions& decisions) {
   return {{"loss_chunks", decisions.loss_chunks},
+          {"group", decisions.group},
           {"recompute", blocks_json(decisions, true)},
           {"replays", replays_json(decisions.replays)},
           {"paging", paging_json(decisions.paging)}};
@@ -345,6 +346,7 @@ json to_json(const PlanRecord& record) {
   for (const Bytes offset : record.offsets) offsets.push_back(offset.n);
   return {{"micro_batch", record.decisions.micro_batch},
           {"accumulation", record.decisions.accumulation},
+          {"group", record.decisions.group},
           {"loss_chunks", record.decisions.loss_chunks},
           {"blocks", blocks_json(record.decisions, false)},
           {"replays", replays_json(record.decisions.replays)},
@@ -366,6 +368,11 @@ PlanRecord record_from_json(const json& object) {
     PlanRecord record;
     record.decisions.micro_batch = count("micro_batch");
     record.decisions.accumulation = count("accumulation");
+    record.decisions.group = count("group");
+    if (record.decisions.accumulation % record.decisions.group != 0 || record.decisions.group > kMostGroup) {
+      throw config_error("E-PLAN-FILE", "plan", fmt::format("group is {}", record.decisions.group),
+                         fmt::format("a divisor of the accumulation, {}, up to {}", record.decisions.accumulation, kMostGroup));
+    }
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.replays = replays_from(object.at("replays"));

@@ -76,13 +76,22 @@ LaneEvents LaneModel::transfer(const Node& node) const {
            .alone = seconds_at(link.alone(), link, bytes, page_)}};
 }
 
+// What streams together moves once, when the first of its steps comes.
+LaneEvents LaneModel::stream(int step) const {
+  const StepRange together = streams_with(simulation_.graph, simulation_.timeline, step);
+  if (step != together.begin) return {};
+  double seconds = 0;
+  for (int each = together.begin; each < together.end; ++each) seconds += kernel_seconds(each);
+  return {streamed(simulation_.graph.nodes[simulation_.timeline.steps[static_cast<std::size_t>(step)].node], seconds)};
+}
+
 LaneEvents LaneModel::events_of(int step) const {
   const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
   const double seconds = kernel_seconds(step);
   if (what.kind == Step::Kind::node && in_ != nullptr) {
     const Node& node = simulation_.graph.nodes[what.node];
     if (node.op->transfer != Transfer::none) return transfer(node);
-    if (!streamed_inputs(simulation_.graph, node).empty()) return {streamed(node, seconds)};
+    if (!streamed_inputs(simulation_.graph, node).empty()) return stream(step);
   }
   if (seconds == 0) return {};
   return {{.kind = LaneEvent::Kind::kernels, .kernels = seconds}};

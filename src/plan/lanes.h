@@ -41,6 +41,7 @@ class LaneModel {
 
  private:
   double kernel_seconds(int step) const;
+  LaneEvents stream(int step) const;
   LaneEvent streamed(const Node& node, double seconds) const;
   LaneEvents transfer(const Node& node) const;
 

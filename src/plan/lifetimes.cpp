@@ -89,19 +89,20 @@ class Analysis {
       for (const ValueId value : access_of(graph_, what, false).writes) give_own_buffer(value, step);
     }
     const StepAccess access = access_of(graph_, what, /*window_start=*/false);
+    const StepRange together = streams_with(graph_, timeline_, step);
     for (const ValueId value : access.reads) {
       if (graph_.values[value].role == Role::pages) give_own_buffer(value, step);
-      touch(value, step);
+      touch(value, together);
     }
-    for (const ValueId value : access.writes) touch(value, step);
+    for (const ValueId value : access.writes) touch(value, together);
     const StepAccess at_start = access_of(graph_, what, /*window_start=*/true);
     for (const auto* values : {&at_start.reads, &at_start.writes}) {
       for (const ValueId value : *values) {
         int& first_begin = result_.buffers[result_.buffer_of[value]].first_begin;
-        first_begin = std::min(first_begin, step);
+        first_begin = std::min(first_begin, together.begin);
       }
     }
-    add_scratch(step);
+    add_scratch(step, together);
   }
 
   // `last_[buffer]` is the last step that reads any value in the buffer.
@@ -165,17 +166,18 @@ class Analysis {
     join_views(value);
   }
 
-  void touch(ValueId value, int step) {
+  void touch(ValueId value, StepRange steps) {
     Buffer& buffer = result_.buffers[result_.buffer_of[value]];
-    buffer.begin = std::min(buffer.begin, step);
-    buffer.end = std::max(buffer.end, step + 1);
+    buffer.begin = std::min(buffer.begin, steps.begin);
+    buffer.end = std::max(buffer.end, steps.end);
   }
 
-  void add_scratch(int step) {
+  // A node that streams goes on with its scratch at each range.
+  void add_scratch(int step, StepRange together) {
     const Bytes bytes = scratch_[static_cast<std::size_t>(step)];
     if (bytes.n == 0) return;
-    result_.scratch[static_cast<std::size_t>(step)] =
-        result_.buffers.push_back({align_up(bytes, kAlignment), step, step + 1, step, false, {}, "kernel scratch"});
+    result_.scratch[static_cast<std::size_t>(step)] = result_.buffers.push_back(
+        {align_up(bytes, kAlignment), together.begin, together.end, together.begin, false, {}, "kernel scratch"});
     last_.push_back(step);
   }
 

@@ -21,9 +21,9 @@ StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
   const Node& asked = graph.nodes[node];
   if (asked.op->transfer != Transfer::none) return {};
   if (asked.op->chunked) return choose(graph, asked, loss_chunks);
-  const std::size_t original = asked.clone_of.valid() ? asked.clone_of.index : node.index;
-  const std::size_t place = 2 * original + (asked.pages.valid() ? 1 : 0);
-  if (place >= known_.size()) known_.resize(2 * graph.nodes.size());
+  const NodeId same = asked.clone_of.valid() ? asked.clone_of : asked.replica_of.valid() ? asked.replica_of : node;
+  const std::size_t place = 4 * same.index + (asked.pages.valid() ? 1 : 0) + (starts_window(graph, asked) ? 2 : 0);
+  if (place >= known_.size()) known_.resize(4 * graph.nodes.size());
   std::optional<StepKernel>& known = known_[place];
   if (!known) known = choose(graph, asked, loss_chunks);
   return *known;

@@ -19,6 +19,7 @@
 #include "plan/lanes.h"
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
+#include "plan/passes/grouping.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/replay.h"
@@ -40,6 +41,7 @@ enum class RestPolicy : std::uint8_t { automatic, memory, disk };
 struct PlanRequest {
   std::int64_t effective_batch = 1;
   std::optional<std::int64_t> micro_batch;  // divides the effective batch
+  std::optional<std::int64_t> group;        // micro-batches that go together; divides how many there are in a window
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;    // of the chunked loss, 1 to its number of tiles
   std::optional<Bytes> second_tier;  // what may rest on tier 1 (a disk, or the host of a device); empty: nothing
@@ -83,10 +85,13 @@ struct StepKernel {
 struct PlanDecisions {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
+  std::int64_t group = 1;  // micro-batches that a block takes before the next one does
   int loss_chunks = 1;
   std::vector<BlockDecision> blocks;
   Paging paging;
   std::vector<NodeReplay> replays;  // of single nodes; where there are any, blocks keep everything
+
+  WindowOrder window() const { return {accumulation, group}; }
 };
 
 // Seconds of an update that no plan within a budget can go below: every kernel of the best micro-batch size runs once, and what
@@ -118,7 +123,7 @@ struct Plan {
   double stall_seconds = 0;                            // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   TimeBound bound_seconds;                       // of every plan of these kernels within the budget
-  double micro_seconds = 0, update_seconds = 0;  // one micro-step; one whole update with all its micro-steps
+  double micro_seconds = 0, update_seconds = 0;  // one micro-step with all that go together; one whole update
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 
   std::string graph_hash, machine_hash, plan_hash;

@@ -18,11 +18,19 @@ namespace {
 
 constexpr double kKneeSlowdown = 1.03;
 
+bool takes(const PlanRequest& request, std::int64_t accumulation) { return !request.group || accumulation % *request.group == 0; }
+
 std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t b = 1; b <= request.effective_batch; ++b) {
     if (request.effective_batch % b != 0) continue;
-    if (!request.micro_batch || *request.micro_batch == b) sizes.push_back(b);
+    if ((!request.micro_batch || *request.micro_batch == b) && takes(request, request.effective_batch / b)) sizes.push_back(b);
+  }
+  if (sizes.empty() && request.group) {
+    throw config_error(
+        "E-BATCH-3", "plan.group",
+        fmt::format("{} does not divide the number of micro-batches in a window of {}", *request.group, request.effective_batch),
+        "a divisor of it", {"--set plan.group=auto"});
   }
   if (sizes.empty()) {
     throw config_error(
@@ -112,14 +120,46 @@ std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRe
                      "a budget that holds it", {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
 }
 
-// Rungs that save less than this of what lies between the first and the last one are left out: each that a budget has to look at
-// is laid out.
-constexpr double kLeastStep = 0.015;
+// The graphs of groups that are larger than this take too long to look at.
+constexpr std::size_t kMostGroupedNodes = 6000;
+
+// How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between;
+// in memory alone all of a window, where their gradients then need not be kept.
+std::vector<std::int64_t> groups(const BatchModel& model, const Paging& paging, const PlanRequest& request) {
+  const bool may = may_group(model.graph, model.blocks);
+  if (request.group && (*request.group == 1 || may)) return {*request.group};
+  std::vector<std::int64_t> list{1};
+  const bool fetches = paging.parameters && paging.resident == 0;
+  const bool ends = !paging.active() && make_timeline(model.graph, 1, request.saves).early_updates;
+  if (model.accumulation == 1 || (!fetches && !ends) || !may) return list;
+  const std::size_t nodes = model.graph.section_order(Section::micro).size();
+  std::int64_t most = 1;
+  for (std::int64_t group = 2; group <= model.accumulation; ++group) {
+    const bool few = static_cast<std::size_t>(group) * nodes <= kMostGroupedNodes;
+    if (few && model.accumulation % group == 0) most = group;
+  }
+  if (fetches && most > 4) {
+    for (std::int64_t group = 2; group * group <= most; ++group) {
+      if (group * group * 4 > most && most % group == 0) {
+        list.push_back(group);
+        break;
+      }
+    }
+  }
+  if (most > 1 && (fetches || most == model.accumulation)) list.push_back(most);
+  return list;
+}
+
+// Rungs that save less than this of what lies between the first and the last one, and of their own bytes, are left out: each that
+// a budget has to look at is laid out.
+constexpr double kLeastStep = 0.015, kLeastShare = 0.03;
 
 std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
-  const auto step = static_cast<std::int64_t>(kLeastStep * static_cast<double>((ladder.front().held() - ladder.back().held()).n));
+  const double range = kLeastStep * static_cast<double>((ladder.front().held() - ladder.back().held()).n);
   std::vector<Candidate> kept;
   for (std::size_t i = 0; i < ladder.size(); ++i) {
+    const double own = kLeastShare * static_cast<double>(ladder[i].held().n);
+    const auto step = static_cast<std::int64_t>(std::min(range, own));
     if (i == 0 || i + 1 == ladder.size() || (kept.back().held() - ladder[i].held()).n >= step) kept.push_back(ladder[i]);
   }
   return kept;
@@ -165,8 +205,10 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
       // least one counts, of plans in memory alone and of all; what leaves most comes first, and the others need not be known.
       const Bytes least =
           state_->bound_of([&](const BatchCandidates& batch) { return paging.active() || !batch.paging().active(); });
-      const BatchCandidates::Floor floor{smallest && (!paging.active() || paging == choices.back()), least};
-      state_->batches.emplace_back(model, paging, state_->request, state_->machine, floor);
+      for (const std::int64_t group : groups(model, paging, state_->request)) {
+        const BatchCandidates::Floor floor{smallest && group == 1 && (!paging.active() || paging == choices.back()), least};
+        state_->batches.emplace_back(model, paging, group, state_->request, state_->machine, floor);
+      }
     }
   }
   state_->climb();
@@ -198,8 +240,13 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   const Candidate& candidate = ladder[index];
   const BatchCandidates& batch = batches[candidate.batch];
   const BatchModel& model = batch.model();
-  PlanDecisions decisions{model.micro_batch, model.accumulation,      candidate.loss_chunks, {},
-                          batch.paging(),    batch.replays(candidate)};
+  PlanDecisions decisions{.micro_batch = model.micro_batch,
+                          .accumulation = model.accumulation,
+                          .group = batch.window().group,
+                          .loss_chunks = candidate.loss_chunks,
+                          .blocks = {},
+                          .paging = batch.paging(),
+                          .replays = batch.replays(candidate)};
   const std::vector<BlockChoice> choices = batch.choices(candidate);
   for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({model.blocks[i].name, choices[i]});
   Plan plan = build(decisions, batch);

@@ -157,4 +157,19 @@ Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves
   return Builder(graph, accumulation).run(saves);
 }
 
+StepRange streams_with(const Graph& graph, const Timeline& timeline, int step) {
+  const auto original = [&](int at) {
+    if (at < 0 || at >= static_cast<int>(timeline.steps.size())) return NodeId{};
+    const Step& what = timeline.steps[static_cast<std::size_t>(at)];
+    if (what.kind != Step::Kind::node || !graph.nodes[what.node].pages.valid()) return NodeId{};
+    const NodeId replica_of = graph.nodes[what.node].replica_of;
+    return replica_of.valid() ? replica_of : what.node;
+  };
+  StepRange range{step, step + 1};
+  const NodeId own = original(step);
+  while (own.valid() && original(range.begin - 1) == own) --range.begin;
+  while (own.valid() && original(range.end) == own) ++range.end;
+  return range;
+}
+
 }  // namespace plimsoll

@@ -49,4 +49,8 @@ struct Timeline {
 // no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.
 Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves);
 
+// The steps that stream together with this one: of one node for each micro-batch that goes with the others, which take turns on
+// each range. Only the step itself for all that does not stream.
+StepRange streams_with(const Graph& graph, const Timeline& timeline, int step);
+
 }  // namespace plimsoll

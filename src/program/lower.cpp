@@ -66,15 +66,17 @@ class Lowering {
 
   // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written.
   Streamed stream(StepRange range) const {
-    std::vector<std::vector<RunKernel>> streams;
+    std::vector<std::vector<StreamedNodes>> streams;
     std::map<ValueId, std::size_t> stream_of;  // by pages
     std::set<ValueId> written;                 // in this range, of what rests elsewhere
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
       if (what.kind != Step::Kind::node || !graph_.nodes[what.node].pages.valid()) continue;
       const Node& node = graph_.nodes[what.node];
-      const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                     [&](ValueId input) { return graph_.values[input].tier != 0 && written.contains(input); });
+      const bool joins = step != streams_with(graph_, plan_.timeline, step).begin;
+      const bool waits = !joins && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+        return graph_.values[input].tier != 0 && written.contains(origin(input));
+      });
       const auto [found, fresh] = stream_of.emplace(node.pages, streams.size());
       if (fresh || waits) {
         found->second = streams.size();
@@ -84,11 +86,13 @@ class Lowering {
       run.node = what.node;
       give_window(run);
       give_scratch(run, step);
-      streams[found->second].push_back(std::move(run));
-      written.insert(node.outputs.begin(), node.outputs.end());
+      std::vector<StreamedNodes>& nodes = streams[found->second];
+      if (!joins) nodes.emplace_back();
+      nodes.back().push_back(std::move(run));
+      for (const ValueId output : node.outputs) written.insert(origin(output));
     }
     Streamed streamed;
-    for (const std::vector<RunKernel>& nodes : streams) {
+    for (const std::vector<StreamedNodes>& nodes : streams) {
       auto instructions =
           stream_nodes(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, nodes, streamed.events);
       for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -97,7 +101,8 @@ class Lowering {
             streamed.events = std::max(streamed.events, copy->event + 1);
           }
         }
-        streamed.of[nodes[i].node] = std::move(instructions[i]);
+        for (const RunKernel& run : nodes[i]) streamed.of[run.node] = {};
+        streamed.of[nodes[i].front().node] = std::move(instructions[i]);
       }
     }
     return streamed;

@@ -12,7 +12,7 @@ constexpr std::int64_t kSize = sizeof(float);
 
 // A range of what a node streams, which fills a slot.
 struct Piece {
-  std::size_t number = 0;  // which of the nodes
+  std::size_t number = 0;  // of which nodes
   NodeRange range;
   std::vector<StreamedInput> states;  // what is here of it in this pass
 };
@@ -20,7 +20,7 @@ struct Piece {
 class Stream {
  public:
   Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
-         const std::vector<RunKernel>& nodes, std::uint32_t first_event)
+         const std::vector<StreamedNodes>& nodes, std::uint32_t first_event)
       : graph_(graph),
         operands_(operands),
         accumulation_(accumulation),
@@ -28,7 +28,7 @@ class Stream {
         first_event_(first_event),
         slots_(static_cast<std::size_t>(paging.slots)),
         page_(page_elements(graph, paging)) {
-    ring_ = operands[graph.nodes[nodes.front().node].pages];
+    ring_ = operands[graph.nodes[nodes.front().front().node].pages];
     for (std::size_t i = 0; i < nodes.size(); ++i) add_pieces(i);
     instructions_.resize(nodes.size());
   }
@@ -53,7 +53,7 @@ class Stream {
 
   // What changes is here in the last pass only.
   void add_pieces(std::size_t number) {
-    const Node& node = graph_.nodes[nodes_[number].node];
+    const Node& node = graph_.nodes[nodes_[number].front().node];
     const std::vector<StreamedInput> inputs = streamed_inputs(graph_, node);
     const std::int64_t all = graph_.values[node.inputs[inputs.front().input]].type.shape.elements();
     const std::int64_t elements = range_elements(graph_, node, page_);
@@ -70,7 +70,8 @@ class Stream {
     }
   }
 
-  const Node& node_of(std::size_t piece) const { return graph_.nodes[nodes_[pieces_[piece].number].node]; }
+  // The first one, whose streamed inputs are those of all.
+  const Node& node_of(std::size_t piece) const { return graph_.nodes[nodes_[pieces_[piece].number].front().node]; }
 
   // The room of a state in the slot of the piece.
   Operand place(std::size_t piece, std::size_t state) const {
@@ -120,10 +121,13 @@ class Stream {
     });
   }
 
-  // Operands that are no ranges are whole; those that are not here in this pass are empty.
   void work(std::size_t piece) {
-    const Node& node = node_of(piece);
-    RunKernel run = nodes_[pieces_[piece].number];
+    for (const RunKernel& run : nodes_[pieces_[piece].number]) instructions_[now_].push_back(kernel(run, piece));
+  }
+
+  // Operands that are no ranges are whole; those that are not here in this pass are empty.
+  RunKernel kernel(RunKernel run, std::size_t piece) const {
+    const Node& node = graph_.nodes[run.node];
     run.range = pieces_[piece].range;
     for (const ValueId value : node.inputs) run.inputs.push_back(operands_[value]);
     for (const ValueId value : node.outputs) run.outputs.push_back(operands_[value]);
@@ -138,13 +142,13 @@ class Stream {
       const bool is_range = std::find(ranged.begin(), ranged.end(), alias.input) != ranged.end();
       if (is_range) run.outputs[alias.output] = run.inputs[alias.input];
     }
-    instructions_[now_].push_back(std::move(run));
+    return run;
   }
 
   const Graph& graph_;
   const PerValue<Operand>& operands_;
   std::int64_t accumulation_;
-  const std::vector<RunKernel>& nodes_;
+  const std::vector<StreamedNodes>& nodes_;
   std::uint32_t first_event_;
   std::size_t slots_, states_ = 0;
   std::int64_t page_, slot_ = 0;  // elements: of a transfer; of one state in a slot
@@ -157,7 +161,7 @@ class Stream {
 }  // namespace
 
 std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t accumulation, const std::vector<RunKernel>& nodes,
+                                                   std::int64_t accumulation, const std::vector<StreamedNodes>& nodes,
                                                    std::uint32_t first_event) {
   return Stream(graph, operands, paging, accumulation, nodes, first_event).run();
 }

@@ -6,12 +6,16 @@
 
 namespace plimsoll {
 
+// Nodes that take turns on each range, which comes once for all of them: replicas of one node. Of each all is given but the
+// operands.
+using StreamedNodes = std::vector<RunKernel>;
+
 // The instructions of each of `nodes`, which share their pages and run in this order; other instructions may run in between,
 // and copies beside them. All slots fill before the first range is worked on; a slot takes its next range, which may be another
 // node's, once the range before it is back, which is waited for one range later. At the end nothing is on its way.
-// Of `nodes` all is given but the operands. Events are numbered from `first_event`.
+// Events are numbered from `first_event`.
 std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t accumulation, const std::vector<RunKernel>& nodes,
+                                                   std::int64_t accumulation, const std::vector<StreamedNodes>& nodes,
                                                    std::uint32_t first_event);
 
 }  // namespace plimsoll

@@ -217,6 +217,7 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
           if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
         }
+        if (!kernel.range.first()) record(kernel.scratch, false);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {

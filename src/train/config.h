@@ -67,6 +67,7 @@ enum class TransferPolicy : std::uint8_t { automatic, threads };
 
 struct PlanSettings {
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::optional<std::int64_t> group;        // absent: the planner's choice
   std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   TransferPolicy transfers = TransferPolicy::automatic;

@@ -140,6 +140,7 @@ void set_size(std::optional<Bytes>& out, const Setting& s) {
   if (!is_auto(s)) out = size(s);
 }
 
+std::string group_text(const Config& c) { return shown(c.plan.group); }
 std::string loss_chunks_text(const Config& c) { return shown(c.plan.loss_chunks); }
 
 using C = Config;
@@ -248,6 +249,8 @@ const ConfigKey kKeys[] = {
     {"plan.recompute", "auto, none (keep every activation) or all", "\"auto\"",
      [](C& c, const S& s) { c.plan.recompute = one_of<RecomputePolicy>(s, kRecompute); },
      [](const C& c) { return name_of(c.plan.recompute, kRecompute); }},
+    {"plan.group", "micro-batches that each block takes before the next one does; changes memory and transfers, not results",
+     "\"auto\"", [](Config& c, const S& s) { c.plan.group = whole_or_auto(s, 1, kMostGroup); }, group_text},
     {"plan.loss_chunks", "parts in which the logits are computed; changes memory, not results", "\"auto\"",
      [](C& c, const S& s) { c.plan.loss_chunks = whole_or_auto(s, 1, 1 << 20); }, loss_chunks_text},
     {"plan.optimizer_state", "where it rests: auto, memory or disk (memory.disk)", "\"auto\"",

@@ -376,7 +376,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
-      !are_possible(graph, record.decisions.replays)) {
+      !are_possible(graph, record.decisions.replays) || (record.decisions.group > 1 && !may_group(graph, blocks))) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
                        "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
   }

@@ -22,6 +22,7 @@ PlanRequest plan_request(const Config& config) {
   request.effective_batch = config.train.effective_batch;
   request.micro_batch = config.train.micro_batch;
   request.recompute = config.plan.recompute;
+  request.group = config.plan.group;
   if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);
   request.optimizer_state = config.plan.optimizer_state;
   request.parameters = config.plan.parameters;

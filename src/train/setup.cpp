@@ -22,8 +22,8 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
   ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed));
   TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
-  result.training = add_training(result.graph, model.losses, optimizer_settings(config),
-                                 config.train.effective_batch / micro_batch);
+  result.training =
+      add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
 }

@@ -18,6 +18,18 @@ MicroBatch buffers_of(const Executor& executor, const BatchValues& values) {
           executor.view(values.sample_ids).as<std::uint32_t>()};
 }
 
+// Of each micro-batch of a group.
+std::vector<BatchValues> replicas_of(const Graph& graph, const BatchValues& values) {
+  std::vector<BatchValues> group;
+  for (const ValueId tokens : replicas_of(graph, values.tokens)) group.push_back({.tokens = tokens});
+  const auto give = [&](ValueId BatchValues::*value) {
+    const std::vector<ValueId> replicas = replicas_of(graph, values.*value);
+    for (std::size_t i = 0; i < group.size(); ++i) group[i].*value = replicas[i];
+  };
+  for (const auto value : {&BatchValues::targets, &BatchValues::sample_ids, &BatchValues::inverse_units}) give(value);
+  return group;
+}
+
 std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
   const TensorView view = executor.view(value);
   return {view.data, static_cast<std::size_t>(view.bytes())};
@@ -55,6 +67,7 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
   progress_.micro_batch = plan.decisions.micro_batch;
   progress_.accumulation = plan.decisions.accumulation;
   progress_.seed = config.seed;
+  group_ = replicas_of(plan.graph, model.micro);
   refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
 }
 
@@ -103,9 +116,11 @@ void Trainer::keep_prefetching() {
 }
 
 void Trainer::feed_micro(double inverse_units) {
-  prefetcher_->take(buffers_of(executor_, model_.micro));
-  keep_prefetching();
-  *executor_.view(model_.micro.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
+  for (const BatchValues& values : group_) {
+    prefetcher_->take(buffers_of(executor_, values));
+    keep_prefetching();
+    *executor_.view(values.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
+  }
 }
 
 void Trainer::feed_update(std::int64_t update) {
@@ -124,7 +139,7 @@ Metrics Trainer::update() {
   const double inverse_units = 1.0 / static_cast<double>(units);
   const auto feed = [&](Section section) { section == Section::micro ? feed_micro(inverse_units) : feed_update(update); };
   enter(Phase::first);
-  for (std::int64_t micro = 0; micro < progress_.accumulation; ++micro) {
+  for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
     if (micro == 1) enter(Phase::steady);
     executor_.run(Section::micro, micro == 0, feed);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();

@@ -71,6 +71,7 @@ class Trainer {
   std::vector<SampleRef> refs_;
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
+  std::vector<BatchValues> group_;  // of each micro-batch that goes with the others
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
 };

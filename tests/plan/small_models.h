@@ -96,10 +96,16 @@ inline BlockChoice random_choice(std::mt19937& random) {
 
 // A plan with these decisions, whatever the planner would have chosen.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
-                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}) {
+                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  PlanDecisions decisions{micro_batch, config.train.effective_batch / micro_batch, loss_chunks, {}, paging};
+  PlanDecisions decisions{.micro_batch = micro_batch,
+                          .accumulation = config.train.effective_batch / micro_batch,
+                          .group = group,
+                          .loss_chunks = loss_chunks,
+                          .blocks = {},
+                          .paging = paging,
+                          .replays = {}};
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const BlockChoice& choice = choices.at(i % choices.size());
     decisions.blocks.push_back({blocks[i].name, choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice, {}});

@@ -39,8 +39,9 @@ struct AddRowsAttributes {
 //
 // The gradient of a table that other ops read too is kept apart until the update, so that the order of additions is that of the
 // micro-batches whichever op's turn it is. Where a window looks up few rows they have slots: token_slots gives each token [b, t]
-// the slot of its row, in the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more than
-// its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with a slot [slots, c].
+// the slot of its row, in the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more
+// than its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with
+// a slot [slots, c].
 extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kSelectRow, kTokenSlots, kAddRows;
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name);

@@ -70,7 +70,8 @@ void embedding_position_gradient(const EmbeddingShape& shape, const float* d_out
   });
 }
 
-void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum) {
+void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map,
+              float* sum) {
   const std::int64_t end = begin + count, first = begin / width, last = (end + width - 1) / width;
   for_tiles(
       last - first,
@@ -126,7 +127,8 @@ std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slo
   return used;
 }
 
-void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum) {
+void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map,
+              float* sum) {
   HWY_DYNAMIC_DISPATCH(add_rows)(begin, count, width, rows, map, sum);
 }
 

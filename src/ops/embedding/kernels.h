@@ -29,12 +29,12 @@ void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const
 void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows, const float* d_out, bool accumulate,
                                  float* d_positions);
 
-// Slots of the rows of a table, in the order in which rows are first seen. map [rows + 1]: one more than each row's slot, or 0, and
-// last how many there are. Fills out [tokens] and returns how many slots there are then; gives none past `slots`.
+// Slots of the rows of a table, in the order in which rows are first seen. map [rows + 1]: one more than each row's slot, or 0,
+// and last how many there are. Fills out [tokens] and returns how many slots there are then; gives none past `slots`.
 std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slots, const std::int32_t* token, std::int32_t* map,
                         std::int32_t* out);
-// The elements [begin, begin + count) of a table of `width` columns, to which `sum` points: each row that has a slot adds that row
-// of `rows`.
+// The elements [begin, begin + count) of a table of `width` columns, to which `sum` points: each row that has a slot adds that
+// row of `rows`.
 void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum);
 
 }  // namespace plimsoll::cpu

@@ -48,10 +48,11 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
     for (const NodeId id : blocks[i].nodes) block_of_node[id] = static_cast<int>(i);
   }
   for (const NodeId id : graph.section_order(Section::micro)) {
-    if (graph.nodes[id].backward) continue;
-    for (const ValueId input : graph.nodes[id].inputs) {
+    const Node& node = graph.nodes[id];
+    if (node.backward) continue;
+    for (const ValueId input : node.inputs) {
       if (graph.values[input].role != Role::parameter) continue;
-      const int reader = block_of_node[id];
+      const int reader = block_of_node[node.replica_of.valid() ? node.replica_of : id];
       int& block = block_of[input];
       if (block == kNone && reader != kNone) {
         block = reader;
@@ -235,7 +236,7 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   }
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
-    if (node.section == Section::update || !node.pages.valid()) continue;
+    if (node.section == Section::update || !node.pages.valid() || node.replica_of.valid()) continue;
     for (const StreamedInput& streamed : streamed_inputs(graph, node)) {
       copies += (ranges_of(graph, node).passes + 1) * pieces_of(node.inputs[streamed.input]);
     }

@@ -127,7 +127,8 @@ std::vector<OpCases> embedding_cases() {
   families.add_forward(large);
   families.add_backward(large, true, false);
   families.add_slots(large, false);
-  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.select, &families.slots, &families.rows};
+  const auto all = {&families.embedding, &families.tokens, &families.positions,
+                    &families.select,    &families.slots,  &families.rows};
   for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }

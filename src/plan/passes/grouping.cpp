@@ -1,0 +1,183 @@
+#include "plan/passes/grouping.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+using Segment = std::vector<NodeId>;
+
+// The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
+// of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
+std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBlock>& blocks, bool narrow) {
+  std::map<std::string, std::size_t> block_of_line;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const NodeId id : blocks[i].nodes) block_of_line[graph.nodes[id].line] = i;
+  }
+  std::vector<Segment> segments;
+  std::tuple<std::size_t, bool, NodeId, ValueId> last;
+  ValueId matrix;
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    const Node& node = graph.nodes[id];
+    for (const ValueId input : node.inputs) {
+      if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
+    }
+    const auto block = block_of_line.find(node.line);
+    const std::tuple key(block == block_of_line.end() ? blocks.size() : block->second, node.backward,
+                         node.pages.valid() ? id : NodeId{}, matrix);
+    if (segments.empty() || key != last) segments.emplace_back();
+    segments.back().push_back(id);
+    last = key;
+  }
+  return segments;
+}
+
+// Of each persistent value that a micro-step changes, the segment that reads or writes it; kSeveral where these are more.
+constexpr int kNone = -1, kSeveral = -2;
+
+PerValue<int> segments_of_accumulators(const Graph& graph, const std::vector<Segment>& segments) {
+  PerValue<char> changed(graph.values.size(), 0);
+  for (const Value& value : graph.values) {
+    if (value.version_of.valid() && value.section == Section::micro) changed[value.version_of] = 1;
+  }
+  PerValue<int> segment_of(graph.values.size(), kNone);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    for (const NodeId id : segments[i]) {
+      for (const auto* values : {&graph.nodes[id].inputs, &graph.nodes[id].outputs}) {
+        for (const ValueId value : *values) {
+          const ValueId origin = origin_of(graph, value);
+          if (!changed[origin]) continue;
+          int& segment = segment_of[origin];
+          segment = segment == kNone || segment == static_cast<int>(i) ? static_cast<int>(i) : kSeveral;
+        }
+      }
+    }
+  }
+  return segment_of;
+}
+
+bool keeps_order(const Graph& graph, const std::vector<Segment>& segments) {
+  for (const int segment : segments_of_accumulators(graph, segments)) {
+    if (segment == kSeveral) return false;
+  }
+  return true;
+}
+
+class Rewrite {
+ public:
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow)
+      : result_(std::move(graph)),
+        segments_(segments_of(result_, blocks, narrow)),
+        present_(result_.values.size()),
+        replicas_(static_cast<std::size_t>(group - 1), PerValue<ValueId>(result_.values.size())) {
+    ensure(keeps_order(result_, segments_), "grouping", "an accumulator is added to in several segments");
+  }
+
+  Graph run() {
+    replicate_inputs();
+    std::vector<NodeId> rest;
+    for (const NodeId id : result_.order) {
+      if (result_.nodes[id].section != Section::micro) rest.push_back(id);
+    }
+    result_.order.clear();
+    for (const Segment& segment : segments_) {
+      for (std::size_t i = 0; i < replicas_.size(); ++i) replicate(segment, i);
+      for (const NodeId id : segment) follow(id);
+    }
+    result_.order.insert(result_.order.end(), rest.begin(), rest.end());
+    return std::move(result_);
+  }
+
+ private:
+  bool is_fed(const Value& value) const {
+    return value.section == Section::micro && !value.producer.valid() && value.role == Role::input;
+  }
+
+  void replicate_inputs() {
+    const std::size_t count = result_.values.size();
+    for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (is_fed(result_.values[ValueId{i}])) add_value(ValueId{i}, replica, NodeId{});
+      }
+    }
+  }
+
+  ValueId add_value(ValueId original, std::size_t replica, NodeId producer) {
+    Value value = result_.values[original];
+    value.name += fmt::format("#{}", replica + 1);
+    value.producer = producer;
+    value.replica_of = original;
+    const ValueId id = result_.values.push_back(std::move(value));
+    return replicas_[replica][original] = id;
+  }
+
+  void replicate(const Segment& segment, std::size_t replica) {
+    PerValue<ValueId>& own = replicas_[replica];
+    for (const NodeId original : segment) {
+      Node node = result_.nodes[original];
+      const NodeId id{result_.nodes.size()};
+      for (ValueId& input : node.inputs) {
+        if (own[input].valid()) {
+          input = own[input];
+        } else {
+          input = newest(input);
+        }
+      }
+      for (ValueId& output : node.outputs) {
+        output = add_value(output, replica, id);
+        remember(output);
+      }
+      node.replica_of = original;
+      result_.nodes.push_back(std::move(node));
+      result_.order.push_back(id);
+    }
+  }
+
+  // The nodes of the last micro-batch go on from what the others have added.
+  void follow(NodeId id) {
+    Node& node = result_.nodes[id];
+    for (ValueId& input : node.inputs) input = newest(input);
+    for (const ValueId output : node.outputs) remember(output);
+    result_.order.push_back(id);
+  }
+
+  ValueId newest(ValueId value) const {
+    return result_.values[value].persistent() && present_[value].valid() ? present_[value] : value;
+  }
+  void remember(ValueId value) {
+    if (const ValueId origin = result_.values[value].version_of; origin.valid()) present_[origin] = value;
+  }
+
+  Graph result_;
+  std::vector<Segment> segments_;
+  PerValue<ValueId> present_;                // the newest version of a persistent value
+  std::vector<PerValue<ValueId>> replicas_;  // by micro-batch but the last, of each value of the graph
+};
+
+}  // namespace
+
+bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  return !blocks.empty() && keeps_order(graph, segments_of(graph, blocks, false));
+}
+
+Graph apply_grouping(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow) {
+  return group == 1 ? std::move(graph) : Rewrite(std::move(graph), blocks, group, narrow).run();
+}
+
+std::vector<ValueId> replicas_of(const Graph& graph, ValueId value) {
+  ensure(value.valid(), "grouping", "replicas of no value");
+  std::vector<ValueId> replicas;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    if (graph.values[ValueId{i}].replica_of == value) replicas.push_back(ValueId{i});
+  }
+  replicas.push_back(value);
+  return replicas;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,130 @@
+// Micro-batches that go through each block together: the same bits in whatever groups, exactly the planned bytes, gradients that
+// need not be kept.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "plan/passes/grouping.h"
+#include "run/session.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kUpdates = 2;
+
+struct Case {
+  const char* name;
+  ModelShape shape;
+  std::vector<Paging> pagings;
+  std::int64_t least = 2;
+};
+
+class GroupsOf : public testing::TestWithParam<Case> {};
+
+TEST_P(GroupsOf, SameBitsAndExactBytes) {
+  const auto& [name, shape, pagings, least] = GetParam();
+  constexpr std::int64_t kBatch = 4;
+  const TokenData data(shape.vocab, 700, 300);
+  std::size_t round = 0;
+  for (const double clip : {0.0, 1.0}) {
+    Config config = config_for(shape, kBatch, 0.1);
+    config.train.gradient_clip = clip;
+    config.memory.disk = DiskBudget{std::filesystem::temp_directory_path(), kGiB};
+    for (const std::int64_t micro : {1, 2}) {
+      const Outcome alone =
+          Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
+      for (std::int64_t group = least; group * micro <= kBatch; group *= 2) {
+        for (const Paging& paging : pagings) {
+          const BlockMode mode =
+              std::array{BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}[round % 4];
+          const int chunks = std::array{1, 3, 100}[round++ % 3];
+          SCOPED_TRACE(
+              fmt::format("clip {} micro {} group {} {} {} chunks, page {} slots {} parameters {} accumulators {} "
+                          "tables {} narrow {}",
+                          clip, micro, group, plimsoll::name(mode), chunks, paging.page, paging.slots, paging.parameters,
+                          paging.accumulators, paging.tables, paging.narrow));
+          const Plan plan = plan_with(config, micro, {mode}, chunks, data.files.facts(), paging, group);
+          verify(plan.graph);
+          EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), alone);
+          Session session(config, plan, data.files, Watch::audit);
+          session.run_all_phases(data.files);
+          EXPECT_EQ(difference(plan, session.audit().phases()), "");
+          if (session.pages() != nullptr) EXPECT_EQ(session.pages()->written(), plan.stored);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GroupsOf,
+    testing::Values(
+        Case{"blocks",
+             {3, 128, 4, 11, 301},
+             {{}, {1024, 2}, {kPageStep, 3, true, false, 1}, {kPageStep, 2, true, true}, {1024, 2, true, true, 0, false, true}}},
+        // The embedding's part of the gradient has slots.
+        Case{"tables", {2, 64, 2, 9, 9001}, {{kPageStep, 4, true, true, 0, true, true}, {1 << 18, 3, true, false, 0, true}}},
+        // It is as large as the table.
+        Case{"rows", {2, 32, 2, 130, 4097}, {{}, {kPageStep, 2, true, true, 0, true}}, 1}),
+    [](const auto& info) { return info.param.name; });
+
+// With all of a window together and no norm to wait for, gradients live as long as their block's backward pass.
+TEST(Grouping, AWindowThatGoesTogetherKeepsNoGradients) {
+  Config config = config_for({4, 64, 4, 12, 301}, 4);
+  config.train.gradient_clip = 0;
+  const auto accumulators = [&](std::int64_t group) {
+    const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, kTrainAndValidate, {}, group);
+    Bytes most;
+    for (int step = plan.timeline.micro.begin; step < plan.timeline.update.end; ++step) {
+      Bytes bytes;
+      for (const Buffer& buffer : plan.lifetimes.buffers) {
+        if (buffer.owner == name(Role::accumulator) && lives(buffer, step, Phase::steady)) bytes += buffer.bytes;
+      }
+      most = std::max(most, bytes);
+    }
+    return most;
+  };
+  EXPECT_EQ(accumulators(2), accumulators(1));
+  EXPECT_LT(2 * accumulators(4).n, accumulators(1).n);
+}
+
+TEST(Grouping, ReplicasStandTogetherBySegments) {
+  const Config config = config_for({3, 64, 4, 12, 301}, 4);
+  const TrainingGraph model = build_training_graph(config, kTrainAndValidate, 1);
+  const Graph& graph = model.graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  ASSERT_TRUE(may_group(graph, blocks));
+  const Graph grouped = apply_grouping(graph, blocks, 4, false);
+  verify(grouped);
+  EXPECT_EQ(grouped.section_order(Section::micro).size(), 4 * graph.section_order(Section::micro).size());
+  EXPECT_EQ(grouped.section_order(Section::update), graph.section_order(Section::update));
+  EXPECT_EQ(replicas_of(grouped, model.micro.tokens).size(), 4U);
+  // A block's nodes come once for each micro-batch before the next block's first.
+  std::vector<std::string> passes;
+  for (const NodeId id : grouped.section_order(Section::micro)) {
+    const std::string block = grouped.nodes[id].line.substr(0, 3);
+    if (!block.starts_with("h.")) continue;
+    const std::string pass = block + (grouped.nodes[id].backward ? " backward" : "");
+    if (passes.empty() || passes.back() != pass) passes.push_back(pass);
+  }
+  EXPECT_EQ(passes, (std::vector<std::string>{"h.0", "h.1", "h.2", "h.2 backward", "h.1 backward", "h.0 backward"}));
+}
+
+// Two blocks that share a norm would add to its gradient in another order.
+TEST(Grouping, NotWhereAnAccumulatorBelongsToSeveralSegments) {
+  const Config config = config_for({3, 64, 4, 12, 301}, 4);
+  Graph graph = build_training_graph(config, kTrainAndValidate, 1).graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const ValueId first = graph.find("h.0.ln_1.weight"), second = graph.find("h.1.ln_1.weight");
+  const ValueId sum = graph.find("h.0.ln_1.weight.grad"), other = graph.find("h.1.ln_1.weight.grad");
+  for (Node& node : graph.nodes) {
+    for (ValueId& input : node.inputs) input = input == first ? second : input == sum ? other : input;
+  }
+  for (Value& value : graph.values) {
+    if (value.version_of == sum) value.version_of = other;
+  }
+  EXPECT_FALSE(may_group(graph, blocks));
+}
+
+}  // namespace
+}  // namespace plimsoll
