@@ -26,6 +26,7 @@ KernelChoice CpuCatalogue::choose(const KernelRequest& asked) {
   KernelRequest request = asked;
   request.with_library = library_;
   std::string key = kernel_key(request);
+  const std::lock_guard lock(mutex_);
   const auto known = asked_.find(key);
   if (known != asked_.end()) return known->second;
   const CpuKernel* kernel = find_cpu_kernel(*request.op);

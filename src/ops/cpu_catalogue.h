@@ -2,6 +2,7 @@
 // run), seconds from what `plimsoll machine` recorded or else from the roofline.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,7 @@ class CpuCatalogue : public KernelCatalogue {
   CpuCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, bool library = true)
       : roofline_(roofline), recorded_(std::move(recorded)), library_(library) {}
 
+  // Several threads may ask.
   KernelChoice choose(const KernelRequest& asked) override;
   // What choose() has been asked for, for measuring.
   const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
@@ -35,6 +37,7 @@ class CpuCatalogue : public KernelCatalogue {
   Roofline roofline_;
   std::unordered_map<std::string, double> recorded_;
   bool library_;
+  std::mutex mutex_;
   std::unordered_map<std::string, KernelChoice> asked_;
 };
 

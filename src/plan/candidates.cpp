@@ -251,17 +251,19 @@ void BatchCandidates::add_whole(Whole whole, const Machine& machine) {
 }
 
 void BatchCandidates::list_options(RecomputePolicy policy) {
-  constexpr std::size_t kMostBetween = 5, kMostWithDisk = 3;  // with a disk there are several times as many candidates
+  // With a disk there are several times as many candidates, and in groups they take several times as long to look at.
+  constexpr std::size_t kMostBetween = 5, kMostWithDisk = 3, kMostInGroups = 2;
+  const std::size_t most = window_.group > 1 ? kMostInGroups : paging_.active() ? kMostWithDisk : kMostBetween;
   options_.push_back({.choice = BlockMode::keep});
   if (policy == RecomputePolicy::none || blocks().empty()) return;
   if (policy == RecomputePolicy::automatic) {
-    for (BlockOption& some : block_options(model_->curve, paging_.active() ? kMostWithDisk : kMostBetween)) {
+    for (BlockOption& some : block_options(model_->curve, most)) {
       options_.push_back({.choice = {BlockMode::cheap, std::move(some.again)}});
     }
   }
   first_allowed_ = policy == RecomputePolicy::all ? 1 : 0;
   options_.push_back({.choice = BlockMode::recompute});
-  options_.push_back({.choice = BlockMode::pieces});
+  if (window_.group == 1 || policy == RecomputePolicy::all) options_.push_back({.choice = BlockMode::pieces});
 }
 
 void BatchCandidates::profile(Option& option, const Simulation& simulation) {

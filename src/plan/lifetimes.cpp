@@ -15,6 +15,10 @@ bool updated_in(const Graph& graph, ValueId value, Section section) {
                      [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
+bool differs_at_start(const Graph& graph, const Node& node) {
+  return brings_what_is_written(graph, node) || starts_window(graph, node);
+}
+
 enum class Span { run, window };
 
 class Analysis {
@@ -33,9 +37,10 @@ class Analysis {
 
  private:
   void find_last_uses() {
+    accesses_.reserve(timeline_.steps.size());
     for (int step = 0; step < static_cast<int>(timeline_.steps.size()); ++step) {
-      const StepAccess access = access_of(graph_, timeline_.steps[static_cast<std::size_t>(step)], false);
-      for (const ValueId value : access.reads) last_use_[value] = step;
+      accesses_.push_back(access_of(graph_, timeline_.steps[static_cast<std::size_t>(step)], false));
+      for (const ValueId value : accesses_.back().reads) last_use_[value] = step;
     }
     // A view has no step of its own: what reads it reads the viewed value.
     for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
@@ -86,16 +91,18 @@ class Analysis {
     if (what.kind == Step::Kind::node) {
       place_outputs(graph_.nodes[what.node], step);
     } else if (what.kind == Step::Kind::feed) {
-      for (const ValueId value : access_of(graph_, what, false).writes) give_own_buffer(value, step);
+      for (const ValueId value : accesses_[static_cast<std::size_t>(step)].writes) give_own_buffer(value, step);
     }
-    const StepAccess access = access_of(graph_, what, /*window_start=*/false);
+    const StepAccess& access = accesses_[static_cast<std::size_t>(step)];
     const StepRange together = streams_with(graph_, timeline_, step);
     for (const ValueId value : access.reads) {
       if (graph_.values[value].role == Role::pages) give_own_buffer(value, step);
       touch(value, together);
     }
     for (const ValueId value : access.writes) touch(value, together);
-    const StepAccess at_start = access_of(graph_, what, /*window_start=*/true);
+    const bool same = what.kind != Step::Kind::node || !differs_at_start(graph_, graph_.nodes[what.node]);
+    const StepAccess start = same ? StepAccess{} : access_of(graph_, what, /*window_start=*/true);
+    const StepAccess& at_start = same ? access : start;
     for (const auto* values : {&at_start.reads, &at_start.writes}) {
       for (const ValueId value : *values) {
         int& first_begin = result_.buffers[result_.buffer_of[value]].first_begin;
@@ -184,6 +191,7 @@ class Analysis {
   const Graph& graph_;
   const Timeline& timeline_;
   const std::vector<Bytes>& scratch_;
+  std::vector<StepAccess> accesses_;  // by step, past a window's start
   PerValue<int> last_use_;
   std::vector<int> last_;
   bool has_views_ = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& node) { return node.op->view; });

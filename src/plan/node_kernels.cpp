@@ -20,9 +20,11 @@ NodeRequest request_for(const Graph& graph, const Node& node, int threads, int l
 StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
   const Node& asked = graph.nodes[node];
   if (asked.op->transfer != Transfer::none) return {};
+  const bool starts = starts_window(graph, asked);
+  const std::lock_guard lock(mutex_);
   if (asked.op->chunked) return choose(graph, asked, loss_chunks);
   const NodeId same = asked.clone_of.valid() ? asked.clone_of : asked.replica_of.valid() ? asked.replica_of : node;
-  const std::size_t place = 4 * same.index + (asked.pages.valid() ? 1 : 0) + (starts_window(graph, asked) ? 2 : 0);
+  const std::size_t place = 4 * same.index + (asked.pages.valid() ? 1 : 0) + (starts ? 2 : 0);
   if (place >= known_.size()) known_.resize(4 * graph.nodes.size());
   std::optional<StepKernel>& known = known_[place];
   if (!known) known = choose(graph, asked, loss_chunks);

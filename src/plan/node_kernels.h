@@ -2,6 +2,7 @@
 // originals, so each node is asked for once.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -22,7 +23,7 @@ class NodeKernels {
   // The catalogue outlives this.
   NodeKernels(int threads, KernelCatalogue& catalogue) : threads_(threads), catalogue_(catalogue) {}
 
-  // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers.
+  // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers. Several threads may ask.
   StepKernel of(const Graph& graph, NodeId node, int loss_chunks);
 
  private:
@@ -30,7 +31,8 @@ class NodeKernels {
 
   int threads_;
   KernelCatalogue& catalogue_;
-  std::vector<std::optional<StepKernel>> known_;  // by node, twice: whole, and in ranges
+  std::mutex mutex_;
+  std::vector<std::optional<StepKernel>> known_;  // by node, four times: whole or in ranges, within a window or at its start
 };
 
 }  // namespace plimsoll

@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "base/error.h"
+#include "base/tasks.h"
 #include "plan/build_plan.h"
 #include "plan/candidates.h"
 #include "plan/frontier.h"
@@ -17,6 +18,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kKneeSlowdown = 1.03;
+constexpr Bytes kNoBound{std::numeric_limits<std::int64_t>::max()};
 
 bool takes(const PlanRequest& request, std::int64_t accumulation) { return !request.group || accumulation % *request.group == 0; }
 
@@ -170,7 +172,7 @@ std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
 struct PlanSpace::State {
   PlanRequest request;
   Machine machine;
-  std::deque<BatchModel> models;  // by micro-batch size
+  std::vector<std::unique_ptr<BatchModel>> models;  // by micro-batch size
   std::vector<BatchCandidates> batches;
   std::vector<Candidate> ladder;
   std::map<std::size_t, Plan> plans;  // by rung of the ladder
@@ -185,33 +187,60 @@ struct PlanSpace::State {
   }
   const Plan& rung(std::size_t index);
   std::optional<std::size_t> fastest_within(Bytes memory);
-  Bytes bound_of(const std::function<bool(const BatchCandidates&)>& counts) const;
+  Bytes bound_of(const BatchCandidates& batch) const;
+  Bytes least_bound(bool in_memory) const;
   TimeBound time_bound(Bytes memory) const;
   Bytes least_process(const Candidate& candidate) const;
   Bytes find_floor();
 };
 
+// What plans begin with: one for each micro-batch size, what rests on another tier, and how many micro-batches go together.
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
     : state_(std::make_unique<State>(std::move(request), std::move(machine))) {
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
-  for (const std::int64_t micro : sizes) {
-    BatchModel& model = state_->models.emplace_back(source(micro), micro, state_->request.effective_batch / micro,
-                                                    state_->machine.threads, catalogue);
-    const bool smallest = micro == sizes.front();
-    const std::vector<Paging> choices = pagings(model, smallest, state_->request, state_->machine);
-    for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
-      const Paging& paging = *choice;
-      // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the
-      // least one counts, of plans in memory alone and of all; what leaves most comes first, and the others need not be known.
-      const Bytes least =
-          state_->bound_of([&](const BatchCandidates& batch) { return paging.active() || !batch.paging().active(); });
-      for (const std::int64_t group : groups(model, paging, state_->request)) {
-        const BatchCandidates::Floor floor{smallest && group == 1 && (!paging.active() || paging == choices.back()), least};
-        state_->batches.emplace_back(model, paging, group, state_->request, state_->machine, floor);
+  State& state = *state_;
+  state.models.resize(sizes.size());
+  std::vector<std::vector<Paging>> choices(sizes.size());
+  run_tasks(sizes.size(), [&](std::size_t i) {
+    state.models[i] = std::make_unique<BatchModel>(source(sizes[i]), sizes[i], state.request.effective_batch / sizes[i],
+                                                   state.machine.threads, catalogue);
+    choices[i] = pagings(*state.models[i], i == 0, state.request, state.machine);
+  });
+  struct Start {
+    BatchModel* model;
+    Paging paging;
+    std::int64_t group;
+    bool floor;
+  };
+  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. What leaves most comes
+  // first: of bounds the least one counts, of plans in memory alone and of all, and the others need not be known.
+  std::vector<Start> starts;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
+      for (const std::int64_t group : groups(*state.models[i], *paging, state.request)) {
+        const bool floor = i == 0 && group == 1 && (!paging->active() || *paging == choices[i].back());
+        starts.push_back({state.models[i].get(), *paging, group, floor});
       }
     }
   }
-  state_->climb();
+  std::vector<std::optional<BatchCandidates>> batches(starts.size());
+  std::mutex mutex;
+  Bytes least[2] = {kNoBound, kNoBound};  // of all, and of those in memory alone
+  run_tasks(starts.size(), [&](std::size_t i) {
+    const Start& start = starts[i];
+    BatchCandidates::Floor floor{start.floor, {}};
+    {
+      const std::lock_guard lock(mutex);
+      floor.enough = least[start.paging.active() ? 0 : 1];
+    }
+    batches[i].emplace(*start.model, start.paging, start.group, state.request, state.machine, floor);
+    const Bytes bound = state.bound_of(*batches[i]);
+    const std::lock_guard lock(mutex);
+    least[0] = std::min(least[0], bound);
+    if (!start.paging.active()) least[1] = std::min(least[1], bound);
+  });
+  for (std::optional<BatchCandidates>& batch : batches) state.batches.push_back(*std::move(batch));
+  state.climb();
 }
 
 PlanSpace::~PlanSpace() = default;
@@ -286,12 +315,15 @@ Bytes PlanSpace::floor() {
 }
 
 // No plan of these candidates is smaller.
-Bytes PlanSpace::State::bound_of(const std::function<bool(const BatchCandidates&)>& counts) const {
-  Bytes bound{std::numeric_limits<std::int64_t>::max()};
+Bytes PlanSpace::State::bound_of(const BatchCandidates& batch) const {
+  const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
+  return batch.arena_bound() + total(reserve) + batch.outside();
+}
+
+Bytes PlanSpace::State::least_bound(bool in_memory) const {
+  Bytes bound = kNoBound;
   for (const BatchCandidates& batch : batches) {
-    if (!counts(batch)) continue;
-    const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
-    bound = std::min(bound, batch.arena_bound() + total(reserve) + batch.outside());
+    if (!in_memory || !batch.paging().active()) bound = std::min(bound, bound_of(batch));
   }
   return bound;
 }
@@ -301,14 +333,14 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   TimeBound bound{ladder.front().update_seconds, 0};
   const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
   if (in == nullptr || out == nullptr || !request.second_tier || wants_disk(request)) return bound;
-  const Bytes resident = bound_of([](const BatchCandidates& batch) { return !batch.paging().active(); });
+  const Bytes resident = least_bound(true);
   const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
   bound.transfers = moved / std::min(in->alone(), out->alone());
   return bound;
 }
 
 Bytes PlanSpace::floor_bound() {
-  return state_->bound_of([](const BatchCandidates&) { return true; });
+  return state_->least_bound(false);
 }
 
 Bytes PlanSpace::ceiling() {

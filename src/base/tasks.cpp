@@ -1,0 +1,34 @@
+#include "base/tasks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace plimsoll {
+
+void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body) {
+  constexpr std::size_t kMostThreads = 8;
+  std::vector<std::exception_ptr> failures(count);
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  const std::size_t processors = std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < std::min({count, processors, kMostThreads}); ++i) others.emplace_back(work);
+  work();
+  others.clear();  // waits for them
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace plimsoll
