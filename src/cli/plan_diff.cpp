@@ -55,7 +55,7 @@ ordered_json facts_of(const json& plan) {
   ordered_json facts =
       some(plan, {"plan_hash", "graph_hash", "config_hash", "machine_hash", "threads", "precision", "budget", "batch"});
   const json& decisions = plan.at("decisions");
-  facts["decisions"] = some(decisions, {"loss_chunks", "paging"});
+  facts["decisions"] = some(decisions, {"group", "loss_chunks", "paging"});
   facts["decisions"]["replays"] = decisions.at("replays").size();
   facts["decisions"]["recompute"] = by_name(decisions.at("recompute"), "block", mode_of);
   facts["predicted"] = predicted_facts(plan.at("predicted"));

@@ -29,6 +29,13 @@ std::string saved_text(const json& seconds) {
   return seconds.get<double>() < 1e-6 ? "<1 us" : duration_text(seconds.get<double>());
 }
 
+// Of frontier rows, "1 x 8 by 4": micro-batches of one, eight in a window, four through each block together.
+std::string batch_text(const json& point) {
+  const auto group = point.at("decisions").at("group").get<std::int64_t>();
+  return fmt::format("{} x {}{}", point.at("micro_batch").get<std::int64_t>(), point.at("accumulation").get<std::int64_t>(),
+                     group == 1 ? "" : fmt::format(" by {}", group));
+}
+
 std::string row(const std::string& marks, const json& point, double fastest, bool with_disk) {
   const double seconds = point.at("update_seconds").get<double>();
   const std::map<std::string, int> blocks = blocks_by_mode(point.at("decisions"));
@@ -36,14 +43,13 @@ std::string row(const std::string& marks, const json& point, double fastest, boo
     const auto found = blocks.find(mode);
     return found == blocks.end() ? std::string("-") : std::to_string(found->second);
   };
-  return fmt::format(
-      "{:<4}{:>10}{:>9}{:>8}{:>10}{:>12}{:>6}{:>10}{:>6}{:>6}{:>10}{:>7}{:>7}{}\n", marks,
-      to_text(Bytes{point.at("process_bytes").get<std::int64_t>()}), duration_text(seconds),
-      rate_text(point.at("tokens_per_second").get<double>()),
-      fastest > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / fastest - 1)) : "",
-      fmt::format("{} x {}", point.at("micro_batch").get<std::int64_t>(), point.at("accumulation").get<std::int64_t>()),
-      point.at("loss_chunks").get<int>(), saved_text(point.at("seconds_per_mib")), count("keep"), count("cheap"),
-      count("recompute"), count("pieces"), count("joined"), with_disk ? fmt::format("{:>6}", paged(point) ? "yes" : "-") : "");
+  return fmt::format("{:<4}{:>10}{:>9}{:>8}{:>10}{:>12}{:>6}{:>10}{:>6}{:>6}{:>10}{:>7}{:>7}{}\n", marks,
+                     to_text(Bytes{point.at("process_bytes").get<std::int64_t>()}), duration_text(seconds),
+                     rate_text(point.at("tokens_per_second").get<double>()),
+                     fastest > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / fastest - 1)) : "", batch_text(point),
+                     point.at("loss_chunks").get<int>(), saved_text(point.at("seconds_per_mib")), count("keep"), count("cheap"),
+                     count("recompute"), count("pieces"), count("joined"),
+                     with_disk ? fmt::format("{:>6}", paged(point) ? "yes" : "-") : "");
 }
 
 std::string frontier_table(const json& frontier, const Curve& curve) {

@@ -60,8 +60,13 @@ std::string chunks_text(const json& plan) {
 
 std::string batch_text(const json& plan) {
   const json& batch = plan.at("batch");
-  return fmt::format("{} = {} x {}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
-                     batch.at("accumulation").get<std::int64_t>());
+  const auto accumulation = batch.at("accumulation").get<std::int64_t>();
+  const auto group = plan.at("decisions").at("group").get<std::int64_t>();
+  const std::string together = group == 1              ? ""
+                               : group == accumulation ? ", all through each block together"
+                                                       : fmt::format(", {} through each block together", group);
+  return fmt::format("{} = {} x {}{}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
+                     accumulation, together);
 }
 
 // Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.

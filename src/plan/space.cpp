@@ -212,8 +212,8 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     std::int64_t group;
     bool floor;
   };
-  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. What leaves most comes
-  // first: of bounds the least one counts, of plans in memory alone and of all, and the others need not be known.
+  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. What leaves most
+  // comes first: of bounds the least one counts, of plans in memory alone and of all, and the others need not be known.
   std::vector<Start> starts;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
@@ -339,9 +339,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   return bound;
 }
 
-Bytes PlanSpace::floor_bound() {
-  return state_->least_bound(false);
-}
+Bytes PlanSpace::floor_bound() { return state_->least_bound(false); }
 
 Bytes PlanSpace::ceiling() {
   if (!state_->ceiling) state_->ceiling = state_->rung(0).process;

@@ -65,20 +65,26 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
     changes.push_back({"let the planner choose the loss chunks", set("plan.loss_chunks", "auto"), false,
                        [](Config&, PlanRequest& r, Budget&) { r.loss_chunks.reset(); }});
   }
+  if (request.group) {
+    changes.push_back({"let the planner choose how many micro-batches go together", set("plan.group", "auto"), false,
+                       [](Config&, PlanRequest& r, Budget&) { r.group.reset(); }});
+  }
   if (request.micro_batch) {
     // The effective batch may be known from the two that are taken back.
     const std::vector<std::string> automatic = both(set("train.effective_batch", std::to_string(request.effective_batch)),
                                                     both(set("train.micro_batch", "auto"), set("train.accumulation", "auto")));
     changes.push_back({"let the planner choose micro-batch and accumulation (same effective batch)", automatic, false,
                        [](Config&, PlanRequest& r, Budget&) { r.micro_batch.reset(); }});
-    if (request.recompute != RecomputePolicy::automatic || request.loss_chunks) {
-      changes.push_back({"let the planner choose everything",
-                         both(automatic, both(set("plan.recompute", "auto"), set("plan.loss_chunks", "auto"))), false,
-                         [](Config&, PlanRequest& r, Budget&) {
-                           r.micro_batch.reset();
-                           r.recompute = RecomputePolicy::automatic;
-                           r.loss_chunks.reset();
-                         }});
+    if (request.recompute != RecomputePolicy::automatic || request.loss_chunks || request.group) {
+      const std::vector<std::string> others =
+          both(set("plan.recompute", "auto"), both(set("plan.loss_chunks", "auto"), set("plan.group", "auto")));
+      changes.push_back(
+          {"let the planner choose everything", both(automatic, others), false, [](Config&, PlanRequest& r, Budget&) {
+             r.micro_batch.reset();
+             r.recompute = RecomputePolicy::automatic;
+             r.loss_chunks.reset();
+             r.group.reset();
+           }});
     }
   }
   if (!request.second_tier && request.optimizer_state != RestPolicy::memory && state.n > 0) {
@@ -198,12 +204,18 @@ json levers(const Config& config, const PlanningInput& input) {
     request.recompute = RecomputePolicy::none;
     request.loss_chunks = 1;
     request.micro_batch = most;
+    request.group = 1;
   };
   const auto all_on_disk = [](PlanRequest& request) {
     request.optimizer_state = request.parameters = request.gradients = RestPolicy::disk;
   };
   const auto micro_one =
       both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
+  constexpr std::int64_t kMostTogether = 8;
+  std::int64_t together = 1;
+  for (std::int64_t group = 2; group <= std::min(kMostTogether, input.request.effective_batch); ++group) {
+    if (input.request.effective_batch % group == 0) together = group;
+  }
   std::vector<Lever> all{{"keep everything", {}, keep},
                          {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
                          {"recompute every block", set("plan.recompute", "all"),
@@ -211,11 +223,17 @@ json levers(const Config& config, const PlanningInput& input) {
                          {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
                          {"all of these", {}, [&](PlanRequest& r) {
                             r.micro_batch = 1;
+                            r.group.reset();
                             r.recompute = RecomputePolicy::all;
                             r.loss_chunks = 16;
                             r.optimizer_state = r.parameters = r.gradients = RestPolicy::automatic;
                             if (input.request.second_tier) all_on_disk(r);
                           }}};
+  if (together > 1) {
+    all.insert(all.end() - 1, {fmt::format("the same, {} through each block together", together),
+                               both(micro_one, set("plan.group", std::to_string(together))),
+                               [&](PlanRequest& r) { keep(r), r.micro_batch = 1, r.group = together; }});
+  }
   if (input.request.second_tier) {
     const std::string& tier = input.machine.machine.tiers[1].name;
     all.insert(all.end() - 1, {"optimizer state on the " + tier, set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {

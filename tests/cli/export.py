@@ -83,8 +83,15 @@ def mutants(instance):
     for i in range(len(buffers)):
         if lies_on_another(buffers, i):
             yield f"offset of {i} lower", buffer(i, 3, -64)
-    for number in range(0, len(nodes), 7):
-        if nodes[number][2] and instance["kinds"][nodes[number][0]]["op"] not in ("feed", "fetch"):
+    last_reader = {value: number for number, node in enumerate(nodes) for value in node[2]}
+    # What lasts, or is read later, is there whether this node reads it or not.
+    ends = [
+        number
+        for number, node in enumerate(nodes)
+        if node[2] and instance["values"][node[2][-1]][2] == 0 and last_reader[node[2][-1]] == number
+    ]
+    for number in ends[::4]:
+        if instance["kinds"][nodes[number][0]]["op"] not in ("feed", "fetch"):
             yield f"an input of node {number} missing", changed(lambda c, n=number: c["nodes"][n][2].pop())
     for step in range(0, len(steps), 9):
         yield f"step {step} missing", changed(lambda c, s=step: c["result"]["steps"].pop(s))

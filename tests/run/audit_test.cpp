@@ -19,7 +19,7 @@ void audit_one(const Config& config, const Plan& plan, const TokenData& data) {
   session.run_all_phases(data.files);
   const std::vector<PhaseAudit> phases = session.audit().phases();
   EXPECT_EQ(difference(plan, phases), "") << "micro-batch " << plan.decisions.micro_batch << " of " << plan.effective_batch;
-  EXPECT_EQ(phases.size(), 3u + (plan.decisions.accumulation > 1) + data.files.validation.has_value());
+  EXPECT_EQ(phases.size(), 3u + (plan.decisions.window().rounds() > 1) + data.files.validation.has_value());
   EXPECT_EQ(replay(plan, session.program()), "");
 }
 

@@ -51,14 +51,21 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   });
   std::mt19937 tokens(99);
   std::uint32_t sample = 0;
+  // Of each micro-batch that goes with the others.
+  const std::vector<ValueId> all_tokens = replicas_of(plan.graph, network.tokens),
+                             all_targets = replicas_of(plan.graph, network.targets),
+                             all_ids = replicas_of(plan.graph, network.sample_ids),
+                             all_units = replicas_of(plan.graph, network.inverse_units);
   const auto feed_micro = [&] {
-    for (auto& token : executor.view(network.tokens).as<std::int32_t>())
-      token = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
-    for (auto& target : executor.view(network.targets).as<std::int32_t>())
-      target = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
-    const auto ids = executor.view(network.sample_ids).as<std::uint32_t>();
-    for (std::size_t i = 0; i < ids.size(); i += 2) ids[i] = 0, ids[i + 1] = sample++;
-    *executor.view(network.inverse_units).as_pointer<float>() = 1.0f / static_cast<float>(kEffective * network.context);
+    for (std::size_t replica = 0; replica < all_tokens.size(); ++replica) {
+      for (auto& token : executor.view(all_tokens[replica]).as<std::int32_t>())
+        token = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
+      for (auto& target : executor.view(all_targets[replica]).as<std::int32_t>())
+        target = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
+      const auto ids = executor.view(all_ids[replica]).as<std::uint32_t>();
+      for (std::size_t i = 0; i < ids.size(); i += 2) ids[i] = 0, ids[i + 1] = sample++;
+      *executor.view(all_units[replica]).as_pointer<float>() = 1.0f / static_cast<float>(kEffective * network.context);
+    }
   };
   for (int update = 1; update <= 2; ++update) {
     const auto feed = [&](Section section) {
@@ -70,7 +77,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
       scalars[ops::kFirstUpdate] = update == 1;
     };
     audit.enter(Phase::first);
-    for (std::int64_t micro = 0; micro < plan.decisions.accumulation; ++micro) {
+    for (std::int64_t micro = 0; micro < plan.decisions.window().rounds(); ++micro) {
       if (micro == 1) audit.enter(Phase::steady);
       executor.run(Section::micro, micro == 0, feed);
     }

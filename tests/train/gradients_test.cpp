@@ -84,13 +84,29 @@ class ByHand {
     for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
       const Value& value = plan_.graph.values[ValueId{i}];
       if (value.role != Role::accumulator || !value.persistent()) continue;
+      if (value.type.dtype != DType::f32) continue;
       const auto data = executor_.view(ValueId{i}).as<float>();
       result[value.name].assign(data.begin(), data.end());
     }
+    add_rows(result);
     return result;
   }
 
  private:
+  // What lookups of the table have added apart.
+  void add_rows(Gradients& gradients) const {
+    const auto rows = gradients.extract("wte.weight.grad.rows");
+    if (rows.empty()) return;
+    std::vector<double>& sum = gradients.at("wte.weight.grad");
+    const ValueId map = plan_.graph.find("wte.weight.grad.slots");
+    const std::size_t width = static_cast<std::size_t>(config_.model.shape.width);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      std::size_t row = i / width + 1;
+      if (map.valid()) row = static_cast<std::size_t>(executor_.view(map).as<std::int32_t>()[i / width]);
+      if (row > 0) sum[i] += rows.mapped()[(row - 1) * width + i % width];
+    }
+  }
+
   std::span<std::byte> bytes(ValueId id) const {
     const TensorView view = executor_.view(id);
     return {view.data, static_cast<std::size_t>(view.bytes())};
