@@ -164,6 +164,7 @@ std::string hash_plan(const Plan& plan) {
     hasher.add(fmt::format("resident {}", plan.decisions.paging.resident));
     if (plan.decisions.paging.tables) hasher.add("tables");
     if (plan.decisions.paging.narrow) hasher.add("narrow");
+    hasher.add(fmt::format("activations {}", plan.decisions.paging.activations));
   }
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));

@@ -9,6 +9,7 @@
 #include "plan/block_options.h"
 #include "plan/bound.h"
 #include "plan/passes/fetching.h"
+#include "plan/passes/offload.h"
 #include "plan/replays/from_graph.h"
 
 namespace plimsoll {
@@ -104,8 +105,10 @@ Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const st
                     const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window) {
   Graph result = apply_replays(apply_recompute(std::move(paged), blocks, choices), replays);
   result = apply_grouping(std::move(result), blocks, window.group, paging.narrow);
-  if (!paging.parameters && !paging.accumulators) return result;
-  return apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
+  if (paging.parameters || paging.accumulators) {
+    result = apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
+  }
+  return apply_offload(std::move(result), blocks, static_cast<std::size_t>(paging.activations));
 }
 
 }  // namespace
@@ -180,28 +183,31 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
   const auto all_do = [&](const Option& option) { return std::vector<BlockChoice>(blocks().size(), option.choice); };
-  const Simulation keep = simulate_choices(all_do(options_.front()), {});
+  const Simulation keep = simulate_choices(all_do(options_.front()), {}, 0);
   look_at(keep, request, machine, floor);
   for (Option& option : options_) {
     const bool keeps = &option == &options_.front();
-    const Simulation other = keeps ? Simulation{} : simulate_choices(all_do(option), {});
+    const Simulation other = keeps ? Simulation{} : simulate_choices(all_do(option), {}, 0);
     profile(option, keeps ? keep : other);
     record_lanes(option.lanes, keeps ? keep : other, machine);
   }
-  if (floor.counts && request.recompute != RecomputePolicy::none) add_joined(machine);
+  if (floor.counts && request.recompute != RecomputePolicy::none) add_joined(request, machine);
+  add_offloaded(request, machine);
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
   const bool wanted = blocks().size() <= 1 || (floor.counts && least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) add_replays(keep, machine);
+  if (wanted && possible) add_replays(keep, request, machine);
   paged_ = {};
 }
 
-Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices,
-                                             const std::vector<NodeReplay>& replays) const {
-  return simulate(apply_choices(paged_, blocks(), choices, replays, paging_, window_), window_.rounds(), chunks_simulated_,
-                  saves_, model_->kernels);
+Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
+                                             int activations) const {
+  Paging paging = paging_;
+  paging.activations = activations;
+  return simulate(apply_choices(paged_, blocks(), choices, replays, paging, window_), window_.rounds(), chunks_simulated_, saves_,
+                  model_->kernels);
 }
 
 // Every micro-batch of a group needs at least what it would need by itself.
@@ -226,27 +232,47 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
   least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
 }
 
-void BatchCandidates::add_joined(const Machine& machine) {
+void BatchCandidates::add_joined(const PlanRequest& request, const Machine& machine) {
   constexpr int kMostJoined = 8;
   const auto count = static_cast<int>(blocks().size());
   for (int joined = 2; joined <= std::min(kMostJoined, count / 2); ++joined) {
     std::vector<BlockChoice> choices;
     for (int i = 0; i < count; ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
-    add_whole({std::move(choices), {}, {}}, machine);
+    add_whole({std::move(choices), {}, 0, {}, {}}, request, machine);
   }
 }
 
-void BatchCandidates::add_replays(const Simulation& keep, const Machine& machine) {
+// What crosses into the first blocks rests on the other tier between the passes: of all blocks but the last one, or of half as
+// many. Worth a look where that is a good part of what is held when everything is made again.
+void BatchCandidates::add_offloaded(const PlanRequest& request, const Machine& machine) {
+  constexpr int kLeastPart = 16;
+  const auto count = static_cast<int>(blocks().size());
+  if (!paging_.parameters || paging_.resident > 0 || request.recompute == RecomputePolicy::none || count < 2) return;
+  const auto again = std::find_if(options_.begin(), options_.end(),
+                                  [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
+  std::int64_t held = 0;
+  for (const BlockProfile& profile : again->profiles) held += profile.saved;
+  if (held * kLeastPart < loss_base_ + held) return;
+  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
+  for (const int activations : {count - 1, count / 2}) {
+    if (activations > 0) add_whole({choices, {}, activations, {}, {}}, request, machine);
+  }
+}
+
+void BatchCandidates::add_replays(const Simulation& keep, const PlanRequest& request, const Machine& machine) {
   const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
   for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().scratch))) {
-    add_whole({choices, std::move(replays), {}}, machine);
+    add_whole({choices, std::move(replays), 0, {}, {}}, request, machine);
   }
 }
 
-void BatchCandidates::add_whole(Whole whole, const Machine& machine) {
-  const Simulation simulation = simulate_choices(whole.choices, whole.replays);
+// Unless the other tier has no room for it.
+void BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
+  const Simulation simulation = simulate_choices(whole.choices, whole.replays, whole.activations);
+  if (whole.activations > 0 && stored_layout(simulation.graph).end > request.second_tier.value_or(Bytes{0})) return;
   whole.profile = profile_whole(simulation);
   whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
+  whole.outside = total(paging_reserve(simulation.graph, paging_, machine));
   wholes_.push_back(std::move(whole));
 }
 
@@ -395,6 +421,12 @@ std::vector<BlockChoice> BatchCandidates::choices(const Candidate& candidate) co
   return choices;
 }
 
+Paging BatchCandidates::paging(const Candidate& candidate) const {
+  Paging paging = paging_;
+  if (candidate.whole >= 0) paging.activations = wholes_[static_cast<std::size_t>(candidate.whole)].activations;
+  return paging;
+}
+
 const std::vector<NodeReplay>& BatchCandidates::replays(const Candidate& candidate) const {
   static const std::vector<NodeReplay> kNone;
   return candidate.whole >= 0 ? wholes_[static_cast<std::size_t>(candidate.whole)].replays : kNone;
@@ -488,7 +520,7 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
   const MixtureProfile mixture = profile_of(candidate);
   for (const ChunkChoice& chunk : chunks_) {
     candidate.loss_chunks = chunk.chunks;
-    candidate.outside = outside_;
+    candidate.outside = candidate.whole < 0 ? outside_ : wholes_[static_cast<std::size_t>(candidate.whole)].outside;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
     candidate.update_seconds =
         base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);

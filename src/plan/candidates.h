@@ -72,6 +72,7 @@ class BatchCandidates {
   Bytes outside() const { return outside_; }
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
+  Paging paging(const Candidate& candidate) const;
   // Every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena (plan/bound.h).
@@ -107,14 +108,17 @@ class BatchCandidates {
     OptionLanes lanes;
   };
 
-  // What no mixture of options is: several blocks with one kept input, or single nodes that run again.
+  // What no mixture of options is: several blocks with one kept input, single nodes that run again, inputs that rest elsewhere.
   struct Whole {
     std::vector<BlockChoice> choices;
     std::vector<NodeReplay> replays;
+    int activations = 0;
+    Bytes outside;
     MixtureProfile profile;
   };
 
-  Simulation simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays) const;
+  Simulation simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
+                              int activations) const;
   void list_options(RecomputePolicy policy);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
   Bytes find_bound(const Simulation& keep, Floor floor) const;
@@ -125,9 +129,10 @@ class BatchCandidates {
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
-  void add_joined(const Machine& machine);
-  void add_replays(const Simulation& keep, const Machine& machine);
-  void add_whole(Whole whole, const Machine& machine);
+  void add_joined(const PlanRequest& request, const Machine& machine);
+  void add_offloaded(const PlanRequest& request, const Machine& machine);
+  void add_replays(const Simulation& keep, const PlanRequest& request, const Machine& machine);
+  void add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
   const std::vector<GraphBlock>& blocks() const { return model_->blocks; }
 

@@ -116,10 +116,12 @@ json paging_json(const Paging& paging) {
   if (paging.parameters) what.push_back("parameters");
   if (paging.accumulators) what.push_back("gradients");
   if (paging.tables) what.push_back("tables");
+  if (paging.activations > 0) what.push_back("activations");
   return {{"what", what},
           {"page_elements", paging.page},
           {"slots", paging.slots},
           {"resident_blocks", paging.resident},
+          {"activation_blocks", paging.activations},
           {"fetched", paging.narrow ? "by matrix" : "by block"}};
 }
 
@@ -133,6 +135,7 @@ Paging paging_from(const json& object) {
     paging.tables = paging.tables || what == "tables";
   }
   paging.resident = object.value("resident_blocks", 0);
+  paging.activations = object.value("activation_blocks", 0);
   paging.narrow = object.value("fetched", "by block") == "by matrix";
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
   if (!page || paging.slots < 2 || paging.slots > kMostSlots) {

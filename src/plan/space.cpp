@@ -274,7 +274,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
                           .group = batch.window().group,
                           .loss_chunks = candidate.loss_chunks,
                           .blocks = {},
-                          .paging = batch.paging(),
+                          .paging = batch.paging(candidate),
                           .replays = batch.replays(candidate)};
   const std::vector<BlockChoice> choices = batch.choices(candidate);
   for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({model.blocks[i].name, choices[i]});

@@ -19,7 +19,7 @@ template <class Body>
 void Copies::for_pieces(const Node& node, Body&& body) const {
   const bool has_input_here = node.op->transfer != Transfer::fetch;
   const Operand& here = operands_[has_input_here ? node.inputs[0] : node.outputs[0]];
-  const Operand& rest = operands_[here.value];
+  const Operand& rest = operands_[origin_of(graph_, node.outputs[0])];
   ensure(here.tier == 0 && rest.tier != 0 && here.bytes == rest.bytes, "lower", "a copy between what is no pair of places");
   std::uint32_t number = 0;
   for (std::int64_t begin = 0; begin < here.bytes.n; begin += page_) {

@@ -104,7 +104,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
         const Simulation full = simulate(apply_decisions(model.graph, model.blocks, batch.choices(candidate),
-                                                         batch.replays(candidate), paging, batch.window()),
+                                                         batch.replays(candidate), batch.paging(candidate), batch.window()),
                                          batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
         Bytes live;
         for (const Phase phase : kPhases) {

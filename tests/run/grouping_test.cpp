@@ -56,17 +56,22 @@ TEST_P(GroupsOf, SameBitsAndExactBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, GroupsOf,
-    testing::Values(
-        Case{"blocks",
-             {3, 128, 4, 11, 301},
-             {{}, {1024, 2}, {kPageStep, 3, true, false, 1}, {kPageStep, 2, true, true}, {1024, 2, true, true, 0, false, true}}},
-        // The embedding's part of the gradient has slots.
-        Case{"tables", {2, 64, 2, 9, 9001}, {{kPageStep, 4, true, true, 0, true, true}, {1 << 18, 3, true, false, 0, true}}},
-        // It is as large as the table.
-        Case{"rows", {2, 32, 2, 130, 4097}, {{}, {kPageStep, 2, true, true, 0, true}}, 1}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, GroupsOf,
+                         testing::Values(Case{"blocks",
+                                              {3, 128, 4, 11, 301},
+                                              {{},
+                                               {1024, 2},
+                                               {kPageStep, 3, true, false, 1},
+                                               {kPageStep, 2, true, true},
+                                               {kPageStep, 3, true, true, 0, false, false, 2},
+                                               {1024, 2, true, true, 0, false, true}}},
+                                         // The embedding's part of the gradient has slots.
+                                         Case{"tables",
+                                              {2, 64, 2, 9, 9001},
+                                              {{kPageStep, 4, true, true, 0, true, true, 2}, {1 << 18, 3, true, false, 0, true}}},
+                                         // It is as large as the table.
+                                         Case{"rows", {2, 32, 2, 130, 4097}, {{}, {kPageStep, 2, true, true, 0, true}}, 1}),
+                         [](const auto& info) { return info.param.name; });
 
 // With all of a window together and no norm to wait for, gradients live as long as their block's backward pass.
 TEST(Grouping, AWindowThatGoesTogetherKeepsNoGradients) {

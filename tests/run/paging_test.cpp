@@ -132,6 +132,32 @@ TEST_P(PagingBy, TablesStreamInRanges) {
   }
 }
 
+// What crosses into blocks goes out after the forward pass and comes in before the backward pass, of some blocks or all.
+TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
+  constexpr int kFewUpdates = 2;
+  const ModelShape shape{4, 64, 4, 24, 301};
+  const TokenData data(shape.vocab, 600, 120);
+  std::size_t round = 0;
+  for (const std::int64_t micro : {1, 4}) {
+    const Config config = paged_config(4, shape);
+    const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
+    for (const int count : {1, 2, 4, 9}) {
+      const BlockMode mode = std::array{BlockMode::recompute, BlockMode::keep, BlockMode::cheap, BlockMode::pieces}[round++ % 4];
+      Paging paging{kPageStep, 2, round % 2 == 0, round % 4 > 1};
+      paging.activations = count;
+      SCOPED_TRACE(fmt::format("micro {} {} blocks {}", micro, count, name(mode)));
+      Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), paging);
+      plan.transfers = GetParam();
+      verify(plan.graph);
+      std::size_t homes = 0;
+      for (const Value& value : plan.graph.values) homes += value.persistent() && value.role == Role::activation ? 1 : 0;
+      EXPECT_EQ(homes, static_cast<std::size_t>(std::min(count, 4)));
+      EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
+      audit(config, plan, data);
+    }
+  }
+}
+
 // What is too small to gain anything, or has rows that no pages are made of, stays.
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {

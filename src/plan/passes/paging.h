@@ -25,6 +25,7 @@ struct Paging {
   int resident = 0;                               // blocks that keep theirs all the same, spread evenly among the others
   bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
   bool narrow = false;                            // of a block one matrix at a time is on its way, and not all of the next one
+  int activations = 0;                            // first blocks whose inputs rest there between the passes
 
   bool active() const { return page > 0; }
   friend bool operator==(const Paging&, const Paging&) = default;

@@ -1,0 +1,185 @@
+#include "plan/passes/offload.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "graph/transfer.h"
+#include "plan/passes/grouping.h"
+
+namespace plimsoll {
+namespace {
+
+// One that goes and comes back.
+struct Trip {
+  ValueId value;
+  std::size_t last_forward = 0, first_backward = 0;  // places of its readers
+};
+
+// What one block reads that another one or none has made; invalid where that is not a single value.
+ValueId crossing_into(const Graph& graph, const GraphBlock& block) {
+  ValueId crossing;
+  for (const NodeId id : block.nodes) {
+    for (const ValueId input : graph.nodes[id].inputs) {
+      const NodeId producer = graph.values[input].producer;
+      const bool inside = std::find(block.nodes.begin(), block.nodes.end(), producer) != block.nodes.end();
+      const bool transfer = producer.valid() && graph.nodes[producer].op->transfer != Transfer::none;
+      if (!producer.valid() || inside || transfer || input == crossing) continue;
+      if (crossing.valid()) return {};
+      crossing = input;
+    }
+  }
+  return crossing;
+}
+
+class Rewrite {
+ public:
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count) : result_(std::move(graph)) {
+    PerValue<char> goes(result_.values.size(), 0);
+    for (std::size_t i = 0; i < std::min(count, blocks.size()); ++i) {
+      const ValueId crossing = crossing_into(result_, blocks[i]);
+      if (!crossing.valid()) continue;
+      for (const ValueId replica : replicas_of(result_, crossing)) goes[replica] = 1;
+    }
+    find_trips(goes);
+  }
+
+  Graph run() {
+    schedule();
+    const std::vector<NodeId> old = std::exchange(result_.order, {});
+    for (std::size_t place = 0; place < old.size(); ++place) {
+      for (const auto& [what, trip] : before_[place]) emit(what, trip, old[place]);
+      for (ValueId& input : result_.nodes[old[place]].inputs) {
+        const auto here = here_.find(input);
+        if (here != here_.end() && result_.nodes[old[place]].backward) input = here->second;
+      }
+      result_.order.push_back(old[place]);
+      for (const auto& [what, trip] : after_[place]) emit(what, trip, old[place]);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  enum class What : std::uint8_t { stored, fetch, fetched, store };
+  using Events = std::vector<std::pair<What, std::size_t>>;
+
+  void find_trips(const PerValue<char>& goes) {
+    std::map<ValueId, Trip> trips;
+    for (std::size_t place = 0; place < result_.order.size(); ++place) {
+      const Node& node = result_.nodes[result_.order[place]];
+      if (node.section != Section::micro) continue;
+      for (const ValueId input : node.inputs) {
+        if (!goes[input]) continue;
+        Trip& trip = trips[input];
+        if (!node.backward) trip.last_forward = place;
+        if (node.backward && !trip.value.valid()) trip.value = input, trip.first_backward = place;
+      }
+    }
+    for (const auto& [value, trip] : trips) {
+      if (trip.value.valid()) trips_.push_back(trip);
+    }
+    // In the order in which they go out.
+    std::sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) { return a.last_forward < b.last_forward; });
+  }
+
+  void schedule() {
+    before_.resize(result_.order.size());
+    after_.resize(result_.order.size());
+    std::vector<std::size_t> back(trips_.size());  // in the order in which they come in
+    for (std::size_t i = 0; i < trips_.size(); ++i) back[i] = i;
+    std::sort(back.begin(), back.end(),
+              [&](std::size_t a, std::size_t b) { return trips_[a].first_backward < trips_[b].first_backward; });
+    for (std::size_t i = 0; i < trips_.size(); ++i) {
+      const bool last = i + 1 == trips_.size();
+      after_[trips_[last ? i : i + 1].last_forward].emplace_back(What::stored, i);
+      after_[trips_[i].last_forward].emplace_back(What::store, i);
+    }
+    for (std::size_t i = 0; i < back.size(); ++i) {
+      const std::size_t place = trips_[back[i]].first_backward;
+      before_[i == 0 ? first_fetch(back) : trips_[back[i - 1]].first_backward].emplace_back(What::fetch, back[i]);
+      before_[place].emplace_back(What::fetched, back[i]);
+    }
+    for (Events& events : after_) order_last(events);
+  }
+
+  // As early before the first one that comes in as that one is before the second.
+  std::size_t first_fetch(const std::vector<std::size_t>& back) const {
+    const std::size_t first = trips_[back.front()].first_backward;
+    if (back.size() == 1) return first;
+    const std::size_t early = first - std::min(first, trips_[back[1]].first_backward - first);
+    std::size_t place = first;
+    while (place > early && result_.nodes[result_.order[place - 1]].backward) --place;
+    return place;
+  }
+
+  // A store begins before the wait for the one before it; the last one waits for itself.
+  static void order_last(Events& events) {
+    std::stable_sort(events.begin(), events.end(),
+                     [](const auto& a, const auto& b) { return a.first == What::store && b.first != What::store; });
+  }
+
+  ValueId home_of(std::size_t trip) {
+    const auto known = homes_.find(trip);
+    if (known != homes_.end()) return known->second;
+    Value home;
+    home.name = result_.values[trips_[trip].value].name + ".away";
+    home.type = result_.values[trips_[trip].value].type;
+    home.role = Role::activation;
+    home.tier = 1;
+    return homes_[trip] = result_.values.push_back(std::move(home));
+  }
+
+  void emit(What what, std::size_t trip, NodeId place) {
+    const ValueId home = home_of(trip);
+    switch (what) {
+      case What::store: out_[trip] = copy_by(kStore, place, {trips_[trip].value}, home); break;
+      case What::stored: {
+        Value version = result_.values[home];
+        version.section = Section::micro;
+        version.version_of = home;
+        away_[trip] = add(kStored, place, {out_.at(trip), home}, std::move(version), home);
+        break;
+      }
+      case What::fetch: out_[trip] = copy_by(kFetch, place, {away_.at(trip)}, home); break;
+      case What::fetched: here_[trips_[trip].value] = copy_by(kFetched, place, {out_.at(trip)}, home); break;
+    }
+  }
+
+  ValueId copy_by(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId home) {
+    Value copy;
+    copy.name = result_.values[home].name + ".here";
+    copy.type = result_.values[home].type;
+    copy.role = Role::pages;
+    copy.section = Section::micro;
+    copy.copy_of = home;
+    return add(op, place, std::move(inputs), std::move(copy), home);
+  }
+
+  ValueId add(const OpDef& op, NodeId place, std::vector<ValueId> inputs, Value output, ValueId home) {
+    const NodeId id{result_.nodes.size()};
+    output.producer = id;
+    const ValueId value = result_.values.push_back(std::move(output));
+    result_.nodes.push_back({.op = &op,
+                             .inputs = std::move(inputs),
+                             .outputs = {value},
+                             .section = Section::micro,
+                             .backward = result_.nodes[place].backward,
+                             .line = result_.values[home].name});
+    result_.order.push_back(id);
+    return value;
+  }
+
+  Graph result_;
+  std::vector<Trip> trips_;
+  std::vector<Events> before_, after_;
+  std::map<std::size_t, ValueId> homes_, out_, away_;  // by trip: where it rests, what is on its way, what lies there
+  std::map<ValueId, ValueId> here_;                    // what backward nodes read instead
+};
+
+}  // namespace
+
+Graph apply_offload(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count) {
+  return count == 0 ? std::move(graph) : Rewrite(std::move(graph), blocks, count).run();
+}
+
+}  // namespace plimsoll
