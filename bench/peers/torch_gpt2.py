@@ -5,7 +5,7 @@ Prints one JSON line: tokens per second (median and best step), the process high
 each timed step and the share of the machine that other processes took meanwhile. Tokens are random from a fixed seed; without
 further arguments the model is GPT-2 124M with the vocabulary padded to 50,304.
 
-  python3 torch_gpt2.py --batch 4 --context 256 --steps 8 [--dtype bf16] [--compile] [--checkpoint]
+  python3 torch_gpt2.py --batch 4 --context 256 --steps 8 [--dtype bf16] [--compile] [--checkpoint [BLOCKS]]
 """
 import argparse
 import contextlib
@@ -27,7 +27,8 @@ def arguments():
     p.add_argument("--device", default="cpu")
     p.add_argument("--dropout", type=float, default=0.0)
     p.add_argument("--compile", action="store_true")
-    p.add_argument("--checkpoint", action="store_true", help="recompute every block in the backward pass")
+    p.add_argument("--checkpoint", type=int, nargs="?", const=1 << 30, default=0, metavar="BLOCKS",
+                   help="recompute so many of the first blocks in the backward pass; all of them without a number")
     return p.parse_args()
 
 
@@ -76,8 +77,8 @@ class Gpt2(nn.Module):
 
     def forward(self, tokens, targets):
         x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        for i, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if i < self.recompute else block(x)
         logits = F.linear(self.norm(x), self.wte.weight)
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 

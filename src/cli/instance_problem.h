@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/candidates.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
 

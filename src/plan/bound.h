@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "plan/candidates.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
 

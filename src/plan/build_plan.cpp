@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "plan/candidates.h"
 #include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,6 @@
 #include "base/error.h"
 #include "plan/block_options.h"
 #include "plan/bound.h"
-#include "plan/passes/fetching.h"
-#include "plan/passes/offload.h"
 #include "plan/replays/from_graph.h"
 
 namespace plimsoll {
@@ -83,84 +81,6 @@ double clone_seconds(const Simulation& simulation, int step) {
 }
 
 }  // namespace
-
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels) {
-  Simulation simulation;
-  simulation.graph = std::move(graph);
-  simulation.timeline = make_timeline(simulation.graph, accumulation, saves);
-  std::vector<Bytes> scratch;
-  for (const Step& step : simulation.timeline.steps) {
-    StepKernel kernel;
-    if (step.kind == Step::Kind::node) kernel = kernels.of(simulation.graph, step.node, loss_chunks);
-    scratch.push_back(kernel.scratch());
-    simulation.kernels.push_back(std::move(kernel));
-  }
-  simulation.lifetimes = analyse(simulation.graph, simulation.timeline, scratch);
-  return simulation;
-}
-
-namespace {
-
-Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                    const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window) {
-  Graph result = apply_replays(apply_recompute(std::move(paged), blocks, choices), replays);
-  result = apply_grouping(std::move(result), blocks, window.group, paging.narrow);
-  if (paging.parameters || paging.accumulators) {
-    result = apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
-  }
-  return apply_offload(std::move(result), blocks, static_cast<std::size_t>(paging.activations));
-}
-
-}  // namespace
-
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window) {
-  return apply_choices(apply_paging(graph, blocks, paging), blocks, choices, replays, paging, window);
-}
-
-Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
-  Costs costs;
-  const bool always_first = simulation.timeline.accumulation == 1;
-  const LaneModel model(simulation, paging, machine);
-  LaneClock micro, update;
-  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
-    const int step = static_cast<int>(i);
-    const bool in_micro = simulation.timeline.micro.contains(step);
-    if (!in_micro && !simulation.timeline.update.contains(step)) continue;
-    const KernelChoice& kernel = simulation.kernels[i].of(always_first);
-    (in_micro ? costs.micro : costs.update) += kernel.seconds;
-    (in_micro ? micro : update).run(model.events_of(step));
-    const Step& what = simulation.timeline.steps[i];
-    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
-    ++(kernel.source == CostSource::measured   ? costs.measured
-       : kernel.source == CostSource::recorded ? costs.recorded
-                                               : costs.bound);
-  }
-  costs.micro_stall = micro.stall();
-  costs.update_stall = update.stall();
-  costs.micro_lanes = micro.busy();
-  costs.update_lanes = update.busy();
-  return costs;
-}
-
-int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss) {
-  std::map<std::string, int> distinct;
-  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
-    const StepKernel& kernel = simulation.kernels[i];
-    if (kernel.add.primitives + kernel.write.primitives == 0) continue;
-    const Node& node = simulation.graph.nodes[simulation.timeline.steps[i].node];
-    if (node.op->chunked && !loss) continue;
-    const bool always_first = simulation.timeline.accumulation == 1 && node.section == Section::micro;
-    for (const bool overwrite : {false, true}) {
-      if (!overwrite && always_first && starts_window(simulation.graph, node)) continue;
-      const NodeRequest request = request_for(simulation.graph, node, threads, loss_chunks, overwrite);
-      distinct[kernel_key(request.request)] = overwrite ? kernel.write.primitives : kernel.add.primitives;
-    }
-  }
-  int count = 0;
-  for (const auto& [key, primitives] : distinct) count += primitives;
-  return count;
-}
 
 BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
                        KernelCatalogue& catalogue)

@@ -8,38 +8,10 @@
 #include <vector>
 
 #include "plan/block_options.h"
-#include "plan/lanes.h"
-#include "plan/node_kernels.h"
-#include "plan/passes/grouping.h"
 #include "plan/plan.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
-
-// The graph that a plan runs.
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,
-                      const std::vector<NodeReplay>& replays, const Paging& paging, const WindowOrder& window);
-
-// A graph with decisions applied, simulated.
-struct Simulation {
-  Graph graph;
-  Timeline timeline;
-  std::vector<StepKernel> kernels;
-  Lifetimes lifetimes;
-};
-
-struct Costs {
-  double micro = 0, update = 0;              // seconds of kernels in one micro-step, in the update section
-  double micro_stall = 0, update_stall = 0;  // in which they wait for transfers
-  LaneSeconds micro_lanes, update_lanes;
-  int measured = 0, recorded = 0, bound = 0;
-};
-
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels);
-Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
-
-// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of
-// the chunked loss, whose number depends on the chunks.
-int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
 // What all plans of one micro-batch size start from.
 struct BatchModel {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/ceil_div.h"
-#include "plan/candidates.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
 namespace {

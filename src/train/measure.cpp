@@ -23,7 +23,7 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "ops/kernel.h"
-#include "plan/candidates.h"
+#include "plan/node_kernels.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include "device/arena.h"
 #include "device/cpu/parallel.h"
 #include "ops/cases/cases.h"
-#include "plan/candidates.h"
+#include "plan/simulation.h"
 #include "run/executor.h"
 
 namespace plimsoll::test {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/candidates.h"
+#include "plan/simulation.h"
 #include "small_models.h"
 
 namespace plimsoll {

@@ -8,8 +8,8 @@
 
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
-#include "plan/candidates.h"
 #include "plan/plan.h"
+#include "plan/simulation.h"
 #include "train/requests.h"
 #include "train/setup.h"
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "plan/candidates.h"
 #include "plan/passes/replay.h"
 #include "plan/replays/search.h"
+#include "plan/simulation.h"
 
 namespace plimsoll::replays {
 
