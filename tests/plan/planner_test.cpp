@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "plan/candidates.h"
 #include "plan/json.h"
 #include "plan/layout/judge.h"
 #include "plan/small_models.h"
