@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// Of a table's rows, the part up to which a window's lookups have slots of their own.
-constexpr std::int64_t kFewRows = 8;
+// A window's lookups have slots of their own up to one for so many rows of a table.
+constexpr std::int64_t kRowsPerSlot = 8;
 
 struct Gradient {
   ValueId parameter, accumulator;
@@ -62,11 +62,12 @@ class Backward : public GradientContext {
     const ValueId table = node_.inputs.at(input);
     const auto found =
         std::find_if(accumulators_.begin(), accumulators_.end(), [&](const Gradient& each) { return each.parameter == table; });
-    ensure(found != accumulators_.end() && !found->apart.rows.valid(), "autodiff", "one lookup of a table keeps its rows apart");
+    ensure(found != accumulators_.end(), "autodiff", "rows of what is not trained");
+    if (found->apart.rows.valid()) return {};
     const std::string name = builder_.value(table).name + ".grad";
     const ValueType type = builder_.type(table);
     const std::int64_t rows = type.shape[0], window = accumulation_ * builder_.shape(node_.inputs.at(0)).elements();
-    const bool few = window > 0 && window <= rows / kFewRows;
+    const bool few = window > 0 && window <= rows / kRowsPerSlot;
     found->apart.rows =
         builder_.add_persistent(name + ".rows", {type.dtype, {few ? window : rows, type.shape.last()}}, Role::accumulator);
     if (few) found->apart.map = builder_.add_persistent(name + ".slots", {DType::i32, Shape{rows + 1}}, Role::accumulator);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,7 +24,11 @@ void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body) 
   };
   const std::size_t processors = std::max<std::size_t>(1, std::thread::hardware_concurrency());
   std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < std::min({count, processors, kMostThreads}); ++i) others.emplace_back(work);
+  try {
+    for (std::size_t i = 1; i < std::min({count, processors, kMostThreads}); ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those there are do it all.
+  }
   work();
   others.clear();  // waits for them
   for (const std::exception_ptr& failure : failures) {

@@ -120,6 +120,10 @@ const CodeExplanation kExplanations[] = {
      "Instances describe one memory. The plan keeps a part of the training on the disk of --disk or memory.disk.",
      "Export a plan that keeps the state in memory.",
      "plimsoll plan CONFIG --set plan.optimizer_state=memory --export-instance FILE"},
+    {"E-EXPORT-GROUP", "A plan that takes several micro-batches through each block together cannot be exported as an instance.",
+     "Instances describe one micro-batch; the plan's order of accumulation has each block's work once for each of several.",
+     "Export a plan that takes one micro-batch after the other.",
+     "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
@@ -192,6 +196,10 @@ const CodeExplanation kExplanations[] = {
      "per update. Leaving micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
      "them changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto --set plan.recompute=auto"},
+    {"E-PLAN-GROUP", "So many micro-batches cannot go through each block of this model together.",
+     "Gradients would add up in another order where blocks share a parameter, a model without repeated blocks has nothing to go "
+     "through, and each micro-batch of a group makes the plan larger.",
+     "Leave plan.group on auto, or take a smaller one.", "plimsoll plan CONFIG --set plan.group=auto"},
     {"E-PLAN-REPLAY", "The plan in the file belongs to something else.",
      "It was made for another model, batch, data format or machine, or its addresses were changed and are not legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},

@@ -54,7 +54,7 @@ class Extraction {
   }
 
  private:
-  bool one_micro_step() const { return simulation_.timeline.accumulation == 1; }
+  bool one_micro_step() const { return simulation_.timeline.rounds == 1; }
 
   int number(ValueId id) {
     int& number = problem_.value_of[id];
@@ -166,7 +166,7 @@ class Extraction {
         std::none_of(aliases.begin(), aliases.end(), [](const Alias& alias) { return alias.kind == AliasKind::updates; });
     const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
     const KernelChoice& choice = kernel.of(one_micro_step());
-    const double times = node.section == Section::micro ? static_cast<double>(simulation_.timeline.accumulation) : 1;
+    const double times = node.section == Section::micro ? static_cast<double>(simulation_.timeline.rounds) : 1;
     problem_.update_seconds += times * choice.seconds;
     ordered_json kind = {{"op", node.op->name},          {"section", name(node.section)}, {"backward", node.backward},
                          {"seconds", choice.seconds},    {"source", name(choice.source)}, {"scratch_bytes", kernel.scratch().n},

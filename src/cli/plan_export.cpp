@@ -176,6 +176,11 @@ std::string instance_text(const Config& config, const PlanningInput& input, cons
                        "a plan in memory alone: instances know one tier",
                        {"plimsoll plan CONFIG --set plan.optimizer_state=memory --export-instance FILE"});
   }
+  if (plan.decisions.group > 1) {
+    throw config_error("E-EXPORT-GROUP", "--export-instance", "the plan takes several micro-batches through each block together",
+                       "a plan that takes one after the other",
+                       {"plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"});
+  }
   const Simulation base = keep_everything(config, input, plan);
   const InstanceProblem problem = instance_problem(base);
   const Answer answer(problem, plan);

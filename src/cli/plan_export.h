@@ -10,7 +10,8 @@
 
 namespace plimsoll {
 
-// `plan` is a plan of `config` that `input` led to. Throws config_error E-EXPORT-DISK where it uses a disk.
+// `plan` is a plan of `config` that `input` led to. Throws config_error E-EXPORT-DISK where it uses a disk, E-EXPORT-GROUP where
+// micro-batches go through blocks together.
 std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan);
 
 }  // namespace plimsoll

@@ -28,7 +28,7 @@ class GradientContext {
   virtual ValueId accumulator(std::size_t input) const = 0;
   // Whether something has added into that accumulator already.
   virtual bool shared(std::size_t input) const = 0;
-  // Accumulators that the update adds to a table's own; asked for once.
+  // Accumulators that the update adds to a table's own; none from the second time on.
   virtual RowAccumulators rows_apart(std::size_t input) = 0;
   // Hands over a contribution to the gradient of an input (for a parameter: the accumulator's new version).
   virtual void contribute(std::size_t input, ValueId gradient) = 0;

@@ -243,7 +243,7 @@ class WorkingSets {
       }
     }
     const bool in_update = timeline.update.contains(step);
-    const bool in_window = timeline.accumulation > 1 && (timeline.micro.contains(step) || in_update);
+    const bool in_window = timeline.rounds > 1 && (timeline.micro.contains(step) || in_update);
     std::int64_t needed = always_ + (in_window ? (in_update ? update_ : window_) : 0);
     for (const BufferId id : touched) {
       const Buffer& buffer = simulation_.lifetimes.buffers[id];
@@ -272,7 +272,7 @@ class WorkingSets {
       const int begin = std::min(buffer.begin, steps), end = std::max(begin, std::min(buffer.end, steps));
       if (buffer.persistent || !buffer.value.valid()) continue;
       const bool counted =
-          is_accumulator(buffer) ? simulation_.timeline.accumulation == 1 : order_.backward(graph_.values[buffer.value].producer);
+          is_accumulator(buffer) ? simulation_.timeline.rounds == 1 : order_.backward(graph_.values[buffer.value].producer);
       if (!counted) continue;
       backward_live_[static_cast<std::size_t>(begin)] += buffer.bytes.n;
       backward_live_[static_cast<std::size_t>(end)] -= buffer.bytes.n;
@@ -290,9 +290,9 @@ class WorkingSets {
   // What orders of the backward pass hold, and scratch.
   std::int64_t beside_node(int step, const std::set<ValueId>& values, NodeId from, NodeId to) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
-    const Accumulators accumulators = simulation_.timeline.accumulation > 1 ? Accumulators::elsewhere
-                                      : simulation_.timeline.early_updates  ? Accumulators::to_the_last_writer
-                                                                            : Accumulators::to_the_end;
+    const Accumulators accumulators = simulation_.timeline.rounds > 1      ? Accumulators::elsewhere
+                                      : simulation_.timeline.early_updates ? Accumulators::to_the_last_writer
+                                                                           : Accumulators::to_the_end;
     const std::int64_t held = order_.held_beside(from, to, values, accumulators);
     if (what.section == Section::micro && graph_.nodes[what.node].op->chunked) return held + least_loss_scratch_.n;
     const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];

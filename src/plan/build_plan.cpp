@@ -42,7 +42,7 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
     return offset;
   };
   const auto through_window = [&](const Buffer& buffer) {
-    return timeline.accumulation > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
+    return timeline.rounds > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
   };
   std::vector<std::int64_t> pinned(lifetimes.buffers.size(), -1);
   for (std::size_t i = 0; i < pinned.size(); ++i) {

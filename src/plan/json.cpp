@@ -137,6 +137,10 @@ Paging paging_from(const json& object) {
   paging.resident = object.value("resident_blocks", 0);
   paging.activations = object.value("activation_blocks", 0);
   paging.narrow = object.value("fetched", "by block") == "by matrix";
+  if (paging.activations < 0 || paging.resident < 0) {
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} and {} blocks", paging.activations, paging.resident),
+                       "no fewer than none");
+  }
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
   if (!page || paging.slots < 2 || paging.slots > kMostSlots) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} slots of {} elements", paging.slots, paging.page),
@@ -380,6 +384,9 @@ PlanRecord record_from_json(const json& object) {
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.paging = paging_from(object.at("paging"));
+    if (record.decisions.group > 1 && !record.decisions.replays.empty()) {
+      throw config_error("E-PLAN-FILE", "plan", "nodes run again one by one, and micro-batches go together", "one of the two");
+    }
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));

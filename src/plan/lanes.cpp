@@ -29,7 +29,7 @@ LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const M
 }
 
 double LaneModel::kernel_seconds(int step) const {
-  return simulation_.kernels[static_cast<std::size_t>(step)].of(simulation_.timeline.accumulation == 1).seconds;
+  return simulation_.kernels[static_cast<std::size_t>(step)].of(simulation_.timeline.rounds == 1).seconds;
 }
 
 // Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
@@ -41,7 +41,7 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
   std::int64_t pieces = 0;
   for (const StreamedInput& streamed : inputs) {
     const Bytes bytes = simulation_.graph.values[node.inputs[streamed.input]].bytes();
-    const bool comes = simulation_.timeline.accumulation > 1 || !streamed.begins;
+    const bool comes = simulation_.timeline.rounds > 1 || !streamed.begins;
     if (comes) lane_in += (streamed.changes ? 1 : passes) * seconds_on(*in_, bytes, page_);
     if (streamed.changes) lane_out += seconds_on(*out_, bytes, page_);
     if (comes && (!streamed.changes || passes == 1)) first += seconds_on(*in_, range, page_);
@@ -64,7 +64,7 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
 }
 
 LaneEvents LaneModel::transfer(const Node& node) const {
-  if (simulation_.timeline.accumulation == 1 && brings_what_is_written(simulation_.graph, node)) return {};
+  if (simulation_.timeline.rounds == 1 && brings_what_is_written(simulation_.graph, node)) return {};
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
   if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};

@@ -67,7 +67,7 @@ class Analysis {
           buffer.end = end;
           break;
         case Span::window:
-          buffer.begin = timeline_.accumulation == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+          buffer.begin = timeline_.rounds == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
           buffer.first_begin = std::numeric_limits<int>::max();
           break;
       }

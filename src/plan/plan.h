@@ -147,7 +147,7 @@ struct Infeasible {
 
 // One point of the ladder: exact live bytes and modelled seconds.
 struct Candidate {
-  std::size_t batch = 0;  // which micro-batch size
+  std::size_t batch = 0;  // which micro-batch size, paging and group
   int loss_chunks = 1;
   // The first blocks do one thing, the next another, and so on: an option of the batch for so many of them.
   struct Run {

@@ -9,10 +9,10 @@
 
 namespace plimsoll {
 
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels) {
+Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels) {
   Simulation simulation;
   simulation.graph = std::move(graph);
-  simulation.timeline = make_timeline(simulation.graph, accumulation, saves);
+  simulation.timeline = make_timeline(simulation.graph, rounds, saves);
   std::vector<Bytes> scratch;
   for (const Step& step : simulation.timeline.steps) {
     StepKernel kernel;
@@ -41,7 +41,7 @@ Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks,
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
   Costs costs;
-  const bool always_first = simulation.timeline.accumulation == 1;
+  const bool always_first = simulation.timeline.rounds == 1;
   const LaneModel model(simulation, paging, machine);
   LaneClock micro, update;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
@@ -71,7 +71,7 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
     if (kernel.add.primitives + kernel.write.primitives == 0) continue;
     const Node& node = simulation.graph.nodes[simulation.timeline.steps[i].node];
     if (node.op->chunked && !loss) continue;
-    const bool always_first = simulation.timeline.accumulation == 1 && node.section == Section::micro;
+    const bool always_first = simulation.timeline.rounds == 1 && node.section == Section::micro;
     for (const bool overwrite : {false, true}) {
       if (!overwrite && always_first && starts_window(simulation.graph, node)) continue;
       const NodeRequest request = request_for(simulation.graph, node, threads, loss_chunks, overwrite);

@@ -33,7 +33,7 @@ struct Costs {
   int measured = 0, recorded = 0, bound = 0;
 };
 
-Simulation simulate(Graph graph, std::int64_t accumulation, int loss_chunks, bool saves, NodeKernels& kernels);
+Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels);
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
 
 // Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of

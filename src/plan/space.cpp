@@ -28,7 +28,8 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
     if (request.effective_batch % b != 0) continue;
     if ((!request.micro_batch || *request.micro_batch == b) && takes(request, request.effective_batch / b)) sizes.push_back(b);
   }
-  if (sizes.empty() && request.group) {
+  const bool divides = request.effective_batch % request.micro_batch.value_or(1) == 0;
+  if (sizes.empty() && request.group && divides) {
     throw config_error(
         "E-BATCH-3", "plan.group",
         fmt::format("{} does not divide the number of micro-batches in a window of {}", *request.group, request.effective_batch),
@@ -96,6 +97,11 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
   return list;
 }
 
+// Whether updates end gradients within the backward pass where all of a window goes together.
+bool ends_in_a_group(const BatchModel& model, const PlanRequest& request) {
+  return make_timeline(model.graph, 1, request.saves).early_updates && may_group(model.graph, model.blocks);
+}
+
 // Everything in memory, and what a disk has room for.
 std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine) {
   const Graph& graph = model.graph;
@@ -104,17 +110,22 @@ std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRe
   if (!request.second_tier || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
   const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
   const bool tables = has_tables(graph, blocks);
-  std::vector<Paging> list;
+  std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
+  if (!updates_early && ends_in_a_group(model, request)) {
+    for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {
+      if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
+    }
+  }
   if (!wants_disk(request)) list.push_back({});
-  Bytes least{std::numeric_limits<std::int64_t>::max()};
-  for (const Paging& paging : pagings_of(request, blocks.size(), updates_early, tables, smallest)) {
+  Bytes least = kNoBound;
+  for (const Paging& paging : wanted) {
     const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
     if (stored.n == 0) continue;
     least = std::min(least, stored);
     if (stored <= *request.second_tier) list.push_back(paging);
   }
   if (!list.empty()) return list;
-  if (least.n == std::numeric_limits<std::int64_t>::max()) return {Paging{}};
+  if (least == kNoBound) return {Paging{}};
   const bool on_disk = machine.tiers[1].name == "disk";
   throw config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                      fmt::format("what rests on the {} takes {}, its budget is {}", machine.tiers[1].name, to_text(least),
@@ -123,23 +134,32 @@ std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRe
 }
 
 // The graphs of groups that are larger than this take too long to look at.
-constexpr std::size_t kMostGroupedNodes = 6000;
+constexpr std::size_t kMostNodes = 6000;
 
 // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between;
 // in memory alone all of a window, where their gradients then need not be kept.
 std::vector<std::int64_t> groups(const BatchModel& model, const Paging& paging, const PlanRequest& request) {
-  const bool may = may_group(model.graph, model.blocks);
-  if (request.group && (*request.group == 1 || may)) return {*request.group};
+  if (request.group) {
+    const std::string problem = why_not_grouped(model.graph, model.blocks, *request.group);
+    if (problem.empty()) return {*request.group};
+    throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
+                       {"--set plan.group=auto"});
+  }
   std::vector<std::int64_t> list{1};
   const bool fetches = paging.parameters && paging.resident == 0;
-  const bool ends = !paging.active() && make_timeline(model.graph, 1, request.saves).early_updates;
-  if (model.accumulation == 1 || (!fetches && !ends) || !may) return list;
+  const bool ends = ends_in_a_group(model, request);
+  // Gradients of blocks that are fetched stay here only where an update ends them.
+  const bool all = paging.parameters && !paging.accumulators && request.gradients == RestPolicy::automatic &&
+                   (paging.resident > 0 || paging.tables || paging.narrow);
+  const bool may = ends || may_group(model.graph, model.blocks);
+  if (model.accumulation == 1 || (!fetches && (!ends || paging.active()) && !all) || !may) return list;
   const std::size_t nodes = model.graph.section_order(Section::micro).size();
   std::int64_t most = 1;
   for (std::int64_t group = 2; group <= model.accumulation; ++group) {
-    const bool few = static_cast<std::size_t>(group) * nodes <= kMostGroupedNodes;
+    const bool few = static_cast<std::size_t>(group) * nodes <= kMostNodes;
     if (few && model.accumulation % group == 0) most = group;
   }
+  if (all) return most == model.accumulation ? std::vector{most} : std::vector<std::int64_t>{};
   if (fetches && most > 4) {
     for (std::int64_t group = 2; group * group <= most; ++group) {
       if (group * group * 4 > most && most % group == 0) {
@@ -194,7 +214,6 @@ struct PlanSpace::State {
   Bytes find_floor();
 };
 
-// What plans begin with: one for each micro-batch size, what rests on another tier, and how many micro-batches go together.
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
     : state_(std::make_unique<State>(std::move(request), std::move(machine))) {
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
@@ -206,14 +225,14 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
                                                    state.machine.threads, catalogue);
     choices[i] = pagings(*state.models[i], i == 0, state.request, state.machine);
   });
-  struct Start {
+  struct Start {  // of plans: a micro-batch size, what rests on another tier, how many micro-batches go together
     BatchModel* model;
     Paging paging;
     std::int64_t group;
     bool floor;
   };
-  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. What leaves most
-  // comes first: of bounds the least one counts, of plans in memory alone and of all, and the others need not be known.
+  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of
+  // bounds the least one counts, of plans in memory alone and of all; past what is known of it, others need not be.
   std::vector<Start> starts;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {

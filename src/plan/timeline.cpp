@@ -19,7 +19,7 @@ std::string_view name(Phase phase) {
 StepRange Timeline::of(Phase phase) const {
   switch (phase) {
     case Phase::load: return load;
-    case Phase::first: return {micro.begin, accumulation == 1 ? update.end : micro.end};
+    case Phase::first: return {micro.begin, rounds == 1 ? update.end : micro.end};
     case Phase::steady: return {micro.begin, update.end};
     case Phase::evaluate: return evaluate;
     case Phase::save: return save;
@@ -81,7 +81,7 @@ bool is_fed(const Graph& graph, const Node& node) {
 
 class Builder {
  public:
-  Builder(const Graph& graph, std::int64_t accumulation) : graph_(graph) { timeline_.accumulation = accumulation; }
+  Builder(const Graph& graph, std::int64_t rounds) : graph_(graph) { timeline_.rounds = rounds; }
 
   Timeline run(bool saves) {
     fill(timeline_.load, [&] { add({Step::Kind::load, Section::micro, {}}); });
@@ -125,7 +125,7 @@ class Builder {
     EarliestPlaces places(graph_, micro);
     for (const NodeId id : updates) {
       const std::size_t after = places.place(graph_.nodes[id]);
-      const bool can = timeline_.accumulation == 1 && after > 0 && after < places.all_gradients();
+      const bool can = timeline_.rounds == 1 && after > 0 && after < places.all_gradients();
       (can ? early[after] : left).push_back(id);
     }
     add({Step::Kind::feed, Section::micro, {}});
@@ -153,9 +153,7 @@ class Builder {
 
 }  // namespace
 
-Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves) {
-  return Builder(graph, accumulation).run(saves);
-}
+Timeline make_timeline(const Graph& graph, std::int64_t rounds, bool saves) { return Builder(graph, rounds).run(saves); }
 
 StepRange streams_with(const Graph& graph, const Timeline& timeline, int step) {
   const auto original = [&](int at) {

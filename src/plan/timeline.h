@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// What a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one micro-step a window it also
+// What a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one round a window it also
 // updates), `steady` a later micro-step (it adds) with the update.
 enum class Phase : std::uint8_t { load, first, steady, evaluate, save, generate };
 inline constexpr std::array kPhases{Phase::load, Phase::first, Phase::steady, Phase::evaluate, Phase::save, Phase::generate};
@@ -37,17 +37,17 @@ struct StepRange {
 struct Timeline {
   std::vector<Step> steps;
   StepRange load, micro, update, evaluate, save, generate;
-  std::int64_t accumulation = 1;
+  std::int64_t rounds = 1;     // of the range `micro` in a window
   bool early_updates = false;  // the range `micro` changes parameters
 
   // The steps that a phase runs; empty where the run has no such phase.
   StepRange of(Phase phase) const;
 };
 
-// With one micro-step a window, a node of the update section that need not wait for the last gradient runs within the micro-step,
+// With one round a window, a node of the update section that need not wait for the last gradient runs within the micro-step,
 // as soon as all that it reads is final and nothing there reads any more what it changes: sums of squares always, updates where
 // no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.
-Timeline make_timeline(const Graph& graph, std::int64_t accumulation, bool saves);
+Timeline make_timeline(const Graph& graph, std::int64_t rounds, bool saves);
 
 // The steps that stream together with this one: of one node for each micro-batch that goes with the others, which take turns on
 // each range. Only the step itself for all that does not stream.

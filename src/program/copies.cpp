@@ -6,12 +6,12 @@
 
 namespace plimsoll {
 
-Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
+Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
                std::uint32_t first_event)
     : graph_(graph),
       operands_(operands),
       page_(paging.active() ? page_elements(graph, paging) * static_cast<std::int64_t>(sizeof(float)) : 0),
-      accumulation_(accumulation),
+      rounds_(rounds),
       next_event_(first_event) {}
 
 // Calls body(memory, rest, number of the piece): a piece here, and where it rests.
@@ -33,7 +33,7 @@ void Copies::append(const Node& node, std::vector<Instruction>& to) {
   const Transfer transfer = node.op->transfer;
   const bool inward = transfer == Transfer::fetch || transfer == Transfer::fetched;
   const bool adds = brings_what_is_written(graph_, node);
-  if (adds && accumulation_ == 1) return;  // always written, never added to
+  if (adds && rounds_ == 1) return;  // always written, never added to
   const Bytes place = operands_[transfer == Transfer::fetch ? node.outputs[0] : node.inputs[0]].offset;
   if (transfer == Transfer::fetch || transfer == Transfer::store) {
     const std::uint32_t first = in_flight_[place] = next_event_;

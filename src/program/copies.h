@@ -11,7 +11,7 @@ namespace plimsoll {
 class Copies {
  public:
   // For one section; events are numbered from `first_event`.
-  Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
+  Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
          std::uint32_t first_event);
 
   // Called for the transfers of the section in order.
@@ -23,7 +23,7 @@ class Copies {
 
   const Graph& graph_;
   const PerValue<Operand>& operands_;
-  std::int64_t page_, accumulation_;
+  std::int64_t page_, rounds_;
   std::uint32_t next_event_;
   std::map<Bytes, std::uint32_t> in_flight_;  // the event of the first piece, by the place in memory
 };

@@ -17,7 +17,7 @@ class Lowering {
 
   Program run() {
     program_.arena = plan_.arena;
-    program_.accumulation = plan_.timeline.accumulation;
+    program_.rounds = plan_.timeline.rounds;
     place_operands();
     const Timeline& timeline = plan_.timeline;
     program_.load = section(timeline.load);
@@ -94,7 +94,7 @@ class Lowering {
     Streamed streamed;
     for (const std::vector<StreamedNodes>& nodes : streams) {
       auto instructions =
-          stream_nodes(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, nodes, streamed.events);
+          stream_nodes(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.rounds, nodes, streamed.events);
       for (std::size_t i = 0; i < nodes.size(); ++i) {
         for (const Instruction& instruction : instructions[i]) {
           if (const auto* copy = std::get_if<StartCopy>(&instruction)) {
@@ -110,7 +110,7 @@ class Lowering {
 
   std::vector<Instruction> section(StepRange range) const {
     Streamed streamed = stream(range);
-    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.accumulation, streamed.events);
+    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.rounds, streamed.events);
     std::vector<Instruction> instructions;
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];

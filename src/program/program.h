@@ -66,8 +66,8 @@ struct Program {
   std::vector<Instruction> load, micro, update, evaluate, save, generate;
   std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update
-  std::int64_t accumulation = 1;
-  PerValue<Operand> operands;  // of every value that has bytes
+  std::int64_t rounds = 1;          // of `micro` in a window
+  PerValue<Operand> operands;       // of every value that has bytes
 
   const std::vector<Instruction>& of(Section section) const;
 };

@@ -19,11 +19,11 @@ struct Piece {
 
 class Stream {
  public:
-  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t accumulation,
+  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
          const std::vector<StreamedNodes>& nodes, std::uint32_t first_event)
       : graph_(graph),
         operands_(operands),
-        accumulation_(accumulation),
+        rounds_(rounds),
         nodes_(nodes),
         first_event_(first_event),
         slots_(static_cast<std::size_t>(paging.slots)),
@@ -92,7 +92,7 @@ class Stream {
     const std::int64_t pages = ceil_div(slot_, page_);
     const std::vector<StreamedInput>& states = pieces_[piece].states;
     for (std::size_t i = 0; i < states.size(); ++i) {
-      if (way == Way::out ? !states[i].changes : accumulation_ == 1 && states[i].begins) continue;
+      if (way == Way::out ? !states[i].changes : rounds_ == 1 && states[i].begins) continue;
       const Operand here = place(piece, i), rest = range(operands_[node_of(piece).inputs[states[i].input]], piece);
       const auto number = static_cast<std::int64_t>(piece % slots_ * states_ + i);
       for (std::int64_t page = 0; page * page_ * kSize < here.bytes.n; ++page) {
@@ -147,7 +147,7 @@ class Stream {
 
   const Graph& graph_;
   const PerValue<Operand>& operands_;
-  std::int64_t accumulation_;
+  std::int64_t rounds_;
   const std::vector<StreamedNodes>& nodes_;
   std::uint32_t first_event_;
   std::size_t slots_, states_ = 0;
@@ -161,9 +161,9 @@ class Stream {
 }  // namespace
 
 std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t accumulation, const std::vector<StreamedNodes>& nodes,
+                                                   std::int64_t rounds, const std::vector<StreamedNodes>& nodes,
                                                    std::uint32_t first_event) {
-  return Stream(graph, operands, paging, accumulation, nodes, first_event).run();
+  return Stream(graph, operands, paging, rounds, nodes, first_event).run();
 }
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@ using StreamedNodes = std::vector<RunKernel>;
 // node's, once the range before it is back, which is waited for one range later. At the end nothing is on its way.
 // Events are numbered from `first_event`.
 std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t accumulation, const std::vector<StreamedNodes>& nodes,
+                                                   std::int64_t rounds, const std::vector<StreamedNodes>& nodes,
                                                    std::uint32_t first_event);
 
 }  // namespace plimsoll

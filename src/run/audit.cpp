@@ -104,7 +104,7 @@ Bytes Audit::live_peak() const {
     }
   };
   hold(program_.persistent, 0);
-  if (phase_ == Phase::first && program_.accumulation > 1) hold(program_.window, -1);
+  if (phase_ == Phase::first && program_.rounds > 1) hold(program_.window, -1);
   std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.time < b.time; });
   for (const Access& access : accesses) {
     cuts.push_back(access.begin);

@@ -74,7 +74,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
     // With one micro-step a window the adding kernel never runs.
-    const bool always_starts = program_.accumulation == 1 && node.section == Section::micro;
+    const bool always_starts = program_.rounds == 1 && node.section == Section::micro;
     bound[i].write = kernel_for(*run, run->starts_window);
     bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
     for (const Operand& operand : run->inputs) bound[i].inputs.push_back(address(operand));

@@ -70,7 +70,8 @@ DiskRate measure(const std::filesystem::path& folder, TransferEngine engine, Byt
   const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double alone = measure_page(folder, engine, kLarge, pages, true);
-  return {rate, latency, std::max(rate, static_cast<double>(kLarge.n) / std::max(alone - latency, 1e-9))};
+  const double alone_rate = static_cast<double>(kLarge.n) / std::max(alone - latency, 1e-9);
+  return {rate, latency, std::clamp(alone_rate, rate, 4 * rate)};  // more than that is no rate
 }
 
 std::optional<DiskRate> known(const std::filesystem::path& path, TransferEngine engine) {

@@ -114,7 +114,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   KernelTimes times(plan->graph, machine.threads);
   const auto fed = [&](Section section) { feed(plan->graph, executor, section); };
   const auto window = [&] {
-    for (std::int64_t micro = 0; micro < program.accumulation; ++micro) executor.run(Section::micro, micro == 0, fed);
+    for (std::int64_t micro = 0; micro < program.rounds; ++micro) executor.run(Section::micro, micro == 0, fed);
     executor.run(Section::update, false, fed);
   };
   window();  // faults pages and code in

@@ -376,7 +376,9 @@ Error stored_passes(std::string message, std::string disk) {
 namespace {
 
 bool fits_blocks(const PlanDecisions& decisions, const std::vector<GraphBlock>& blocks) {
-  if (decisions.blocks.size() != blocks.size()) return false;
+  const auto count = static_cast<int>(blocks.size());
+  const Paging& paging = decisions.paging;
+  if (decisions.blocks.size() != blocks.size() || paging.activations > count || paging.resident > count) return false;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const std::vector<std::size_t>& again = decisions.blocks[i].choice.again;
     if (!again.empty() && again.back() >= blocks[i].nodes.size()) return false;
@@ -396,7 +398,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
-      !are_possible(graph, record.decisions.replays) || (record.decisions.group > 1 && !may_group(graph, blocks))) {
+      !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, blocks, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
                        "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
   }

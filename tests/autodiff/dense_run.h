@@ -22,7 +22,7 @@ class DenseRun {
     place_values();
     for (const NodeId node : graph.order) add_node(node);
     // The executor binds adding kernels only where a window has several micro-steps.
-    program_.accumulation = 2;
+    program_.rounds = 2;
     program_.arena = end_;
     arena_ = std::make_unique<Arena>(end_);
     std::memset(arena_->base(), 0xFF, extent(end_.n));

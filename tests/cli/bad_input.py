@@ -58,6 +58,7 @@ def settings(test):
         (2, "E-BATCH-3", ["train.micro_batch=3"]),
         (2, "E-BATCH-3", ["train.micro_batch=2", "train.accumulation=3"]),
         (2, "E-BATCH-3", ["train.effective_batch=100", "train.micro_batch=16"]),
+        (2, "E-BATCH-3", ["train.micro_batch=4", "plan.group=3"]),
         (5, "E-DATA-MISSING", ["data.train=/no/such/file"]),
         (5, "E-DATA-MISSING", [f"data.train={test.folder}"]),
         (5, "E-DATA-MISSING", ["data.validation=nowhere.txt"]),
@@ -299,6 +300,14 @@ def plans(test):
         {"accumulation": -1},
         {"loss_chunks": 0},
         {"loss_chunks": 1 << 30},
+        {"group": 0},
+        {"group": 3},
+        {"group": -2},
+        {"group": 1 << 40},
+        {"group": plan["record"]["accumulation"] + 1},
+        {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "activation_blocks": -1}},
+        {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "activation_blocks": 1 << 30}},
+        {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "resident_blocks": -1}},
         {"blocks": []},
     ):
         test.write("edited.json", json.dumps({**plan, "record": {**plan["record"], **change}}))

@@ -127,6 +127,8 @@ def refusals(test):
     test.equal("exit code below the floor", refused.code, 3)
     disk = ["--disk", "spill:1GiB", "--set", "plan.optimizer_state=disk"]
     test.fails(2, "E-EXPORT-DISK", *SIM, *disk, "--export-instance", "no.json")
+    group = ["--set", "train.micro_batch=1", "--set", "plan.group=2"]
+    test.fails(2, "E-EXPORT-GROUP", *SIM, *group, "--export-instance", "no.json")
     test.fails(5, "E-IO-WRITE", *SIM, "--export-instance", "no/such/folder/i.json")
     test.fails(2, "E-USAGE", "plan", "--diff", "a.json", "b.json", "--export-instance", "no.json")
     test.that(not test.path("no.json").exists(), "nothing is written where nothing is exported")

@@ -28,7 +28,7 @@ TEST(Lower, WritesOneInstructionPerStep) {
   EXPECT_EQ(program.save.size(), length(plan.timeline.save));
   EXPECT_TRUE(program.generate.empty());
   EXPECT_EQ(program.arena, plan.arena);
-  EXPECT_EQ(program.accumulation, 2);
+  EXPECT_EQ(program.rounds, 2);
   EXPECT_NO_THROW(verify(program, plan.graph));
 }
 

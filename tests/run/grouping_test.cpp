@@ -99,6 +99,9 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
   const Graph& graph = model.graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_TRUE(may_group(graph, blocks));
+  EXPECT_EQ(why_not_grouped(graph, blocks, 4), "");
+  EXPECT_NE(why_not_grouped(graph, blocks, kMostGroup + 1), "");
+  EXPECT_NE(why_not_grouped(graph, {}, 4), "");
   const Graph grouped = apply_grouping(graph, blocks, 4, false);
   verify(grouped);
   EXPECT_EQ(grouped.section_order(Section::micro).size(), 4 * graph.section_order(Section::micro).size());
@@ -129,6 +132,8 @@ TEST(Grouping, NotWhereAnAccumulatorBelongsToSeveralSegments) {
     if (value.version_of == sum) value.version_of = other;
   }
   EXPECT_FALSE(may_group(graph, blocks));
+  EXPECT_EQ(why_not_grouped(graph, blocks, 1), "");
+  EXPECT_NE(why_not_grouped(graph, blocks, 2), "");
 }
 
 }  // namespace

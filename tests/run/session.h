@@ -135,7 +135,7 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
     executor.load([] {});
     for (int window = 0; window < 2; ++window) {
       audit.enter(Phase::first);
-      for (std::int64_t micro = 0; micro < program.accumulation; ++micro) {
+      for (std::int64_t micro = 0; micro < program.rounds; ++micro) {
         if (micro == 1) audit.enter(Phase::steady);
         executor.run(Section::micro, micro == 0, nothing);
       }

@@ -31,8 +31,8 @@ void gradient(GradientContext& context) {
   const EmbeddingBackwardAttributes tokens{builder.shape(context.input(1))[0]}, positions{builder.shape(context.input(2))[0]};
   if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {dy});
   if (!context.wants(1)) return;
-  if (!context.shared(1)) return context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
-  const RowAccumulators apart = context.rows_apart(1);
+  const RowAccumulators apart = context.shared(1) ? context.rows_apart(1) : RowAccumulators{};
+  if (!apart.rows.valid()) return context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
   const std::string name = builder.value(context.input(1)).name + ".grad.rows";
   ValueId which = context.input(0);
   if (apart.map.valid()) {
@@ -117,7 +117,8 @@ RangeRule ranges_of_add_rows(const Attributes& any, TypeSpan) {
 
 Cost cost_of_add_rows(const Attributes&, TypeSpan inputs, TypeSpan) {
   const double bytes = static_cast<double>(dense_bytes(inputs[1].shape, DType::f32));
-  return {bytes / 4, 3 * bytes};
+  const double map = inputs.size() > 2 ? bytes_touched(inputs.subspan(2), {}) : 0;
+  return {bytes / 4, 3 * bytes + map};
 }
 
 std::vector<ValueType> infer_select(const Attributes&, TypeSpan inputs) {

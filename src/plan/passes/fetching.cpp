@@ -201,7 +201,7 @@ class Rewrite {
     }
   }
 
-  // With one micro-step a window, what waits for no other node of the update runs within it, where the gradient still is.
+  // With one round a window, what waits for no other node of the update runs within it, where the gradient still is.
   void use_what_is_here(Node& node) const {
     const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       const NodeId producer = result_.values[input].producer;

@@ -166,6 +166,18 @@ bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   return !blocks.empty() && keeps_order(graph, segments_of(graph, blocks, false));
 }
 
+std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& blocks, std::int64_t group) {
+  if (group == 1) return {};
+  if (blocks.empty()) return "the model has no repeated blocks";
+  if (!may_group(graph, blocks))
+    return "a gradient of this model adds up in several of its blocks, in an order that would change";
+  const auto nodes = static_cast<std::int64_t>(graph.section_order(Section::micro).size());
+  if (group > kMostGroup || group * nodes > kMostGroupedNodes) {
+    return fmt::format("{} times the {} nodes of a micro-step are too many", group, nodes);
+  }
+  return {};
+}
+
 Graph apply_grouping(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow) {
   return group == 1 ? std::move(graph) : Rewrite(std::move(graph), blocks, group, narrow).run();
 }

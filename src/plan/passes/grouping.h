@@ -5,15 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "plan/blocks.h"
 
 namespace plimsoll {
-
-// Each micro-batch of a group has nodes of its own.
-inline constexpr std::int64_t kMostGroup = 256;
 
 struct WindowOrder {
   std::int64_t accumulation = 1;  // micro-batches of a window
@@ -22,8 +20,13 @@ struct WindowOrder {
   std::int64_t rounds() const { return accumulation / group; }  // micro-steps that the program of a window has
 };
 
+// Each micro-batch of a group has nodes of its own, of which a plan has no more than this.
+inline constexpr std::int64_t kMostGroup = 256, kMostGroupedNodes = 1 << 16;
+
 // Whether each accumulator is added to in one segment only, so that its additions keep their order.
 bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks);
+// Why so many micro-batches cannot go together; empty where they can.
+std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& blocks, std::int64_t group);
 
 // Of a graph that may be grouped, after recomputation and before fetching. With `narrow` passes a segment ends where the next
 // matrix that comes from another tier is needed. The last micro-batch of a group keeps the ids of the

@@ -236,9 +236,15 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   }
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
-    if (node.section == Section::update || !node.pages.valid() || node.replica_of.valid()) continue;
+    if (node.section == Section::update || !node.pages.valid()) continue;
+    const RangeRule rule = ranges_of(graph, node);
+    if (node.replica_of.valid()) {  // it has kernels of its own for each range, which others bring
+      const std::int64_t elements = graph.values[node.inputs[rule.inputs.front()]].type.shape.elements();
+      copies += rule.passes * ceil_div(elements, range_elements(graph, node, page));
+      continue;
+    }
     for (const StreamedInput& streamed : streamed_inputs(graph, node)) {
-      copies += (ranges_of(graph, node).passes + 1) * pieces_of(node.inputs[streamed.input]);
+      copies += (rule.passes + 1) * pieces_of(node.inputs[streamed.input]);
     }
   }
   std::vector<ReserveItem> items{{"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"},

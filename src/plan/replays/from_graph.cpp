@@ -33,12 +33,12 @@ class Conversion {
   bool comes(ValueId origin) const {
     const Value& value = graph_.values[origin];
     if (value.tier != 0) return false;
-    return !value.persistent() || (value.role == Role::accumulator && simulation_.timeline.accumulation == 1);
+    return !value.persistent() || (value.role == Role::accumulator && simulation_.timeline.rounds == 1);
   }
 
   void add(int step) {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
-    const StepAccess access = access_of(graph_, what, simulation_.timeline.accumulation == 1);
+    const StepAccess access = access_of(graph_, what, simulation_.timeline.rounds == 1);
     const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
     Op op;
     for (const ValueId value : access.reads) {
@@ -56,7 +56,7 @@ class Conversion {
         use(op, found->second);
       }
     }
-    op.seconds = kernel.of(simulation_.timeline.accumulation == 1).seconds;
+    op.seconds = kernel.of(simulation_.timeline.rounds == 1).seconds;
     const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
     if (scratch.valid()) op.scratch = simulation_.lifetimes.buffers[scratch].bytes.n;
     if (what.kind == Step::Kind::node) describe(graph_.nodes[what.node], op);
