@@ -306,7 +306,6 @@ def plans(test):
         {"group": 1 << 40},
         {"group": plan["record"]["accumulation"] + 1},
         {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "activation_blocks": -1}},
-        {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "activation_blocks": 1 << 30}},
         {"paging": {"what": ["parameters"], "page_elements": 32768, "slots": 2, "resident_blocks": -1}},
         {"blocks": []},
     ):
