@@ -2,6 +2,7 @@
 // pieces are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct GraphBlock {
   std::vector<NodeId> nodes;  // forward nodes of the section micro, in order
   std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
 };
+
+// The block that a model line belongs to, by its number; gradients and clones have the lines of their forward nodes.
+std::map<std::string, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks);
 
 // In forward order. Where nothing repeats, one block at the most: everything between the single nodes at both ends.
 std::vector<GraphBlock> find_blocks(const Graph& graph);

@@ -18,10 +18,7 @@ constexpr int kOutside = -1;
 // The block that each step of a micro-step works for, forward, backward or recomputing; kOutside for the rest. Steps of the
 // update that run within it, and transfers, belong to the block whose pass they follow.
 std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
-  std::map<std::string, int> block_of_line;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const NodeId id : blocks[i].nodes) block_of_line[simulation.graph.nodes[id].line] = static_cast<int>(i);
-  }
+  const std::map<std::string, int> block_of_line = blocks_of_lines(simulation.graph, blocks);
   std::vector<int> result;
   for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
     const Step& step = simulation.timeline.steps[i];

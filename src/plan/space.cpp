@@ -97,13 +97,20 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
   return list;
 }
 
-// Whether updates end gradients within the backward pass where all of a window goes together.
-bool ends_in_a_group(const BatchModel& model, const PlanRequest& request) {
-  return make_timeline(model.graph, 1, request.saves).early_updates && may_group(model.graph, model.blocks);
+// Of a micro-batch size: whether several may go together, and whether updates end gradients within the backward pass where all
+// of a window does.
+struct Together {
+  bool may = false, ends = false;
+};
+
+Together together_of(const BatchModel& model, const PlanRequest& request) {
+  if (!may_group(model.graph, model.blocks)) return {};
+  return {true, make_timeline(model.graph, 1, request.saves).early_updates};
 }
 
 // Everything in memory, and what a disk has room for.
-std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine) {
+std::vector<Paging> pagings(const BatchModel& model, Together together, bool smallest, const PlanRequest& request,
+                            const Machine& machine) {
   const Graph& graph = model.graph;
   const std::vector<GraphBlock>& blocks = model.blocks;
   const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
@@ -111,7 +118,7 @@ std::vector<Paging> pagings(const BatchModel& model, bool smallest, const PlanRe
   const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
   const bool tables = has_tables(graph, blocks);
   std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
-  if (!updates_early && ends_in_a_group(model, request)) {
+  if (!updates_early && together.ends) {
     for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {
       if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
     }
@@ -138,7 +145,7 @@ constexpr std::size_t kMostNodes = 6000;
 
 // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between;
 // in memory alone all of a window, where their gradients then need not be kept.
-std::vector<std::int64_t> groups(const BatchModel& model, const Paging& paging, const PlanRequest& request) {
+std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request) {
   if (request.group) {
     const std::string problem = why_not_grouped(model.graph, model.blocks, *request.group);
     if (problem.empty()) return {*request.group};
@@ -147,12 +154,11 @@ std::vector<std::int64_t> groups(const BatchModel& model, const Paging& paging, 
   }
   std::vector<std::int64_t> list{1};
   const bool fetches = paging.parameters && paging.resident == 0;
-  const bool ends = ends_in_a_group(model, request);
   // Gradients of blocks that are fetched stay here only where an update ends them.
   const bool all = paging.parameters && !paging.accumulators && request.gradients == RestPolicy::automatic &&
                    (paging.resident > 0 || paging.tables || paging.narrow);
-  const bool may = ends || may_group(model.graph, model.blocks);
-  if (model.accumulation == 1 || (!fetches && (!ends || paging.active()) && !all) || !may) return list;
+  const bool ends = together.ends && !paging.active();
+  if (model.accumulation == 1 || !together.may || (!fetches && !ends && !all)) return list;
   const std::size_t nodes = model.graph.section_order(Section::micro).size();
   std::int64_t most = 1;
   for (std::int64_t group = 2; group <= model.accumulation; ++group) {
@@ -220,10 +226,12 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   State& state = *state_;
   state.models.resize(sizes.size());
   std::vector<std::vector<Paging>> choices(sizes.size());
+  std::vector<Together> together(sizes.size());
   run_tasks(sizes.size(), [&](std::size_t i) {
     state.models[i] = std::make_unique<BatchModel>(source(sizes[i]), sizes[i], state.request.effective_batch / sizes[i],
                                                    state.machine.threads, catalogue);
-    choices[i] = pagings(*state.models[i], i == 0, state.request, state.machine);
+    together[i] = together_of(*state.models[i], state.request);
+    choices[i] = pagings(*state.models[i], together[i], i == 0, state.request, state.machine);
   });
   struct Start {  // of plans: a micro-batch size, what rests on another tier, how many micro-batches go together
     BatchModel* model;
@@ -236,7 +244,7 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   std::vector<Start> starts;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
-      for (const std::int64_t group : groups(*state.models[i], *paging, state.request)) {
+      for (const std::int64_t group : groups(*state.models[i], together[i], *paging, state.request)) {
         const bool floor = i == 0 && group == 1 && (!paging->active() || *paging == choices[i].back());
         starts.push_back({state.models[i].get(), *paging, group, floor});
       }

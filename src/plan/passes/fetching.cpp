@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/transfer.h"
 #include "plan/passes/paging.h"
+#include "plan/passes/transfer.h"
 
 namespace plimsoll {
 namespace {
@@ -149,43 +150,14 @@ class Rewrite {
   void emit(const Event& event, NodeId place) {
     Pass::Use& use = passes_[event.pass].uses[event.use];
     switch (event.what) {
-      case What::fetch: use.here = copy_by(kFetch, place, {use.value}, use.value); break;
-      case What::fetched: use.here = copy_by(kFetched, place, {use.here}, use.value); break;
-      case What::store: use.here = last_copy_[use.value] = copy_by(kStore, place, {use.here}, use.value); break;
+      case What::fetch: use.here = copy_by(result_, kFetch, place, {use.value}, use.value); break;
+      case What::fetched: use.here = copy_by(result_, kFetched, place, {use.here}, use.value); break;
+      case What::store: use.here = last_copy_[use.value] = copy_by(result_, kStore, place, {use.here}, use.value); break;
       // The update reads the last version under the id that it always had.
-      case What::stored: give(last_version_.at(use.value), add(kStored, place, {use.here, use.value}, use.value)); break;
+      case What::stored:
+        give(result_, last_version_.at(use.value), add_transfer(result_, kStored, place, {use.here, use.value}, use.value));
+        break;
     }
-  }
-
-  NodeId add(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests) {
-    const Section section = result_.nodes[place].section;
-    const bool backward = result_.nodes[place].backward;
-    const NodeId id = result_.nodes.push_back(
-        {.op = &op, .inputs = std::move(inputs), .section = section, .backward = backward, .line = result_.values[rests].name});
-    result_.order.push_back(id);
-    return id;
-  }
-
-  void give(ValueId output, NodeId producer) {
-    result_.nodes[producer].outputs = {output};
-    result_.values[output].producer = producer;
-  }
-
-  ValueId copy_by(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests) {
-    const NodeId id = add(op, place, std::move(inputs), rests);
-    const ValueId copy = new_copy(rests, result_.nodes[id].section);
-    give(copy, id);
-    return copy;
-  }
-
-  ValueId new_copy(ValueId rests, Section section) {
-    Value copy;
-    copy.name = result_.values[rests].name + ".here";
-    copy.type = result_.values[rests].type;
-    copy.role = Role::pages;
-    copy.section = section;
-    copy.copy_of = rests;
-    return result_.values.push_back(std::move(copy));
   }
 
   void rewire(Node& node, NodeId id, std::size_t place) {
@@ -196,7 +168,7 @@ class Rewrite {
       if (!rests_elsewhere(output)) continue;
       const ValueId rests = origin_of(result_, output);
       last_version_[rests] = output;
-      output = use_at(rests, place).here = new_copy(rests, node.section);
+      output = use_at(rests, place).here = add_copy(result_, rests, node.section);
       result_.values[output].producer = id;
     }
   }

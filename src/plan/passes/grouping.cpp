@@ -16,12 +16,9 @@ using Segment = std::vector<NodeId>;
 // The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
 // of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
 std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBlock>& blocks, bool narrow) {
-  std::map<std::string, std::size_t> block_of_line;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const NodeId id : blocks[i].nodes) block_of_line[graph.nodes[id].line] = i;
-  }
+  const std::map<std::string, int> block_of_line = blocks_of_lines(graph, blocks);
   std::vector<Segment> segments;
-  std::tuple<std::size_t, bool, NodeId, ValueId> last;
+  std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
   for (const NodeId id : graph.section_order(Section::micro)) {
     const Node& node = graph.nodes[id];
@@ -29,8 +26,8 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBloc
       if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
     }
     const auto block = block_of_line.find(node.line);
-    const std::tuple key(block == block_of_line.end() ? blocks.size() : block->second, node.backward,
-                         node.pages.valid() ? id : NodeId{}, matrix);
+    const std::tuple key(block == block_of_line.end() ? -1 : block->second, node.backward, node.pages.valid() ? id : NodeId{},
+                         matrix);
     if (segments.empty() || key != last) segments.emplace_back();
     segments.back().push_back(id);
     last = key;

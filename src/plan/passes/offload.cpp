@@ -6,6 +6,7 @@
 
 #include "graph/transfer.h"
 #include "plan/passes/grouping.h"
+#include "plan/passes/transfer.h"
 
 namespace plimsoll {
 namespace {
@@ -132,41 +133,18 @@ class Rewrite {
   void emit(What what, std::size_t trip, NodeId place) {
     const ValueId home = home_of(trip);
     switch (what) {
-      case What::store: out_[trip] = copy_by(kStore, place, {trips_[trip].value}, home); break;
+      case What::store: out_[trip] = copy_by(result_, kStore, place, {trips_[trip].value}, home); break;
       case What::stored: {
         Value version = result_.values[home];
         version.section = Section::micro;
         version.version_of = home;
-        away_[trip] = add(kStored, place, {out_.at(trip), home}, std::move(version), home);
+        away_[trip] = result_.values.push_back(std::move(version));
+        give(result_, away_[trip], add_transfer(result_, kStored, place, {out_.at(trip), home}, home));
         break;
       }
-      case What::fetch: out_[trip] = copy_by(kFetch, place, {away_.at(trip)}, home); break;
-      case What::fetched: here_[trips_[trip].value] = copy_by(kFetched, place, {out_.at(trip)}, home); break;
+      case What::fetch: out_[trip] = copy_by(result_, kFetch, place, {away_.at(trip)}, home); break;
+      case What::fetched: here_[trips_[trip].value] = copy_by(result_, kFetched, place, {out_.at(trip)}, home); break;
     }
-  }
-
-  ValueId copy_by(const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId home) {
-    Value copy;
-    copy.name = result_.values[home].name + ".here";
-    copy.type = result_.values[home].type;
-    copy.role = Role::pages;
-    copy.section = Section::micro;
-    copy.copy_of = home;
-    return add(op, place, std::move(inputs), std::move(copy), home);
-  }
-
-  ValueId add(const OpDef& op, NodeId place, std::vector<ValueId> inputs, Value output, ValueId home) {
-    const NodeId id{result_.nodes.size()};
-    output.producer = id;
-    const ValueId value = result_.values.push_back(std::move(output));
-    result_.nodes.push_back({.op = &op,
-                             .inputs = std::move(inputs),
-                             .outputs = {value},
-                             .section = Section::micro,
-                             .backward = result_.nodes[place].backward,
-                             .line = result_.values[home].name});
-    result_.order.push_back(id);
-    return value;
   }
 
   Graph result_;
