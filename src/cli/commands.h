@@ -15,7 +15,7 @@ struct BudgetArguments {
 
 // CONFIG, --set and the budgets.
 struct ConfigArguments {
-  std::string file;
+  std::string file, device;
   std::vector<std::string> sets;
   BudgetArguments budgets;
 };

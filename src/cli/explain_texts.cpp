@@ -102,9 +102,11 @@ const CodeExplanation kExplanations[] = {
      "The disk failed or was taken away, or there is no memory for the staging of its transfers.",
      "Look at the system's log; continue from the last checkpoint with a folder on another disk.",
      "plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"},
-    {"E-DISK-SIZE", "What has to rest on the disk is larger than the disk budget.",
-     "plan.optimizer_state, plan.parameters or plan.gradients is \"disk\", and the size behind the colon of --disk is too small.",
-     "Give it more of the disk, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
+    {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
+     "plan.optimizer_state, plan.parameters or plan.gradients is \"disk\", and the size behind the colon of --disk is too small, "
+     "or "
+     "that of --host-memory where a device computes.",
+     "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
     {"E-DIVERGED", "Training has diverged: the loss or the gradient is no longer a finite number.",
      "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The weights of the "
      "failing update were not saved.",
@@ -143,6 +145,11 @@ const CodeExplanation kExplanations[] = {
     {"E-GRADIENT", "A value that must be trained has no gradient.",
      "The model applies an operation that is not differentiable between a parameter and the loss.",
      "Use another operation there.", "plimsoll plan CONFIG --values"},
+    {"E-HOST-SIZE", "The process on the host alone is larger than the host's budget.",
+     "Where a device computes, --host-memory bounds the program beside it: its code, its kernels, the graph and what is on its "
+     "way.",
+     "Give the host at least what the message says, and beyond that what should rest there.",
+     "plimsoll plan CONFIG --device sim --host-memory 2GiB"},
     {"E-INSTANCE", "The file is not an instance of a training graph.",
      "It is no JSON, has another schema, or breaks the rules of instances/README.md where the message says.",
      "Let Plimsoll write one, and change that.", "plimsoll plan CONFIG --export-instance FILE.json"},

@@ -36,6 +36,10 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
+void add_device(CLI::App& command, ConfigArguments& config) {
+  command.add_option("--device", config.device, "cpu, or sim: a device, a host and a disk on this computer");
+}
+
 // Names of other programs, by the key that each stands for.
 std::string aliases_footer() {
   std::string text = "Names of other programs are understood as well, in the file and in --set:\n";
@@ -87,6 +91,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   add_config_file(*command, a.config);
   command->footer(aliases_footer());
   add_budgets(*command, a.config.budgets);
+  add_device(*command, a.config);
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan");
@@ -100,6 +105,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
   add_config(*command, a.config);
+  add_device(*command, a.config);
   command->footer(aliases_footer());
   command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
   command->add_option("--plan", a.plan, "replay this plan");

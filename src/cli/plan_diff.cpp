@@ -42,9 +42,12 @@ ordered_json predicted_facts(const json& predicted) {
   ordered_json facts =
       some(predicted, {"update_seconds", "stall_seconds", "tokens_per_second", "process_bytes", "arena_bytes", "live_bytes"});
   facts["reserve"] = by_name(predicted.at("reserve"), "name", [](const json& item) { return item.at("bytes"); });
-  // The arena of the memory is `arena_bytes`.
+  facts["host_bytes"] = predicted.value("host_bytes", json());
+  facts["host_reserve"] =
+      by_name(predicted.value("host_reserve", json::array()), "name", [](const json& item) { return item.at("bytes"); });
+  // The arena of the first one is `arena_bytes`.
   facts["tiers"] = by_name(predicted.at("tiers"), "name", [](const json& tier) { return tier.at("arena_bytes"); });
-  facts["tiers"].erase("ram");
+  facts["tiers"].erase(predicted.at("tiers").at(0).at("name").get<std::string>());
   facts["phases"] = by_name(predicted.at("phases"), "name", [](const json& phase) {
     return some(phase, {"arena_bytes", "live_bytes", "owners"});
   });

@@ -135,24 +135,45 @@ std::string resting_text(const json& decisions) {
   return resident == 0 ? text : fmt::format("{} (not of {} blocks)", text, resident);
 }
 
-std::string process_table(const json& predicted, const json& decisions) {
-  std::string text = fmt::format("{:<36}{:>12}\n", "process", size(predicted.at("process_bytes")));
-  text += fmt::format("  {:<34}{:>12}\n", "arena", size(predicted.at("arena_bytes")));
-  for (const json& item : predicted.at("reserve")) {
+std::string reserve_rows(const json& items) {
+  std::string text;
+  for (const json& item : items) {
+    if (item.at("bytes") == 0) continue;
     text += fmt::format("  {:<34}{:>12}  {}\n", item.at("name").get<std::string>(), size(item.at("bytes")),
                         item.at("source").get<std::string>());
   }
-  for (const json& tier : predicted.at("tiers")) {
-    if (&tier == &predicted.at("tiers").front()) continue;
-    text += fmt::format("{:<36}{:>12}  {}{}; an update waits {} for it\n", tier.at("name").get<std::string>(),
-                        size(tier.at("arena_bytes")), resting_text(decisions),
-                        tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "",
-                        duration_text(predicted.at("stall_seconds").get<double>()));
-    const auto lane = [&](const char* name) { return duration_text(predicted.at("lanes").at(name).get<double>()); };
-    text += fmt::format("  {:<34}{:>12}  in {}, out {}, side by side\n", "lanes of an update: compute", lane("compute"),
-                        lane("in"), lane("out"));
-  }
   return text;
+}
+
+// What moves beside the kernels of an update, and how long they wait for it.
+std::string lanes_text(const json& predicted) {
+  const json& lanes = predicted.at("lanes");
+  const auto lane = [&](const char* name) { return duration_text(lanes.at(name).get<double>()); };
+  std::string text =
+      fmt::format("{:<36}{:>12}  in {}, out {}", "lanes of an update: compute", lane("compute"), lane("in"), lane("out"));
+  if (lanes.contains("far_in")) text += fmt::format("; disk: in {}, out {}", lane("far_in"), lane("far_out"));
+  return text + fmt::format("; it waits {}\n", duration_text(predicted.at("stall_seconds").get<double>()));
+}
+
+std::string process_table(const json& predicted, const json& decisions) {
+  const json& tiers = predicted.at("tiers");
+  const bool host = predicted.at("host_bytes").is_number();
+  std::string text = fmt::format("{:<36}{:>12}\n", host ? tiers.front().at("name").get<std::string>() : "process",
+                                 size(predicted.at("process_bytes")));
+  text += fmt::format("  {:<34}{:>12}\n", "arena", size(predicted.at("arena_bytes"))) + reserve_rows(predicted.at("reserve"));
+  if (host)
+    text += fmt::format("{:<36}{:>12}\n", "host", size(predicted.at("host_bytes"))) + reserve_rows(predicted.at("host_reserve"));
+  bool rests = false;
+  for (const json& tier : tiers) {
+    if (&tier == &tiers.front()) continue;
+    const std::string name = tier.at("name").get<std::string>();
+    const bool in_process = name == "host";
+    text += fmt::format("{}{:<{}}{:>12}  {}{}\n", in_process ? "  " : "", in_process ? "arena" : name, in_process ? 34 : 36,
+                        size(tier.at("arena_bytes")), rests ? "what has no room there" : resting_text(decisions),
+                        tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "");
+    rests = true;
+  }
+  return rests ? text + lanes_text(predicted) : text;
 }
 
 // "4.2 % above it"; how far a plan is from what no plan can reach.

@@ -22,7 +22,7 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
-#include "run/pages.h"
+#include "run/stores.h"
 #include "train/prepare.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
@@ -175,9 +175,10 @@ class TrainCommand {
 
     const Arena arena(plan.arena, arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = reinterpret_cast<std::uintptr_t>(arena.base());
-    const std::unique_ptr<PageFile> pages =
-        open_pages(program, config_.memory.disk ? config_.memory.disk->folder : ".", plan.transfers);
-    Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
+    const LinkLimits limits =
+        config_.device == DeviceChoice::sim ? LinkLimits{config_.links.host, config_.links.disk} : LinkLimits{};
+    const Stores stores(program, plan, config_.memory.disk ? config_.memory.disk->folder : ".", limits);
+    Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, stores.all());
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;
     if (arguments_.audit) {
@@ -193,7 +194,7 @@ class TrainCommand {
     trainer.progress().data_hash = prepared_.data_hash;
     try {
       loop(trainer, plan, data);
-      finish(trainer, plan, arena, pages.get(), audit ? &*audit : nullptr);
+      finish(trainer, plan, arena, stores, audit ? &*audit : nullptr);
     } catch (const Error& error) {
       if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
       throw;
@@ -226,17 +227,17 @@ class TrainCommand {
 
   // Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
   void check_reserve(const Plan& plan, const Arena& arena) const {
-    const Bytes outside = peak_resident() - align_up(arena.size(), kPage);
-    const Bytes planned = plan.process - align_up(plan.arena, kPage);
+    const Bytes arenas = align_up(arena.size(), kPage) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
+    const Bytes outside = peak_resident() - arenas, planned = plan.process + plan.host - arenas;
     if (outside <= planned) return;
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-RESERVE", "process",
-                fmt::format("{} lie outside the arena, {} were planned", to_text(outside), to_text(planned)),
+                fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
                 "what `plimsoll machine` measured", {"remove the machine file and let it be measured again"});
   }
 
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {
     const std::int64_t updates = arguments_.updates.value_or(config_.train.updates);
-    ProgressLine line(updates, prepared_.budget.memory.value_or(plan.process));
+    ProgressLine line(updates, promised(plan));
     while (trainer.progress().updates < updates && interrupted == 0) {
       const Metrics metrics = trainer.update();
       report_.note(trainer.progress());
@@ -280,11 +281,17 @@ class TrainCommand {
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
-  void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const PageFile* pages, Audit* audit) {
+  void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const Stores& stores, Audit* audit) {
     trainer.save_weights_to(folder_.weights());
     report_.parameters_hash = trainer.hash_parameters();
-    report_.finish(trainer.progress(), arena, pages, audit);
+    report_.finish(trainer.progress(), arena, stores, audit);
     summarise(trainer.progress(), plan);
+  }
+
+  // What the process may take: with that of a device on this computer.
+  Bytes promised(const Plan& plan) const {
+    const Bytes host = plan.host.n > 0 ? prepared_.budget.host_memory.value_or(plan.host) : Bytes{0};
+    return prepared_.budget.memory.value_or(plan.process) + host;
   }
 
   void summarise(const Progress& progress, const Plan& plan) const {
@@ -295,8 +302,7 @@ class TrainCommand {
     if (progress.updates > 0) text += fmt::format(" ({} tok/s), loss {:.4f}", rate_text(rate), progress.loss);
     if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
     fmt::print(stderr, "{}\nmemory: process {} of {}; arena planned {}, touched {}\n", text, to_text(report_.process_hwm),
-               to_text(prepared_.budget.memory.value_or(plan.process)), to_text(align_up(plan.arena, kPage)),
-               to_text(align_up(report_.measured_arena, kPage)));
+               to_text(promised(plan)), to_text(align_up(plan.arena, kPage)), to_text(align_up(report_.measured_arena, kPage)));
     if (done) {
       const std::string weights = folder_.weights().string();
       fmt::print(stderr, "weights: {}\ntry: plimsoll generate --weights {} --prompt \"...\"\n", weights, weights);

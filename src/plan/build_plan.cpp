@@ -165,6 +165,7 @@ std::string hash_plan(const Plan& plan) {
     if (plan.decisions.paging.tables) hasher.add("tables");
     if (plan.decisions.paging.narrow) hasher.add("narrow");
     hasher.add(fmt::format("activations {}", plan.decisions.paging.activations));
+    if (plan.decisions.paging.near != Paging::kAllNear) hasher.add(fmt::format("near {}", plan.decisions.paging.near.n));
   }
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));
@@ -172,6 +173,21 @@ std::string hash_plan(const Plan& plan) {
   for (const Bytes offset : plan.offsets) hasher.add(std::to_string(offset.n));
   for (const StepKernel& kernel : plan.kernels) hasher.add(kernel.add.implementation).add(kernel.write.implementation);
   return hasher.hex();
+}
+
+// What tiers past the first hold, and what lies outside the arenas.
+void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
+  const Paging& paging = plan.decisions.paging;
+  const int primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads);
+  const std::size_t steps = simulation.timeline.steps.size();
+  plan.stored = stored_layout(simulation.graph).ends;
+  plan.reserve = reserve_items(machine.reserve, primitives, steps, plan.arena);
+  std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
+  plan.process = plan.arena + total(plan.reserve);
+  if (!has_host(machine)) return;
+  plan.host_reserve = reserve_items(machine.host_reserve, primitives, steps, plan.stored[1]);
+  std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
+  plan.host = plan.stored[1] + total(plan.host_reserve);
 }
 
 }  // namespace
@@ -206,18 +222,16 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     plan.live = std::max(plan.live, phase.live);
   }
   plan.load = placed.load;
-  plan.reserve = reserve_items(machine, count_primitives(simulation, decisions.loss_chunks, machine.threads),
-                               simulation.timeline.steps.size(), plan.arena);
-  std::ranges::move(paging_reserve(simulation.graph, decisions.paging, machine), std::back_inserter(plan.reserve));
+  count_reserves(plan, simulation, machine);
   if (decisions.paging.active()) plan.transfers = transfers_of(machine);
   for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
-  plan.process = plan.arena + total(plan.reserve);
-  plan.stored = stored_layout(simulation.graph).end;
   const auto micro_steps = static_cast<double>(decisions.window().rounds());
   plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
-  plan.lanes = {micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels,
-                micro_steps * costs.micro_lanes.in + costs.update_lanes.in,
-                micro_steps * costs.micro_lanes.out + costs.update_lanes.out};
+  plan.lanes.kernels = micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels;
+  for (std::size_t i = 0; i < plan.lanes.in.size(); ++i) {
+    plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
+    plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
+  }
   plan.micro_seconds = costs.micro + costs.micro_stall;
   plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;
   plan.costs_measured = costs.measured;

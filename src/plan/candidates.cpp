@@ -141,7 +141,7 @@ Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
 // What does not depend on what blocks do.
 void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
   find_chunks(request, keep, machine);
-  outside_ = total(paging_reserve(keep.graph, paging_, machine));
+  outside_ = total(paging_reserve(keep.graph, paging_, machine, 0));
   arena_bound_ = find_bound(keep, floor);
   least_steps_ = keep.timeline.steps.size();
   const auto simplest =
@@ -186,10 +186,10 @@ void BatchCandidates::add_replays(const Simulation& keep, const PlanRequest& req
 // Unless the other tier has no room for it.
 void BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
   const Simulation simulation = simulate_choices(whole.choices, whole.replays, whole.activations);
-  if (whole.activations > 0 && stored_layout(simulation.graph).end > request.second_tier.value_or(Bytes{0})) return;
+  if (whole.activations > 0 && !has_room(stored_layout(simulation.graph), paging_, request.beyond)) return;
   whole.profile = profile_whole(simulation);
   whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
-  whole.outside = total(paging_reserve(simulation.graph, paging_, machine));
+  whole.outside = total(paging_reserve(simulation.graph, paging_, machine, 0));
   wholes_.push_back(std::move(whole));
 }
 

@@ -43,11 +43,19 @@ json reserve_json(const std::vector<ReserveItem>& items) {
 
 json tiers_json(const Plan& plan) {
   json tiers = json::array({{{"name", plan.tiers[0]}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
-  if (plan.stored.n > 0) {
-    tiers.push_back({{"name", plan.tiers[1]}, {"arena_bytes", plan.stored.n}, {"live_bytes", plan.stored.n}});
-    if (plan.tiers[1] == "disk") tiers.back()["transfers"] = name(plan.transfers);
+  for (std::size_t i = 1; i < plan.stored.size(); ++i) {
+    if (plan.stored[i].n == 0) continue;
+    tiers.push_back({{"name", plan.tiers[i]}, {"arena_bytes", plan.stored[i].n}, {"live_bytes", plan.stored[i].n}});
+    if (plan.tiers[i] == "disk") tiers.back()["transfers"] = name(plan.transfers);
   }
   return tiers;
+}
+
+// Of the link that leads past the first tier, and of the next one where something passes it.
+json lanes_json(const Plan& plan) {
+  json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
+  if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
+  return lanes;
 }
 
 json predicted_json(const Plan& plan) {
@@ -60,6 +68,8 @@ json predicted_json(const Plan& plan) {
   }
   const double rate = plan.update_seconds > 0 ? static_cast<double>(plan.units_per_update) / plan.update_seconds : 0;
   return {{"process_bytes", plan.process.n},
+          {"host_bytes", plan.host.n > 0 ? json(plan.host.n) : json(nullptr)},
+          {"host_reserve", reserve_json(plan.host_reserve)},
           {"arena_bytes", plan.arena.n},
           {"live_bytes", plan.live.n},
           {"update_seconds", plan.update_seconds},
@@ -67,7 +77,7 @@ json predicted_json(const Plan& plan) {
           {"cost_source", {{"measured", plan.costs_measured}, {"recorded", plan.costs_recorded}, {"bound", plan.costs_bound}}},
           {"reserve", reserve_json(plan.reserve)},
           {"stall_seconds", plan.stall_seconds},
-          {"lanes", {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in}, {"out", plan.lanes.out}}},
+          {"lanes", lanes_json(plan)},
           {"tiers", tiers_json(plan)},
           {"phases", phases}};
 }
@@ -122,6 +132,7 @@ json paging_json(const Paging& paging) {
           {"slots", paging.slots},
           {"resident_blocks", paging.resident},
           {"activation_blocks", paging.activations},
+          {"nearest_bytes", paging.near == Paging::kAllNear ? json(nullptr) : json(paging.near.n)},
           {"fetched", paging.narrow ? "by matrix" : "by block"}};
 }
 
@@ -137,8 +148,10 @@ Paging paging_from(const json& object) {
   paging.resident = object.value("resident_blocks", 0);
   paging.activations = object.value("activation_blocks", 0);
   paging.narrow = object.value("fetched", "by block") == "by matrix";
-  if (paging.activations < 0 || paging.resident < 0) {
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} and {} blocks", paging.activations, paging.resident),
+  if (const json near = object.value("nearest_bytes", json()); !near.is_null()) paging.near = Bytes{near.get<std::int64_t>()};
+  if (paging.activations < 0 || paging.resident < 0 || paging.near.n < 0) {
+    throw config_error("E-PLAN-FILE", "plan",
+                       fmt::format("{} and {} blocks, {} bytes", paging.activations, paging.resident, paging.near.n),
                        "no fewer than none");
   }
   const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
@@ -188,7 +201,7 @@ json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
   return ranges;
 }
 
-// A value that rests on the disk through the whole run.
+// A value that rests on another tier through the whole run.
 json stored_json(const Plan& plan, ValueId id, Bytes offset) {
   const Value& value = plan.graph.values[id];
   json ranges = json::array();
@@ -206,7 +219,7 @@ json stored_json(const Plan& plan, ValueId id, Bytes offset) {
           {"dtype", name(value.type.dtype)},
           {"shape", value.type.shape.extents},
           {"bytes", align_up(value.bytes(), kStoredAlignment).n},
-          {"tier", plan.tiers[1]},
+          {"tier", plan.tiers[value.tier]},
           {"alias_of", nullptr},
           {"action", "paged"},
           {"ranges", ranges}};

@@ -20,12 +20,14 @@ double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at
 }  // namespace
 
 LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const Machine& machine)
-    : simulation_(simulation),
-      paging_(paging),
-      in_(paging.active() ? link_between(machine, 1, 0) : nullptr),
-      out_(paging.active() ? link_between(machine, 0, 1) : nullptr) {
-  if (in_ == nullptr || out_ == nullptr) in_ = out_ = nullptr;
-  if (in_ != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * kElement};
+    : simulation_(simulation), paging_(paging), links_{} {
+  if (!paging.active()) return;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const Ways ways{link_between(machine, i + 1, i), link_between(machine, i, i + 1)};
+    if (ways.in == nullptr || ways.out == nullptr) break;
+    links_[i] = ways;
+  }
+  if (links_[0].in != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * kElement};
 }
 
 double LaneModel::kernel_seconds(int step) const {
@@ -37,30 +39,38 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
   const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
   const int passes = ranges_of(simulation_.graph, node).passes;
   const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
-  double lane_in = 0, lane_out = 0, first = 0;
+  const bool apart = node.section != Section::update;
+  LaneEvent event{.kind = LaneEvent::Kind::streamed, .kernels = seconds, .apart = apart};
   std::int64_t pieces = 0;
-  for (const StreamedInput& streamed : inputs) {
-    const Bytes bytes = simulation_.graph.values[node.inputs[streamed.input]].bytes();
-    const bool comes = simulation_.timeline.rounds > 1 || !streamed.begins;
-    if (comes) lane_in += (streamed.changes ? 1 : passes) * seconds_on(*in_, bytes, page_);
-    if (streamed.changes) lane_out += seconds_on(*out_, bytes, page_);
-    if (comes && (!streamed.changes || passes == 1)) first += seconds_on(*in_, range, page_);
-    pieces += ceil_div(bytes.n, page_.n);
+  bool beside = true;
+  for (std::size_t i = 0; i < links_.size() && links_[i].in != nullptr; ++i) {
+    const Link &way_in = *links_[i].in, &way_out = *links_[i].out;
+    double first = 0, room = 0;
+    pieces = 0;
+    for (const StreamedInput& streamed : inputs) {
+      const Value& value = simulation_.graph.values[node.inputs[streamed.input]];
+      pieces += ceil_div(value.bytes().n, page_.n);
+      if (value.tier <= i) continue;
+      const bool comes = simulation_.timeline.rounds > 1 || !streamed.begins;
+      if (comes) event.in[i] += (streamed.changes ? 1 : passes) * seconds_on(way_in, value.bytes(), page_);
+      if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page_);
+      if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_);
+      room += 1;
+    }
+    if (room == 0) continue;
+    const bool both = way_in.beside_compute && way_out.beside_compute;
+    // As long as both lanes are busy, each has its rate of then; the rest has the link for itself.
+    const Link& longer = event.in[i] > event.out[i] ? way_in : way_out;
+    const double rest = std::abs(event.in[i] - event.out[i]) * longer.bytes_per_second / longer.alone();
+    event.transfer[i] = both ? std::min(event.in[i], event.out[i]) + rest : event.in[i] + event.out[i];
+    const double share = room / static_cast<double>(inputs.size());
+    const double pages = share * static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / way_in.bytes_per_second;
+    event.fill = std::max(event.fill, apart ? first : pages);
+    beside = beside && both;
   }
-  const bool apart = node.section != Section::update, beside = in_->beside_compute && out_->beside_compute;
-  // As long as both lanes are busy, each has its rate of then; the rest has the link for itself.
-  const Link& longer = lane_in > lane_out ? *in_ : *out_;
-  const double rest = std::abs(lane_in - lane_out) * longer.bytes_per_second / longer.alone();
-  const double together = std::min(lane_in, lane_out) + rest;
   const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());
-  return {.kind = LaneEvent::Kind::streamed,
-          .kernels = seconds,
-          .transfer = beside ? together : lane_in + lane_out,
-          .in = lane_in,
-          .out = lane_out,
-          .ahead = beside && !apart ? std::min(1.0, slots / static_cast<double>(pieces)) : 0,
-          .fill = apart ? first : static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / in_->bytes_per_second,
-          .apart = apart};
+  if (beside && !apart) event.ahead = std::min(1.0, slots / static_cast<double>(pieces));
+  return event;
 }
 
 LaneEvents LaneModel::transfer(const Node& node) const {
@@ -68,12 +78,14 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
   if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};
-  const Link& link = out ? *out_ : *in_;
-  const Bytes bytes = simulation_.graph.values[node.outputs[0]].bytes();
-  return {{.kind = LaneEvent::Kind::start,
-           .outward = out,
-           .transfer = seconds_on(link, bytes, page_),
-           .alone = seconds_at(link.alone(), link, bytes, page_)}};
+  LaneEvent event{.kind = LaneEvent::Kind::start, .outward = out};
+  const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
+  for (std::size_t i = 0; i < home.tier; ++i) {
+    const Link& link = out ? *links_[i].out : *links_[i].in;
+    event.transfer[i] = seconds_on(link, home.bytes(), page_);
+    event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);
+  }
+  return {event};
 }
 
 // What streams together moves once, when the first of its steps comes.
@@ -88,7 +100,7 @@ LaneEvents LaneModel::stream(int step) const {
 LaneEvents LaneModel::events_of(int step) const {
   const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
   const double seconds = kernel_seconds(step);
-  if (what.kind == Step::Kind::node && in_ != nullptr) {
+  if (what.kind == Step::Kind::node && links_[0].in != nullptr) {
     const Node& node = simulation_.graph.nodes[what.node];
     if (node.op->transfer != Transfer::none) return transfer(node);
     if (!streamed_inputs(simulation_.graph, node).empty()) return stream(step);
@@ -115,38 +127,54 @@ void LaneClock::pause(double until) {
 }
 
 void LaneClock::run(const LaneEvent& event) {
-  double& free = free_[event.outward ? 1 : 0];
   std::deque<double>& done = done_[event.outward ? 1 : 0];
   busy_.kernels += event.kernels;
-  busy_.in += event.in;
-  busy_.out += event.out;
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
-    case LaneEvent::Kind::start: {
-      const double begin = std::max(free, now_), seconds = free_[event.outward ? 0 : 1] > begin ? event.transfer : event.alone;
-      free = begin + seconds;
-      done.push_back(free);
-      (event.outward ? busy_.out : busy_.in) += seconds;
-      break;
-    }
+    case LaneEvent::Kind::start: done.push_back(start(event)); break;
     case LaneEvent::Kind::wait:
       if (done.empty()) break;
       pause(done.front());
       done.pop_front();
       break;
-    case LaneEvent::Kind::streamed: {
-      const double busy = std::max(free_[0], free_[1]), idle = now_ - std::max(last_streamed_, std::min(busy, now_));
-      const double hidden = streams_ ? std::min(idle, event.ahead * event.transfer) : 0, backlog = std::max(0.0, busy - now_);
-      const double longer = std::max(0.0, backlog + event.transfer - event.kernels - hidden);
-      pause(now_ + longer + (streams_ && !event.apart ? 0 : event.fill));
-      now_ += event.kernels;
-      free_[0] = free_[1] = now_;
-      if (event.apart) break;
-      last_streamed_ = now_;
-      streams_ = true;
-      break;
-    }
+    case LaneEvent::Kind::streamed: stream(event); break;
   }
+}
+
+// When it is over: on every link that it passes.
+double LaneClock::start(const LaneEvent& event) {
+  const std::size_t way = event.outward ? 1 : 0;
+  double end = now_;
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    if (event.transfer[i] == 0) continue;
+    const double begin = std::max(free_[i][way], now_);
+    const double seconds = free_[i][1 - way] > begin ? event.transfer[i] : event.alone[i];
+    free_[i][way] = begin + seconds;
+    end = std::max(end, free_[i][way]);
+    (event.outward ? busy_.out : busy_.in)[i] += seconds;
+  }
+  return end;
+}
+
+void LaneClock::stream(const LaneEvent& event) {
+  double longer = 0;
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    busy_.in[i] += event.in[i];
+    busy_.out[i] += event.out[i];
+    if (event.transfer[i] == 0) continue;
+    const double busy = std::max(free_[i][0], free_[i][1]), idle = now_ - std::max(last_streamed_, std::min(busy, now_));
+    const double hidden = streams_ ? std::min(idle, event.ahead * event.transfer[i]) : 0;
+    const double backlog = std::max(0.0, busy - now_);
+    longer = std::max(longer, backlog + event.transfer[i] - event.kernels - hidden);
+  }
+  pause(now_ + longer + (streams_ && !event.apart ? 0 : event.fill));
+  now_ += event.kernels;
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    if (event.transfer[i] > 0) free_[i] = {now_, now_};
+  }
+  if (event.apart) return;
+  last_streamed_ = now_;
+  streams_ = true;
 }
 
 void LaneClock::run(const LaneEvents& events) {

@@ -1,7 +1,9 @@
-// The lanes of a machine, as a model of time: kernels run one after the other, and beside them transfers in and transfers out,
-// each lane in the order of its starts. Kernels wait for what they need; the sum of these waits is the stall.
+// The lanes of a machine, as a model of time: kernels run one after the other, and beside them on each link transfers in and
+// transfers out, each lane in the order of its starts. What comes from the second tier on passes two links, piece by piece.
+// Kernels wait for what they need; the sum of these waits is the stall.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <vector>
 
@@ -13,6 +15,10 @@ namespace plimsoll {
 
 struct Simulation;
 
+// One for each link: 0 leads to tier 1, 1 from there to tier 2.
+template <class T>
+using PerLink = std::array<T, kMostTiers - 1>;
+
 struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
@@ -21,12 +27,13 @@ struct LaneEvent {
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
   bool outward = false;
-  double kernels = 0, transfer = 0;  // seconds; streamed: of both lanes
-  double alone = 0;                  // seconds of a transfer while the other lane is idle
-  double in = 0, out = 0;            // streamed: of each lane
-  double ahead = 0;                  // streamed: the share of the transfers that may run before the kernels begin
-  double fill = 0;                   // streamed: seconds until the first pieces are there, where nothing has streamed before
-  bool apart = false;                // streamed: through pages of its own, which are empty before and after it
+  double kernels = 0;           // seconds
+  PerLink<double> transfer{};   // seconds; streamed: of both lanes
+  PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
+  PerLink<double> in{}, out{};  // streamed: of each lane
+  double ahead = 0;             // streamed: the share of the transfers that may run before the kernels begin
+  double fill = 0;              // streamed: seconds until the first pieces are there, where nothing has streamed before
+  bool apart = false;           // streamed: through pages of its own, which are empty before and after it
 };
 using LaneEvents = std::vector<LaneEvent>;
 // Kernels that follow kernels become one event.
@@ -45,15 +52,20 @@ class LaneModel {
   LaneEvent streamed(const Node& node, double seconds) const;
   LaneEvents transfer(const Node& node) const;
 
+  struct Ways {
+    const Link *in = nullptr, *out = nullptr;  // null where nothing moves
+  };
+
   const Simulation& simulation_;
   const Paging& paging_;
-  const Link *in_, *out_;  // null where nothing moves
+  PerLink<Ways> links_;
   Bytes page_;
 };
 
 // Seconds in which each lane is busy.
 struct LaneSeconds {
-  double kernels = 0, in = 0, out = 0;
+  double kernels = 0;
+  PerLink<double> in{}, out{};
 };
 
 class LaneClock {
@@ -64,12 +76,14 @@ class LaneClock {
 
  private:
   void run(const LaneEvent& event);
+  double start(const LaneEvent& event);
+  void stream(const LaneEvent& event);
   void pause(double until);
 
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
-  double free_[2] = {0, 0};     // when the lane in, out is free
-  std::deque<double> done_[2];  // when what was started on it is over
+  PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
+  std::deque<double> done_[2];             // when what was started inward, outward is over
   bool streams_ = false;
   double last_streamed_ = 0;
 };

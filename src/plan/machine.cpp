@@ -4,8 +4,7 @@
 
 namespace plimsoll {
 
-std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena) {
-  const ReserveModel& model = machine.reserve;
+std::vector<ReserveItem> reserve_items(const ReserveModel& model, int primitives, std::size_t steps, Bytes arena) {
   return {{"code and libraries", model.code, "measured"},
           {"generated kernels", model.per_primitive * primitives, "counted"},
           {"graph and program", model.per_step * static_cast<std::int64_t>(steps), "counted"},
@@ -22,8 +21,18 @@ const Link* link_between(const Machine& machine, std::size_t from, std::size_t t
   return nullptr;
 }
 
+bool has_host(const Machine& machine) { return machine.tiers.size() > 1 && machine.tiers[1].name != "disk"; }
+
+std::size_t disk_of(const Machine& machine) {
+  for (std::size_t i = 1; i < machine.tiers.size(); ++i) {
+    if (machine.tiers[i].name == "disk") return i;
+  }
+  return 0;
+}
+
 TransferEngine transfers_of(const Machine& machine) {
-  return machine.tiers.size() > 1 ? machine.tiers[1].transfers : TransferEngine::threads;
+  const std::size_t disk = disk_of(machine);
+  return disk > 0 ? machine.tiers[disk].transfers : TransferEngine::threads;
 }
 
 Bytes total(const std::vector<ReserveItem>& items) {

@@ -11,8 +11,11 @@
 
 namespace plimsoll {
 
+// At most: a device, the memory of its host, a disk.
+inline constexpr std::size_t kMostTiers = 3;
+
 struct Tier {
-  std::string name;  // "ram", "disk"; the first one computes
+  std::string name;  // "ram", "device", "host", "disk"; the first one computes, the others are ever farther from it
   Bytes capacity;
   TransferEngine transfers = TransferEngine::threads;  // to and from a disk
 };
@@ -27,7 +30,7 @@ struct Link {
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
 };
 
-// Bytes of a process outside the arena, as a linear model whose terms are measured on the machine.
+// Bytes of a tier outside the arena, as a linear model whose terms are measured on the machine.
 struct ReserveModel {
   Bytes code;           // executable, libraries and their data after every instruction has run once
   Bytes per_primitive;  // generated code and handles of one distinct library kernel
@@ -52,15 +55,20 @@ struct Machine {
   double flops_per_second = 0;  // measured peak of matrix products
   double bytes_per_second = 0;  // measured bandwidth of a fused pass over memory
   double step_seconds = 0;      // fixed cost of an instruction
-  ReserveModel reserve;
-  std::string hash;  // of everything above
+  ReserveModel reserve;         // of the tier that computes
+  ReserveModel host_reserve;    // of the process behind a device; all zero where nobody measured it
+  std::string hash;             // of everything above
 };
 
-// What a program of so many primitives and instructions needs outside its arena on this machine.
-std::vector<ReserveItem> reserve_items(const Machine& machine, int primitives, std::size_t steps, Bytes arena);
+// What a program of so many primitives and instructions needs outside its arena.
+std::vector<ReserveItem> reserve_items(const ReserveModel& model, int primitives, std::size_t steps, Bytes arena);
+// Whether what leaves the memory of the kernels rests in that of a host first.
+bool has_host(const Machine& machine);
+// The tier that is a disk; 0: none.
+std::size_t disk_of(const Machine& machine);
 // The link between two tiers; null where there is none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
-// To and from tier 1; threads where there is none.
+// To and from the disk; threads where there is none.
 TransferEngine transfers_of(const Machine& machine);
 Bytes total(const std::vector<ReserveItem>& items);
 

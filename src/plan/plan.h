@@ -43,9 +43,11 @@ struct PlanRequest {
   std::optional<std::int64_t> micro_batch;  // divides the effective batch
   std::optional<std::int64_t> group;        // micro-batches that go together; divides how many there are in a window
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  std::optional<int> loss_chunks;    // of the chunked loss, 1 to its number of tiles
-  std::optional<Bytes> second_tier;  // what may rest on tier 1 (a disk, or the host of a device); empty: nothing
-  // Where they rest; parameters and gradients are those of the blocks and of tables, and rest on the disk only beside optimizer
+  std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles
+  // What each tier past the first has room for, nearest first; empty: nothing leaves that one. That of a host holds its process,
+  // too; 0: nothing rests there.
+  std::vector<Bytes> beyond;
+  // Where they rest; parameters and gradients are those of the blocks and of tables, and leave memory only beside optimizer
   // state.
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   bool saves = true;                  // the run writes weights and checkpoints
@@ -116,11 +118,13 @@ struct Plan {
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
-  Bytes stored;                                        // the arena of tier 1
-  TransferEngine transfers = TransferEngine::threads;  // to and from it
-  std::array<std::string, 2> tiers{"ram", "disk"};     // their names
-  LaneSeconds lanes;                                   // of an update: what its kernels and transfers take on their lanes
-  double stall_seconds = 0;                            // of an update: what transfers take longer than the kernels beside them
+  std::array<Bytes, kMostTiers> stored;                // the arenas of the tiers past the first
+  std::vector<ReserveItem> host_reserve;               // of the process behind a device, beside its arena
+  Bytes host;                                          // that arena and that reserve; 0 where kernels run on the host
+  TransferEngine transfers = TransferEngine::threads;  // to and from the disk
+  std::array<std::string, kMostTiers> tiers{"ram", "disk"};
+  LaneSeconds lanes;                             // of an update: what its kernels and transfers take on their lanes
+  double stall_seconds = 0;                      // of an update: what transfers take longer than the kernels beside them
   Bytes load;                                    // the most that is live at one step of the layout: no height can be smaller
   TimeBound bound_seconds;                       // of every plan of these kernels within the budget
   double micro_seconds = 0, update_seconds = 0;  // one micro-step with all that go together; one whole update

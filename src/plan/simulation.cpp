@@ -31,7 +31,7 @@ Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const st
   if (paging.parameters || paging.accumulators) {
     result = apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
   }
-  return apply_offload(std::move(result), blocks, static_cast<std::size_t>(paging.activations));
+  return apply_offload(std::move(result), blocks, static_cast<std::size_t>(paging.activations), paging.near);
 }
 
 Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices,

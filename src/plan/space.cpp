@@ -59,7 +59,7 @@ constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
 
 bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).end;
+    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).total();
   };
   return stored(true) > stored(false);
 }
@@ -108,13 +108,52 @@ Together together_of(const BatchModel& model, const PlanRequest& request) {
   return {true, make_timeline(model.graph, 1, request.saves).early_updates};
 }
 
-// Everything in memory, and what a disk has room for.
-std::vector<Paging> pagings(const BatchModel& model, Together together, bool smallest, const PlanRequest& request,
+// What the budget of a host leaves beside its process, which is counted for twice the steps, as all may be made again, and for
+// the kernels of a loss in chunks.
+Bytes room_of_host(BatchModel& model, const PlanRequest& request, const Machine& machine) {
+  if (!has_host(machine)) return Paging::kAllNear;
+  if (request.beyond.front().n == 0) return {};
+  const Simulation simulation = simulate(model.graph, model.accumulation, 1, request.saves, model.kernels);
+  constexpr int kOfTheLoss = 8;
+  const int primitives = count_primitives(simulation, 1, machine.threads) + kOfTheLoss;
+  const Bytes process = total(reserve_items(machine.host_reserve, primitives, 2 * simulation.timeline.steps.size(), Bytes{0}));
+  if (request.beyond.front() >= process) return request.beyond.front() - process;
+  throw config_error("E-HOST-SIZE", "memory.host_memory",
+                     fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
+                                 to_text(request.beyond.front())),
+                     "a budget that holds it", {"--host-memory " + std::to_string(process.n)});
+}
+
+// And what is left where so much is on its way; what blocks fetch is not in this graph yet.
+Bytes room_beside_transfers(Bytes room, const Graph& paged, const Paging& paging, const Machine& machine) {
+  const std::vector<ReserveItem> items = paging_reserve(paged, paging, machine, 1);
+  Bytes needed = total(items);
+  for (const ReserveItem& item : items) {
+    if (item.name == "transfers: pieces") needed += item.bytes * 2;
+  }
+  return std::max(Bytes{0}, room - needed);
+}
+
+Error no_room(Bytes least, const PlanRequest& request, const Machine& machine) {
+  const bool on_disk = request.beyond.size() > 1 || machine.tiers[1].name == "disk";
+  const bool both = request.beyond.size() > 1;
+  const std::string where =
+      both ? fmt::format("{} and the {}", machine.tiers[1].name, machine.tiers[2].name) : machine.tiers[1].name;
+  const std::string budgets =
+      both ? fmt::format("their budgets are {} and {}", to_text(request.beyond[0]), to_text(request.beyond[1]))
+           : fmt::format("its budget is {}", to_text(request.beyond[0]));
+  return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
+                      fmt::format("what rests on the {} takes {}, {}", where, to_text(least), budgets), "a budget that holds it",
+                      {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
+}
+
+// Everything in memory, and what the tiers beyond have room for.
+std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
                             const Machine& machine) {
   const Graph& graph = model.graph;
   const std::vector<GraphBlock>& blocks = model.blocks;
   const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
-  if (!request.second_tier || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
+  if (request.beyond.empty() || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
   const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
   const bool tables = has_tables(graph, blocks);
   std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
@@ -125,19 +164,21 @@ std::vector<Paging> pagings(const BatchModel& model, Together together, bool sma
   }
   if (!wants_disk(request)) list.push_back({});
   Bytes least = kNoBound;
-  for (const Paging& paging : wanted) {
-    const Bytes stored = stored_layout(apply_paging(graph, blocks, paging)).end;
-    if (stored.n == 0) continue;
-    least = std::min(least, stored);
-    if (stored <= *request.second_tier) list.push_back(paging);
+  const Bytes room = room_of_host(model, request, machine);
+  for (Paging& paging : wanted) {
+    if (room != Paging::kAllNear) {
+      paging.near = Bytes{0};
+      paging.near = room_beside_transfers(room, apply_paging(graph, blocks, paging), paging, machine);
+    }
+    const StoredLayout stored = stored_layout(apply_paging(graph, blocks, paging));
+    if (stored.total().n == 0) continue;
+    const Bytes process = room == Paging::kAllNear ? Bytes{0} : request.beyond.front() - paging.near;
+    least = std::min(least, request.beyond.size() > 1 ? stored.ends[2] : stored.total() + process);
+    if (has_room(stored, paging, request.beyond)) list.push_back(paging);
   }
   if (!list.empty()) return list;
   if (least == kNoBound) return {Paging{}};
-  const bool on_disk = machine.tiers[1].name == "disk";
-  throw config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
-                     fmt::format("what rests on the {} takes {}, its budget is {}", machine.tiers[1].name, to_text(least),
-                                 to_text(*request.second_tier)),
-                     "a budget that holds it", {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
+  throw no_room(least, request, machine);
 }
 
 // The graphs of groups that are larger than this take too long to look at.
@@ -218,6 +259,10 @@ struct PlanSpace::State {
   TimeBound time_bound(Bytes memory) const;
   Bytes least_process(const Candidate& candidate) const;
   Bytes find_floor();
+  // What rests there was chosen so that its process fits beside it: for what that could not know.
+  bool fits_host(const Plan& plan) const {
+    return request.beyond.empty() || request.beyond[0].n == 0 || plan.host <= request.beyond[0];
+  }
 };
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
@@ -315,14 +360,14 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
 // Every plan of the batch has the instructions and generated kernels of the smallest one.
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
   const BatchCandidates& batch = batches[candidate.batch];
-  return candidate.held() + total(reserve_items(machine, batch.least_primitives(), batch.least_steps(), Bytes{0}));
+  return candidate.held() + total(reserve_items(machine.reserve, batch.least_primitives(), batch.least_steps(), Bytes{0}));
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
     if (least_process(ladder[i]) > memory) continue;
-    if (rung(i).process <= memory) return i;
+    if (rung(i).process <= memory && fits_host(rung(i))) return i;
   }
   return {};
 }
@@ -331,7 +376,7 @@ Bytes PlanSpace::State::find_floor() {
   Bytes best{std::numeric_limits<std::int64_t>::max()};
   for (std::size_t i = ladder.size(); i-- > 0;) {
     if (least_process(ladder[i]) >= best) continue;
-    best = std::min(best, rung(i).process);
+    if (fits_host(rung(i))) best = std::min(best, rung(i).process);
   }
   return best;
 }
@@ -343,7 +388,7 @@ Bytes PlanSpace::floor() {
 
 // No plan of these candidates is smaller.
 Bytes PlanSpace::State::bound_of(const BatchCandidates& batch) const {
-  const auto reserve = reserve_items(machine, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
+  const auto reserve = reserve_items(machine.reserve, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
   return batch.arena_bound() + total(reserve) + batch.outside();
 }
 
@@ -358,11 +403,14 @@ Bytes PlanSpace::State::least_bound(bool in_memory) const {
 // What a plan in memory alone is short of has to rest on tier 1 when most is live, and comes in and goes out in every update.
 TimeBound PlanSpace::State::time_bound(Bytes memory) const {
   TimeBound bound{ladder.front().update_seconds, 0};
-  const Link *in = link_between(machine, 1, 0), *out = link_between(machine, 0, 1);
-  if (in == nullptr || out == nullptr || !request.second_tier || wants_disk(request)) return bound;
-  const Bytes resident = least_bound(true);
-  const auto moved = static_cast<double>(std::max<std::int64_t>(0, (resident - memory).n));
-  bound.transfers = moved / std::min(in->alone(), out->alone());
+  if (wants_disk(request)) return bound;
+  Bytes moved = std::max(Bytes{0}, least_bound(true) - memory);
+  for (std::size_t i = 0; i < request.beyond.size(); ++i) {
+    const Link *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
+    if (in == nullptr || out == nullptr) break;
+    bound.transfers = std::max(bound.transfers, static_cast<double>(moved.n) / std::min(in->alone(), out->alone()));
+    moved = std::max(Bytes{0}, moved - request.beyond[i]);  // what passes the next link, too
+  }
   return bound;
 }
 

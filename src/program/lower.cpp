@@ -35,7 +35,7 @@ class Lowering {
   void place_operands() {
     program_.operands.resize(graph_.values.size());
     const StoredLayout stored = stored_layout(graph_);
-    program_.stored = stored.end;
+    program_.stored = stored.ends;
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
       const BufferId buffer = plan_.lifetimes.buffer_of[id];

@@ -3,6 +3,7 @@
 // to the instruction that waits for its event.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -62,7 +63,7 @@ using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, Lo
 
 struct Program {
   Bytes arena;
-  Bytes stored;  // the arena of tier 1
+  std::array<Bytes, kMostTiers> stored;  // the arenas of the tiers past the first
   std::vector<Instruction> load, micro, update, evaluate, save, generate;
   std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update

@@ -66,11 +66,13 @@ class Verifier {
   void start(const StartCopy& copy) {
     const bool in = copy.from.tier != 0;
     const Operand &here = in ? copy.to : copy.from, &there = in ? copy.from : copy.to;
-    if (here.tier != 0 || there.tier != 1) fail("a copy that is not between the tiers 0 and 1");
+    if (here.tier != 0 || there.tier == 0 || there.tier >= kMostTiers) fail("a copy that is not between tier 0 and another one");
     check_place(copy.room, in ? Use::writes : Use::reads);
     if (here.offset != copy.room.offset || here.bytes > copy.room.bytes) fail(range_text(here) + " leaves its room");
     if (here.bytes != there.bytes) fail("a copy of unequal sizes");
-    if (there.offset.n < 0 || there.offset + there.bytes > program_.stored) fail(range_text(there) + " leaves tier 1");
+    if (there.offset.n < 0 || there.offset + there.bytes > program_.stored[there.tier]) {
+      fail(fmt::format("{} leaves tier {}", range_text(there), there.tier));
+    }
     if (!in_flight_.emplace(copy.event, Flight{copy.room, in}).second) fail(fmt::format("copy {} is under way", copy.event));
   }
 

@@ -28,14 +28,14 @@ struct Executor::Cache {
 };
 
 Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device,
-                   PageFile* pages)
+                   const Stores& stores)
     : graph_(graph),
       program_(program),
       base_(base),
       threads_(threads),
       loss_chunks_(loss_chunks),
       device_(device),
-      pages_(pages),
+      stores_(stores),
       cache_(std::make_unique<Cache>()) {
   for (const Section section : kSections) sections_.push_back(bind(program_.of(section)));
   cache_.reset();
@@ -121,16 +121,24 @@ void Executor::save(const std::function<void()>& work) {
   run(program_.save, std::vector<Bound>(program_.save.size()), false, [&](Section) { work(); });
 }
 
+TierStore& Executor::store_of(const Operand& operand) const {
+  TierStore* store = stores_.at(operand.tier);
+  ensure(store != nullptr, "executor", "a program that copies between tiers lacks one");
+  return *store;
+}
+
 void Executor::start(const StartCopy& copy) {
   if (device_ == DeviceKind::null) return;
-  ensure(pages_ != nullptr, "executor", "a program that copies between tiers has no second one");
   const auto memory = [&](const Operand& operand) {
     return std::span(base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n));
   };
+  TierStore& store = store_of(copy.from.tier != 0 ? copy.from : copy.to);
+  if (copy.event >= in_flight_.size()) in_flight_.resize(copy.event + 1, nullptr);
+  in_flight_[copy.event] = &store;
   if (copy.from.tier != 0) {
-    pages_->start_read(copy.event, copy.from.offset, memory(copy.to));
+    store.start_read(copy.event, copy.from.offset, memory(copy.to));
   } else {
-    pages_->start_write(copy.event, copy.to.offset, memory(copy.from));
+    store.start_write(copy.event, copy.to.offset, memory(copy.from));
   }
 }
 
@@ -138,7 +146,7 @@ void Executor::start(const StartCopy& copy) {
 void Executor::wait(const WaitCopy& copy) {
   if (device_ == DeviceKind::null) return;
   try {
-    pages_->wait(copy.event);
+    in_flight_.at(copy.event)->wait(copy.event);
   } catch (const Error& error) {
     throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(copy, graph_), error.where), error.message,
                 error.expected, error.remedies);
@@ -147,13 +155,13 @@ void Executor::wait(const WaitCopy& copy) {
 
 void Executor::read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const {
   const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return pages_->read(operand.offset, operand.bytes, sink);
+  if (operand.tier != 0) return store_of(operand).read(operand.offset, operand.bytes, sink);
   sink({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
 }
 
 void Executor::write(ValueId value, const std::function<void(std::span<std::byte>)>& source) {
   const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return pages_->write(operand.offset, operand.bytes, source);
+  if (operand.tier != 0) return store_of(operand).write(operand.offset, operand.bytes, source);
   source({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
 }
 

@@ -3,13 +3,14 @@
 // binds no kernels and computes nothing.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "device/arena.h"
-#include "device/disk/page_file.h"
+#include "device/tier_store.h"
 #include "ops/kernel.h"
 #include "program/program.h"
 #include "tensor/tensor_view.h"
@@ -27,10 +28,11 @@ class RunObserver {
 
 class Executor {
  public:
-  // `graph` and `program` must outlive this. `base` is the arena's first byte; null for the null device.
-  // `pages` is tier 1 of a program that copies between tiers, null for others.
+  // `graph`, `program` and `stores` must outlive this. `base` is the arena's first byte; null for the null device.
+  // `stores` are the tiers past the first, by number; null where the program keeps nothing.
+  using Stores = std::array<TierStore*, kMostTiers>;
   Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks,
-           DeviceKind device = DeviceKind::cpu, PageFile* pages = nullptr);
+           DeviceKind device = DeviceKind::cpu, const Stores& stores = {});
   ~Executor();
 
   // Writes the inputs of the section that it is given.
@@ -58,13 +60,15 @@ class Executor {
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
   void start(const StartCopy& copy);
   void wait(const WaitCopy& copy);
+  TierStore& store_of(const Operand& operand) const;
 
   const Graph& graph_;
   const Program& program_;
   std::byte* base_;
   int threads_, loss_chunks_;
   DeviceKind device_;
-  PageFile* pages_;
+  Stores stores_;
+  std::vector<TierStore*> in_flight_;  // by event: where it moves
   RunObserver* observer_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   struct Cache;

@@ -60,7 +60,8 @@ std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
 
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {
-    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.compute, c.threads);
+    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.compute, c.threads, c.device,
+                    c.links);
   };
   return all(a) == all(b);
 }

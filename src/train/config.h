@@ -89,6 +89,16 @@ struct MemorySettings {
   friend bool operator==(const MemorySettings&, const MemorySettings&) = default;
 };
 
+// What computes: this computer, or a part of its memory taken for that of a device.
+enum class DeviceChoice : std::uint8_t { cpu, sim };
+
+// Of a simulated device, bytes per second each way; 0: as they can.
+struct LinkRates {
+  double host = 0, disk = 0;
+
+  friend bool operator==(const LinkRates&, const LinkRates&) = default;
+};
+
 struct Config {
   std::int64_t seed = 1;
   ModelSettings model;
@@ -100,6 +110,8 @@ struct Config {
   MemorySettings memory;
   std::string compute = "fp32";  // [precision]
   int threads = 0;               // [machine]; after loading at least 1
+  DeviceChoice device = DeviceChoice::cpu;
+  LinkRates links;
 
   // What the user should hear, not part of the configuration: names of other programs that were understood, and doubtful choices.
   std::vector<std::string> notes;

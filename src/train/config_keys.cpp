@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"}, kOp
 constexpr std::array<std::string_view, 2> kDecays{"matrices", "all"};
 constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"},
     kStatePlaces{"auto", "memory", "disk"};
-constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
+constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
+constexpr double kMostRate = 1e15;
 
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
@@ -277,6 +278,13 @@ const ConfigKey kKeys[] = {
     {"machine.threads", "0: as many as there are usable cores", "0",
      [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },
      [](const C& c) { return shown(std::int64_t{c.threads}); }},
+    {"machine.device", "cpu, or sim: a part of this memory as that of a device, with a host and a disk behind it", "\"cpu\"",
+     [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
+     [](const C& c) { return name_of(c.device, kDevices); }},
+    {"machine.host_bytes_per_second", "sim: of the link between device and host, each way; 0: as it can", "0",
+     [](C& c, const S& s) { c.links.host = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.host); }},
+    {"machine.disk_bytes_per_second", "sim: of the disk, each way; 0: as it can", "0",
+     [](C& c, const S& s) { c.links.disk = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.disk); }},
 };
 
 void set_checkpointing(Config& c, const Setting& s) { c.plan.recompute = flag(s) ? RecomputePolicy::all : RecomputePolicy::none; }

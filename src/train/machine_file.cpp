@@ -64,6 +64,19 @@ int thread_count(const json& object) {
 
 constexpr double kMostRate = 1e18, kMostSeconds = 1e6;
 
+json to_json(const ReserveModel& reserve) {
+  return {{"code", reserve.code.n},
+          {"per_primitive", reserve.per_primitive.n},
+          {"per_step", reserve.per_step.n},
+          {"threads", reserve.threads.n},
+          {"slack", reserve.slack.n}};
+}
+
+ReserveModel reserve_of(const json& object) {
+  return {bytes(object, "code"), bytes(object, "per_primitive"), bytes(object, "per_step"), bytes(object, "threads"),
+          bytes(object, "slack")};
+}
+
 json to_json(const Machine& machine) {
   json tiers = json::array(), links = json::array();
   for (const Tier& tier : machine.tiers) {
@@ -78,7 +91,6 @@ json to_json(const Machine& machine) {
                      {"beside_compute", link.beside_compute},
                      {"alone_bytes_per_second", link.alone()}});
   }
-  const ReserveModel& reserve = machine.reserve;
   return {{"name", machine.name},
           {"instruction_set", machine.instruction_set},
           {"libraries", machine.libraries},
@@ -89,12 +101,8 @@ json to_json(const Machine& machine) {
            {{"flops_per_second", machine.flops_per_second},
             {"bytes_per_second", machine.bytes_per_second},
             {"step_seconds", machine.step_seconds}}},
-          {"reserve",
-           {{"code", reserve.code.n},
-            {"per_primitive", reserve.per_primitive.n},
-            {"per_step", reserve.per_step.n},
-            {"threads", reserve.threads.n},
-            {"slack", reserve.slack.n}}},
+          {"reserve", to_json(machine.reserve)},
+          {"host_reserve", to_json(machine.host_reserve)},
           {"hash", machine.hash}};
 }
 
@@ -107,7 +115,9 @@ Machine machine_of(const json& object) {
   for (const json& tier : object.at("tiers")) {
     machine.tiers.push_back({tier.at("name"), bytes(tier, "capacity"), transfers(tier)});
   }
-  if (machine.tiers.empty()) refuse("there is no tier");
+  if (machine.tiers.empty() || machine.tiers.size() > kMostTiers) {
+    refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
+  }
   for (const json& link : object.at("links")) {
     machine.links.push_back({link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
                              positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute"),
@@ -117,9 +127,8 @@ Machine machine_of(const json& object) {
   machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
   machine.bytes_per_second = positive(rates, "bytes_per_second", kMostRate);
   machine.step_seconds = positive(rates, "step_seconds", kMostSeconds);
-  const json& reserve = object.at("reserve");
-  machine.reserve = {bytes(reserve, "code"), bytes(reserve, "per_primitive"), bytes(reserve, "per_step"),
-                     bytes(reserve, "threads"), bytes(reserve, "slack")};
+  machine.reserve = reserve_of(object.at("reserve"));
+  if (object.contains("host_reserve")) machine.host_reserve = reserve_of(object.at("host_reserve"));
   machine.hash = machine_hash(machine);
   return machine;
 }
@@ -151,9 +160,12 @@ std::string machine_hash(const Machine& machine) {
   hasher.add(machine.name).add(machine.instruction_set).add(std::to_string(machine.threads));
   for (const std::string& library : machine.libraries) hasher.add(library);
   hasher.add(fmt::format("{} {} {}", machine.flops_per_second, machine.bytes_per_second, machine.step_seconds));
-  const ReserveModel& reserve = machine.reserve;
-  hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
-                         reserve.slack.n));
+  const auto add = [&](const ReserveModel& reserve) {
+    hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
+                           reserve.slack.n));
+  };
+  add(machine.reserve);
+  if (has_host(machine)) add(machine.host_reserve);
   for (const Tier& tier : machine.tiers) {
     if (tier.transfers != TransferEngine::threads) hasher.add(name(tier.transfers));
   }

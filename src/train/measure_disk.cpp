@@ -113,8 +113,8 @@ TransferEngine choose_engine(TransferPolicy policy, const std::function<void(con
 
 void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,
                    const std::function<void(const std::string&)>& say) {
-  if (machine.tiers.size() > 1) {
-    if (policy == TransferPolicy::threads) machine.tiers[1].transfers = TransferEngine::threads;
+  if (const std::size_t known_disk = disk_of(machine); known_disk > 0) {
+    if (policy == TransferPolicy::threads) machine.tiers[known_disk].transfers = TransferEngine::threads;
     machine.hash = machine_hash(machine);
     return;
   }
@@ -135,11 +135,11 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
       if (say) say(fmt::format("the measurement is not kept: {}", error.what()));
     }
   }
+  const std::string near = machine.tiers.back().name;
   machine.tiers.push_back({"disk", disk.size, engine});
-  const std::string& ram = machine.tiers[0].name;
   // What is written alone was not measured: no slower than what is written beside reads.
-  machine.links.push_back({ram, "disk", rate->bytes_per_second, rate->latency_seconds});
-  machine.links.push_back({"disk", ram, rate->bytes_per_second, rate->latency_seconds, true, rate->alone_bytes_per_second});
+  machine.links.push_back({near, "disk", rate->bytes_per_second, rate->latency_seconds});
+  machine.links.push_back({"disk", near, rate->bytes_per_second, rate->latency_seconds, true, rate->alone_bytes_per_second});
   machine.hash = machine_hash(machine);
 }
 

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Adds the tier "disk" with the links to and from it, unless the machine has a second tier already.
+// Adds the tier "disk" behind the others, with the links to and from it, unless the machine has one already.
 // Transfers go through io_uring where the policy and the system allow it, else on threads: said, measured and kept each for
 // itself.
 void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,

@@ -15,6 +15,7 @@
 #include "train/machine_facts.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
+#include "train/simulated_machine.h"
 
 namespace plimsoll {
 namespace {
@@ -51,9 +52,6 @@ std::filesystem::path disk_for(Bytes bytes) {
   return {};
 }
 
-// Whether what leaves the memory of the kernels rests in that of a host.
-bool has_host(const Machine& machine) { return machine.tiers.size() > 1 && machine.tiers[1].name != "disk"; }
-
 // What a user may change, cheapest for the result first.
 std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor, Bytes state, bool host) {
   std::vector<Change> changes;
@@ -87,13 +85,15 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
            }});
     }
   }
-  if (!request.second_tier && request.optimizer_state != RestPolicy::memory && state.n > 0) {
+  if (request.beyond.empty() && request.optimizer_state != RestPolicy::memory && state.n > 0) {
     if (host) {
-      changes.push_back(
-          {"optimizer state in the memory of the host",
-           {"--host-memory", std::to_string(align_up(state, kGiB).n)},
-           false,
-           [size = align_up(state, kGiB)](Config&, PlanRequest& r, Budget& b) { r.second_tier = b.host_memory = size; }});
+      changes.push_back({"optimizer state in the memory of the host",
+                         {"--host-memory", std::to_string(align_up(state, kGiB).n)},
+                         false,
+                         [size = align_up(state, kGiB)](Config&, PlanRequest& r, Budget& b) {
+                           b.host_memory = size;
+                           r.beyond = rooms_beyond(b, /*host=*/true);
+                         }});
     }
     const DiskBudget disk{disk_for(state) / "plimsoll", align_up(state, kGiB)};
     if (!host && disk.folder.is_absolute())
@@ -102,7 +102,8 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                          false,
                          [disk](Config& c, PlanRequest& r, Budget& b) {
                            c.memory.disk = disk;
-                           r.second_tier = b.disk = disk.size;
+                           b.disk = disk.size;
+                           r.beyond = rooms_beyond(b, /*host=*/false);
                          }});
   }
   changes.push_back({"a larger budget: this configuration's floor",
@@ -170,7 +171,7 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
 // What optimizer state would take on a disk.
 Bytes state_of(const Config& config, const PlanningInput& input) {
   const Graph graph = build_training_graph(config, input.facts, 1).graph;
-  return stored_layout(apply_paging(graph, {}, {kStoredAlignment.n, 2})).end;
+  return stored_layout(apply_paging(graph, {}, {kStoredAlignment.n, 2})).total();
 }
 
 json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
@@ -227,14 +228,14 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.recompute = RecomputePolicy::all;
                             r.loss_chunks = 16;
                             r.optimizer_state = r.parameters = r.gradients = RestPolicy::automatic;
-                            if (input.request.second_tier) all_on_disk(r);
+                            if (!input.request.beyond.empty()) all_on_disk(r);
                           }}};
   if (together > 1) {
     all.insert(all.end() - 1, {fmt::format("the same, {} through each block together", together),
                                both(micro_one, set("plan.group", std::to_string(together))),
                                [&](PlanRequest& r) { keep(r), r.micro_batch = 1, r.group = together; }});
   }
-  if (input.request.second_tier) {
+  if (!input.request.beyond.empty()) {
     const std::string& tier = input.machine.machine.tiers[1].name;
     all.insert(all.end() - 1, {"optimizer state on the " + tier, set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
                                  keep(r), r.optimizer_state = RestPolicy::disk;
@@ -308,11 +309,12 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.facts = input.data.facts();
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
+  if (!place.machine && config.device == DeviceChoice::sim) simulate_device(input.machine, config.links);
   if (config.memory.disk) {
     add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
   }
-  // A device with a host behind it: what leaves its memory rests there.
-  if (has_host(input.machine.machine)) input.request.second_tier = input.budget.host_memory;
+  if (!place.machine && config.device == DeviceChoice::sim) limit_links(input.machine.machine, config.links);
+  input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
   return input;
 }
@@ -393,8 +395,11 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   check_replayed_batch(input, record);
-  if (record.decisions.paging.active() && !input.budget.disk) {
-    throw stored_passes("the plan keeps a part of the training on a disk, and no disk is given", "--disk PATH:SIZE");
+  if (record.decisions.paging.active() && input.request.beyond.empty()) {
+    const bool host = has_host(input.machine.machine);
+    throw stored_passes(
+        fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
+        host ? "--host-memory SIZE" : "--disk PATH:SIZE");
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
@@ -414,10 +419,16 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
                 "a plan that was made for this budget", {"plimsoll plan CONFIG --memory SIZE --out plan.json"});
   }
-  if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); result.plan->stored > disk) {
-    throw stored_passes(
-        fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(result.plan->stored), to_text(disk)),
-        "--disk PATH:" + std::to_string(result.plan->stored.n));
+  const std::size_t disk_tier = disk_of(input.machine.machine);
+  const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
+  if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
+    throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
+                        "--disk PATH:" + std::to_string(stored.n));
+  }
+  if (input.budget.host_memory && result.plan->host > *input.budget.host_memory) {
+    throw stored_passes(fmt::format("the plan needs {} of the host, the budget is {}", to_text(result.plan->host),
+                                    to_text(*input.budget.host_memory)),
+                        "--host-memory " + std::to_string(result.plan->host.n));
   }
   const PlanContext context{input.budget, config_hash(config), config.compute, seconds_now() - start};
   result.text = to_json(*result.plan, context, false).dump(1);

@@ -27,9 +27,16 @@ PlanRequest plan_request(const Config& config) {
   request.optimizer_state = config.plan.optimizer_state;
   request.parameters = config.plan.parameters;
   request.gradients = config.plan.gradients;
-  if (config.memory.disk) request.second_tier = config.memory.disk->size;
+  request.beyond = rooms_beyond(plan_budget(config), /*host=*/false);
   request.units_per_sample = config.model.context;
   return request;
+}
+
+std::vector<Bytes> rooms_beyond(const Budget& budget, bool host) {
+  std::vector<Bytes> rooms;
+  if (host && (budget.host_memory || budget.disk)) rooms.push_back(budget.host_memory.value_or(Bytes{0}));
+  if (budget.disk) rooms.push_back(*budget.disk);
+  return rooms;
 }
 
 Budget plan_budget(const Config& config) {

@@ -1,6 +1,8 @@
 // What a configuration means to the stages below: the settings of the optimizer, the request and the budget of a plan.
 #pragma once
 
+#include <vector>
+
 #include "autodiff/training.h"
 #include "plan/plan.h"
 #include "train/config.h"
@@ -8,8 +10,10 @@
 namespace plimsoll {
 
 OptimizerSettings optimizer_settings(const Config& config);
-// saves stays true.
+// saves stays true. For a machine whose kernels run on the host.
 PlanRequest plan_request(const Config& config);
 Budget plan_budget(const Config& config);
+// What the tiers past the first have room for.
+std::vector<Bytes> rooms_beyond(const Budget& budget, bool host);
 
 }  // namespace plimsoll

@@ -33,6 +33,8 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
   units_per_update_ = plan.units_per_update;
   budget_ = budget;
   predicted_process_ = plan.process;
+  predicted_host_ = plan.host;
+  tiers_ = plan.tiers;
   predicted_arena_ = plan.arena;
   predicted_live_ = plan.live;
 }
@@ -61,9 +63,13 @@ void RunReport::interrupt() {
                  "--resume continues it");
 }
 
-void RunReport::finish(const Progress& progress, const Arena& arena, const PageFile* pages, Audit* audit) {
+void RunReport::finish(const Progress& progress, const Arena& arena, const Stores& stores, Audit* audit) {
   progress_ = progress;
-  if (pages != nullptr) measured_disk_ = {pages->height(), pages->written(), pages->engine()};
+  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
+    const TierStore* store = stores.at(i);
+    if (store != nullptr) measured_tiers_[i] = {store->height(), store->written(), {}};
+    if (store != nullptr && tiers_[i] == "disk") measured_tiers_[i]->transfers = stores.disk()->engine();
+  }
   process_hwm = peak_resident();
   measured_arena = std::min(arena.resident(), align_up(arena.size(), kPage));
   if (audit == nullptr) return;
@@ -99,18 +105,21 @@ json RunReport::to_json() const {
     phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
   }
   const bool ended = process_hwm.n > 0;
-  const Bytes reserve = process_hwm - align_up(measured_arena, kPage);
+  const Bytes host = process_hwm - align_up(measured_arena, kPage);
+  const bool has_host = predicted_host_.n > 0;
+  const Bytes reserve = has_host ? Bytes{0} : host;
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
   json tiers =
-      json::array({{{"name", "ram"}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
-  if (measured_disk_) {
-    tiers.push_back({{"name", "disk"},
-                     {"arena_bytes", measured_disk_->height.n},
-                     {"live_bytes", measured_disk_->written.n},
-                     {"transfers", name(measured_disk_->transfers)}});
+      json::array({{{"name", tiers_[0]}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
+  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
+    const std::optional<TierFacts>& facts = measured_tiers_[i];
+    if (!facts) continue;
+    tiers.push_back({{"name", tiers_[i]}, {"arena_bytes", facts->height.n}, {"live_bytes", facts->written.n}});
+    if (facts->transfers) tiers.back()["transfers"] = name(*facts->transfers);
   }
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
+                   {"host_bytes", ended && has_host ? json(host.n) : json(nullptr)},
                    {"reserve_bytes", ended ? json(reserve.n) : json(nullptr)},
                    {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
                    {"live_bytes", live},
@@ -141,7 +150,10 @@ json RunReport::to_json() const {
         {"host_memory", bytes_or_null(budget_.host_memory)},
         {"disk", bytes_or_null(budget_.disk)}}},
       {"predicted",
-       {{"process_bytes", predicted_process_.n}, {"arena_bytes", predicted_arena_.n}, {"live_bytes", predicted_live_.n}}},
+       {{"process_bytes", predicted_process_.n},
+        {"host_bytes", has_host ? json(predicted_host_.n) : json(nullptr)},
+        {"arena_bytes", predicted_arena_.n},
+        {"live_bytes", predicted_live_.n}}},
       {"measured", measured},
       {"arena", {{"base", arena_base}, {"bytes", predicted_arena_.n}}},
       {"updates", progress_.updates},

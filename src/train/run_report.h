@@ -1,6 +1,7 @@
 // What run.json says: identity, state, prediction, measurement. `measured` never comes from the plan.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "device/arena.h"
 #include "plan/plan.h"
 #include "run/audit.h"
+#include "run/stores.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_folder.h"
@@ -33,7 +35,7 @@ struct RunReport {
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   void interrupt();
-  void finish(const Progress& progress, const Arena& arena, const PageFile* pages, Audit* audit);
+  void finish(const Progress& progress, const Arena& arena, const Stores& stores, Audit* audit);
   nlohmann::json to_json() const;
 
  private:
@@ -47,14 +49,15 @@ struct RunReport {
   int threads_ = 0;
   std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0;
   Budget budget_;
-  Bytes predicted_process_, predicted_arena_, predicted_live_;
+  Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_;
-  struct DiskFacts {
+  struct TierFacts {
     Bytes height, written;  // the highest byte written, and all that were
-    TransferEngine transfers;
+    std::optional<TransferEngine> transfers;
   };
-  std::optional<DiskFacts> measured_disk_;
+  std::array<std::optional<TierFacts>, kMostTiers> measured_tiers_;
+  std::array<std::string, kMostTiers> tiers_;
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
   std::int64_t noted_ = 0;

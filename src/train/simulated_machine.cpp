@@ -1,5 +1,8 @@
 #include "train/simulated_machine.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace plimsoll {
 
 MachineRecord simulated_machine(int threads) {
@@ -8,7 +11,13 @@ MachineRecord simulated_machine(int threads) {
   machine.name = "sim";
   machine.instruction_set = "none";
   machine.threads = threads;
-  machine.tiers = {{"ram", kGiB * 16}};
+  machine.tiers = {{"device", kGiB * 16}, {"host", kGiB * 64}, {"disk", kGiB * 1024}};
+  const auto link = [&](const char* from, const char* to, double rate, double latency) {
+    machine.links.push_back({from, to, rate, latency});
+    machine.links.push_back({to, from, rate, latency});
+  };
+  link("device", "host", 5e9, 10e-6);
+  link("host", "disk", 1e9, 100e-6);
   machine.flops_per_second = 50e9 * threads;
   machine.bytes_per_second = 10e9;
   machine.step_seconds = 2e-6;
@@ -17,6 +26,25 @@ MachineRecord simulated_machine(int threads) {
   record.build = "sim";
   record.copy_bytes_per_second = 10e9;
   return record;
+}
+
+void simulate_device(MachineRecord& record, const LinkRates& rates) {
+  Machine& machine = record.machine;
+  const Bytes capacity = machine.tiers.front().capacity;
+  machine.tiers = {{"device", capacity}, {"host", capacity}};
+  machine.links = {{"device", "host", record.copy_bytes_per_second}, {"host", "device", record.copy_bytes_per_second}};
+  machine.host_reserve = std::exchange(machine.reserve, {});
+  limit_links(machine, rates);
+}
+
+void limit_links(Machine& machine, const LinkRates& rates) {
+  for (Link& link : machine.links) {
+    const double most = link.from == "disk" || link.to == "disk" ? rates.disk : rates.host;
+    if (most <= 0) continue;
+    link.alone_bytes_per_second = std::min(link.alone(), most);
+    link.bytes_per_second = std::min(link.bytes_per_second, most);
+  }
+  machine.hash = machine_hash(machine);
 }
 
 }  // namespace plimsoll

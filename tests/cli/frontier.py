@@ -160,7 +160,7 @@ def odd_diffs(test):
     # The disk: its paging is null on one side.
     test.succeeds(*SIM, "--disk", "spill:1GiB", "--set", "plan.optimizer_state=disk", "--out", "disk.json")
     paths = [change["path"] for change in test.succeeds("plan", "--diff", "a.json", "disk.json", "--json")["changes"]]
-    staging = "/predicted/reserve/transfers: staging"
+    staging = "/predicted/host_reserve/transfers: staging"
     for path in ("/decisions/paging/slots", "/predicted/stall_seconds", staging, "/predicted/tiers/disk"):
         test.that(path in paths, f"{path} differs")
 

@@ -42,6 +42,22 @@ def described(test, file, tiers):
         test.fails(2, "E-DISK-SIZE", *arguments, "--memory", "7GiB", *small)
 
 
+def three(test, file):
+    """What the host has no room for goes to the disk behind it, over both links."""
+    arguments = ["plan", "config.toml", *MODEL, "--machine", file, "--json"]
+    alone = test.succeeds(*arguments, "--memory", "7GiB")
+    big = test.succeeds(*arguments, "--memory", "7GiB", "--host-memory", "8GiB")["bounds"]["floor_bytes"]
+    test.that(big < alone["bounds"]["floor_bytes"], "the host lowers the floor")
+    disk = ["--disk", f"{test.path('pages')}:8GiB"]
+    whole = test.succeeds(*arguments, "--memory", big, "--host-memory", "8GiB")["predicted"]
+    half = whole["tiers"][1]["arena_bytes"] // 2
+    plan = test.succeeds(*arguments, "--memory", big, "--host-memory", half, *disk)["predicted"]
+    test.equal("tiers", [tier["name"] for tier in plan["tiers"]], ["device", "host", "disk"])
+    test.that(plan["host_bytes"] <= half, f"the host's budget holds: {plan['host_bytes']} of {half}")
+    test.that(plan["lanes"]["far_in"] > 0 and plan["lanes"]["far_out"] > 0, f"both links are busy: {plan['lanes']}")
+    test.that(plan["update_seconds"] >= whole["update_seconds"], "the disk makes it no faster")
+
+
 def broken(test):
     whole = (FOLDER / "laptop.toml").read_text()
     for name, text in {
@@ -63,6 +79,7 @@ def laptop(test):
 def devices(test):
     for name in ("gpu-8gib", "gpu-24gib", "h200"):
         described(test, FOLDER / f"{name}.toml", ["device", "host"])
+        three(test, FOLDER / f"{name}.toml")
 
 
 def main():

@@ -8,7 +8,7 @@ namespace {
 using Kind = LaneEvent::Kind;
 
 LaneEvent kernels(double seconds) { return {.kind = Kind::kernels, .kernels = seconds}; }
-LaneEvent start(bool outward) { return {.kind = Kind::start, .outward = outward, .transfer = 3, .alone = 2}; }
+LaneEvent start(bool outward) { return {.kind = Kind::start, .outward = outward, .transfer = {3}, .alone = {2}}; }
 LaneEvent wait(bool outward) { return {.kind = Kind::wait, .outward = outward}; }
 
 double stall_of(const LaneEvents& events) {
@@ -29,7 +29,7 @@ TEST(LaneClock, ATransferHasTheLinkForItselfWhileTheOtherWayIsIdle) {
 }
 
 TEST(LaneClock, WhatStreamsApartFillsItsPagesEveryTime) {
-  const LaneEvent apart{.kind = Kind::streamed, .kernels = 4, .transfer = 6, .fill = 0.5, .apart = true};
+  const LaneEvent apart{.kind = Kind::streamed, .kernels = 4, .transfer = {6}, .fill = 0.5, .apart = true};
   EXPECT_DOUBLE_EQ(stall_of({apart}), 2.5);
   EXPECT_DOUBLE_EQ(stall_of({apart, apart}), 5);
   LaneEvent updates = apart;

@@ -55,6 +55,16 @@ inline Machine round_machine() {
   return machine;
 }
 
+// A device with a host and a disk behind it.
+inline Machine round_device() {
+  Machine machine = round_machine();
+  machine.tiers = {{"device", kGiB * 64}, {"host", kGiB * 64}, {"disk", kGiB * 64}};
+  machine.links = {{"device", "host", 4e9}, {"host", "device", 4e9}, {"host", "disk", 1e9}, {"disk", "host", 1e9}};
+  machine.host_reserve = machine.reserve;
+  machine.reserve = {};
+  return machine;
+}
+
 inline CpuCatalogue round_catalogue() {
   const Machine machine = round_machine();
   return CpuCatalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds}, {});
@@ -96,7 +106,8 @@ inline BlockChoice random_choice(std::mt19937& random) {
 
 // A plan with these decisions, whatever the planner would have chosen.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
-                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1) {
+                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1,
+                      const Machine& machine = round_machine()) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   PlanDecisions decisions{.micro_batch = micro_batch,
@@ -111,7 +122,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
     decisions.blocks.push_back({blocks[i].name, choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice, {}});
   }
   CpuCatalogue catalogue = round_catalogue();
-  return build_plan(graph, blocks, decisions, plan_request(config), round_machine(), catalogue, nullptr);
+  return build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);
 }
 
 }  // namespace plimsoll

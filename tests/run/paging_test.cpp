@@ -54,8 +54,8 @@ void audit(const Config& config, const Plan& plan, const TokenData& data) {
   session.run_all_phases(data.files);
   EXPECT_EQ(difference(plan, session.audit().phases()), "");
   if (session.pages() == nullptr) return;
-  EXPECT_EQ(session.pages()->height(), plan.stored);
-  EXPECT_EQ(session.pages()->written(), plan.stored);
+  EXPECT_EQ(session.pages()->height(), plan.stored[1]);
+  EXPECT_EQ(session.pages()->written(), plan.stored[1]);
 }
 
 TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
@@ -66,7 +66,7 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
     for (const Paging& paging : {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}}) {
       SCOPED_TRACE(paging.page);
       const Plan plan = paged(config, micro, paging, data);
-      EXPECT_GT(plan.stored.n, 0);
+      EXPECT_GT(plan.stored[1].n, 0);
       EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
       audit(config, plan, data);
     }
@@ -254,7 +254,7 @@ TEST(Paging, VerifyRefusesBrokenCopies) {
   refused("leaves tier 1", [&](auto& all, std::size_t i) {
     auto* copy = std::get_if<StartCopy>(&all[i]);
     if (copy == nullptr || copy->from.tier == 0) return false;
-    copy->from.offset = plan.stored;
+    copy->from.offset = plan.stored[1];
     return true;
   });
   refused("before copy", [&](auto& all, std::size_t i) {
@@ -293,7 +293,7 @@ TEST(Paging, EveryBudgetFromALowerFloor) {
     const Plan plan = with.plan(Bytes{with.space.floor().n + (with.space.ceiling().n - with.space.floor().n) * i / 11});
     EXPECT_LE(plan.update_seconds, before);
     before = plan.update_seconds;
-    stored.insert(plan.stored.n);
+    stored.insert(plan.stored[1].n);
     tables += plan.decisions.paging.tables;
     audit(config, plan, data);
     parameters.insert(Session(config, plan, data.files).train(2).parameters);
@@ -317,12 +317,12 @@ TEST(Paging, EachEngineIsCountedForItself) {
   const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
   const Graph streamed = apply_paging(graph, find_blocks(graph), {1024, 2});
   Machine machine = round_machine();
-  const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine));
+  const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine, 0));
   machine.tiers[1].transfers = TransferEngine::io_uring;
-  const std::vector<ReserveItem> items = paging_reserve(streamed, {1024, 2}, machine);
+  const std::vector<ReserveItem> items = paging_reserve(streamed, {1024, 2}, machine, 0);
   EXPECT_EQ(items.size(), 4u);
   EXPECT_LT(total(items), threads) << "so a plan for the ring is none for threads";
-  EXPECT_TRUE(paging_reserve(graph, {}, machine).empty());
+  EXPECT_TRUE(paging_reserve(graph, {}, machine, 0).empty());
   const Plan plan = paged(config, 1, {1024, 2}, data);
   EXPECT_EQ(plan.transfers, TransferEngine::threads);
   EXPECT_EQ(transfers_reserve(plan, "transfers: staging"), kTransferStaging * (kTransfers + 1));
@@ -338,7 +338,7 @@ TEST(Paging, ARefusedEngineIsAPlanThatChanged) {
   std::thread([&] {
     if (!refuse_io_uring()) return;
     try {
-      open_pages(lower(plan), std::filesystem::temp_directory_path(), plan.transfers);
+      const Stores stores(lower(plan), plan, std::filesystem::temp_directory_path());
       code = "none";
     } catch (const Error& error) {
       code = error.code;
@@ -353,7 +353,7 @@ TEST(Paging, NothingLeavesMemoryWhereTheDiskHasNoRoom) {
   for (const Bytes disk : {kKiB, kGiB}) {
     config.memory.disk->size = disk;
     Planner planner(config);
-    EXPECT_EQ(planner.plan(planner.space.floor()).stored.n > 0, disk == kGiB);
+    EXPECT_EQ(planner.plan(planner.space.floor()).stored[1].n > 0, disk == kGiB);
   }
 }
 
@@ -404,7 +404,7 @@ TEST_P(PagingBy, BrokenDisksAreNamed) {
     session.trainer().load(nullptr);
     session.trainer().update();
     char byte = 0;
-    ASSERT_EQ(::ftruncate(session.pages()->fd(), plan.stored.n / 2), 0);
+    ASSERT_EQ(::ftruncate(session.pages()->fd(), plan.stored[1].n / 2), 0);
     EXPECT_EQ(code_of_update(session), "E-DISK-IO") << byte;
   }
   {
@@ -415,7 +415,7 @@ TEST_P(PagingBy, BrokenDisksAreNamed) {
     const int fd = ::open(path.c_str(), O_RDWR);
     ASSERT_GE(fd, 0);
     const char wrong = 0x7f;
-    ASSERT_EQ(::pwrite(fd, &wrong, 1, plan.stored.n / 2 + 17), 1);
+    ASSERT_EQ(::pwrite(fd, &wrong, 1, plan.stored[1].n / 2 + 17), 1);
     ::fsync(fd);
     ::close(fd);
     EXPECT_EQ(code_of_update(session), "E-DISK-CORRUPT");

@@ -16,7 +16,7 @@
 #include "program/program.h"
 #include "run/audit.h"
 #include "run/executor.h"
-#include "run/pages.h"
+#include "run/stores.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -58,9 +58,9 @@ class Session {
         program_(lower(plan)),
         arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
-    pages_ = open_pages(program_, std::filesystem::temp_directory_path(), plan.transfers);
+    stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu,
-                      pages_.get());
+                      stores_->all());
     trainer_.emplace(config, model_, plan, *executor_, data);
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, arena_);
@@ -71,7 +71,8 @@ class Session {
   Trainer& trainer() { return *trainer_; }
   Audit& audit() { return *audit_; }
   const Program& program() const { return program_; }
-  PageFile* pages() { return pages_.get(); }
+  PageFile* pages() { return stores_->disk(); }
+  const Stores& stores() const { return *stores_; }
 
   Outcome train(int updates) {
     Outcome outcome;
@@ -100,7 +101,7 @@ class Session {
   TrainingGraph model_;
   Program program_;
   Arena arena_;
-  std::unique_ptr<PageFile> pages_;
+  std::optional<Stores> stores_;
   std::optional<Executor> executor_;
   std::optional<Trainer> trainer_;
   std::optional<Audit> audit_;

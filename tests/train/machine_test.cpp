@@ -112,7 +112,7 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
     EXPECT_ERROR(read_machine_file(path), "E-MACHINE-FILE", "machine.json");
   }
   for (const auto& [key, value] : good.items()) {
-    if (key == "hash" || key == "build" || key == "kernels") continue;  // a description has none
+    if (key == "hash" || key == "build" || key == "kernels" || key == "host_reserve") continue;  // a description has none
     SCOPED_TRACE(key);
     json bad = good;
     bad.erase(key);
@@ -280,7 +280,7 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   config.train.evaluate_samples = 4;
   config.optimizer.learning_rate = 1e-4;
   const ProbeResult probe = run_probe(config, read.machine, folder.path());
-  const Bytes predicted = total(reserve_items(read.machine, probe.primitives, probe.steps, probe.arena));
+  const Bytes predicted = total(reserve_items(read.machine.reserve, probe.primitives, probe.steps, probe.arena));
   RecordProperty("outside", std::to_string(probe.outside.n));
   RecordProperty("predicted", std::to_string(predicted.n));
   EXPECT_GE(predicted, probe.outside);

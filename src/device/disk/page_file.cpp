@@ -58,13 +58,6 @@ PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std:
                                     [this](std::uint32_t event, std::optional<Error> error) { over(event, std::move(error)); }});
 }
 
-StoredPiece& PageFile::at(Bytes offset) {
-  const auto found = std::lower_bound(pieces_.begin(), pieces_.end(), offset,
-                                      [](const StoredPiece& piece, Bytes wanted) { return piece.offset < wanted; });
-  ensure(found != pieces_.end() && found->offset == offset, "page file", "no piece begins at this offset");
-  return *found;
-}
-
 void PageFile::start(const Transfers::Request& request, std::size_t bytes) {
   ensure(request.piece->bytes.n == static_cast<std::int64_t>(bytes), "page file", "a piece is moved whole or not at all");
   {
@@ -76,11 +69,11 @@ void PageFile::start(const Transfers::Request& request, std::size_t bytes) {
 }
 
 void PageFile::start_read(std::uint32_t event, Bytes offset, std::span<std::byte> to) {
-  start({event, true, &at(offset), to.data()}, to.size());
+  start({event, true, &piece_at(pieces_, offset), to.data()}, to.size());
 }
 
 void PageFile::start_write(std::uint32_t event, Bytes offset, std::span<const std::byte> from) {
-  start({event, false, &at(offset), const_cast<std::byte*>(from.data())}, from.size());
+  start({event, false, &piece_at(pieces_, offset), const_cast<std::byte*>(from.data())}, from.size());
 }
 
 void PageFile::over(std::uint32_t event, std::optional<Error> error) {
@@ -100,7 +93,7 @@ void PageFile::wait(std::uint32_t event) {
 void PageFile::move(Bytes offset, Bytes bytes, bool read, const MovingPiece::Pass& pass) {
   const std::span<std::byte> staging = staging_.bytes.last(static_cast<std::size_t>(sizes_.staging.n));
   for (Bytes begin = offset; begin < offset + bytes;) {
-    StoredPiece& stored = at(begin);
+    StoredPiece& stored = piece_at(pieces_, begin);
     MovingPiece piece(file_, stored, read, staging, pass);
     move_now(file_, piece);
     begin += stored.bytes;
@@ -113,22 +106,6 @@ void PageFile::read(Bytes offset, Bytes bytes, const std::function<void(std::spa
 
 void PageFile::write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source) {
   move(offset, bytes, false, source);
-}
-
-Bytes PageFile::height() const {
-  Bytes top;
-  for (const StoredPiece& piece : pieces_) {
-    if (piece.written) top = std::max(top, align_up(piece.offset + piece.bytes, kPieceAlignment));
-  }
-  return top;
-}
-
-Bytes PageFile::written() const {
-  Bytes sum;
-  for (const StoredPiece& piece : pieces_) {
-    if (piece.written) sum += align_up(piece.bytes, kPieceAlignment);
-  }
-  return sum;
 }
 
 }  // namespace plimsoll

@@ -19,16 +19,13 @@
 #include "base/error.h"
 #include "base/transfer_engine.h"
 #include "device/disk/transfers.h"
+#include "device/tier_store.h"
 
 namespace plimsoll {
 
-class PageFile {
+class PageFile final : public TierStore {
  public:
-  // Offsets are multiples of kPieceAlignment, and pieces do not overlap.
-  struct Piece {
-    Bytes offset, bytes;
-  };
-  static constexpr Bytes kPieceAlignment = kDiskBlock;
+  static_assert(kPieceAlignment == kDiskBlock);
 
   struct Sizes {
     Bytes file;
@@ -44,24 +41,20 @@ class PageFile {
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
-  // Starts a transfer of the piece at `offset`; memory belongs to it until `wait` returns. A piece that was never written reads
-  // as zeros.
-  void start_read(std::uint32_t event, Bytes offset, std::span<std::byte> to);
-  void start_write(std::uint32_t event, Bytes offset, std::span<const std::byte> from);
-  // Until the transfer with that event is over. Throws data_error E-DISK-IO (it failed) or E-DISK-CORRUPT (what was read is not
-  // what had been written).
-  void wait(std::uint32_t event);
+  void start_read(std::uint32_t event, Bytes offset, std::span<std::byte> to) override;
+  void start_write(std::uint32_t event, Bytes offset, std::span<const std::byte> from) override;
+  // Throws data_error E-DISK-IO (it failed) or E-DISK-CORRUPT (what was read is not what had been written).
+  void wait(std::uint32_t event) override;
 
-  // The pieces within [offset, offset + bytes), in order, by the caller alone: for checkpoints.
-  void read(Bytes offset, Bytes bytes, const std::function<void(std::span<const std::byte>)>& sink);
-  void write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source);
+  void read(Bytes offset, Bytes bytes, const std::function<void(std::span<const std::byte>)>& sink) override;
+  void write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source) override;
+
+  Bytes height() const override { return height_of(pieces_); }
+  Bytes written() const override { return written_of(pieces_); }
 
   bool direct() const { return file_.direct(); }  // past the page cache
   TransferEngine engine() const { return sizes_.engine; }
   int fd() const { return file_.fd(); }
-  // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
-  Bytes height() const;
-  Bytes written() const;
 
  private:
   struct Event {
@@ -75,7 +68,6 @@ class PageFile {
     ~Staging();
   };
 
-  StoredPiece& at(Bytes offset);
   void start(const Transfers::Request& request, std::size_t bytes);
   void over(std::uint32_t event, std::optional<Error> error);
   void move(Bytes offset, Bytes bytes, bool read, const MovingPiece::Pass& pass);

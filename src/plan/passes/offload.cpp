@@ -6,6 +6,7 @@
 
 #include "graph/transfer.h"
 #include "plan/passes/grouping.h"
+#include "plan/passes/paging.h"
 #include "plan/passes/transfer.h"
 
 namespace plimsoll {
@@ -35,7 +36,8 @@ ValueId crossing_into(const Graph& graph, const GraphBlock& block) {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count) : result_(std::move(graph)) {
+  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near)
+      : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
     PerValue<char> goes(result_.values.size(), 0);
     for (std::size_t i = 0; i < std::min(count, blocks.size()); ++i) {
       const ValueId crossing = crossing_into(result_, blocks[i]);
@@ -126,7 +128,9 @@ class Rewrite {
     home.name = result_.values[trips_[trip].value].name + ".away";
     home.type = result_.values[trips_[trip].value].type;
     home.role = Role::activation;
-    home.tier = 1;
+    const Bytes bytes = align_up(home.bytes(), kStoredAlignment);
+    home.tier = bytes <= left_ ? 1 : 2;
+    if (home.tier == 1) left_ -= bytes;
     return homes_[trip] = result_.values.push_back(std::move(home));
   }
 
@@ -148,6 +152,7 @@ class Rewrite {
   }
 
   Graph result_;
+  Bytes left_;  // of tier 1
   std::vector<Trip> trips_;
   std::vector<Events> before_, after_;
   std::map<std::size_t, ValueId> homes_, out_, away_;  // by trip: where it rests, what is on its way, what lies there
@@ -156,8 +161,8 @@ class Rewrite {
 
 }  // namespace
 
-Graph apply_offload(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count) {
-  return count == 0 ? std::move(graph) : Rewrite(std::move(graph), blocks, count).run();
+Graph apply_offload(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near) {
+  return count == 0 ? std::move(graph) : Rewrite(std::move(graph), blocks, count, near).run();
 }
 
 }  // namespace plimsoll

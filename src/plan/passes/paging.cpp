@@ -1,6 +1,8 @@
 #include "plan/passes/paging.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -107,6 +109,7 @@ class PagingPass {
       node.section == Section::update ? updates.push_back(id) : give_pages(std::string(node.line), {id});
     }
     if (!updates.empty()) give_pages("update", updates);
+    if (paging_.near != Paging::kAllNear) send_far();
     return std::move(result_);
   }
 
@@ -142,6 +145,36 @@ class PagingPass {
         const bool alike = result_.values[changed].type == result_.values[accumulator].type;
         if (table_[changed] != 0 && alike) table_[accumulator] = 1;
       });
+    }
+  }
+
+  // What tier 1 has no room for goes to tier 2.
+  void send_far() {
+    std::vector<std::tuple<int, std::size_t, std::size_t, ValueId>> order;
+    std::set<ValueId> seen;
+    const auto add = [&](ValueId value, std::size_t number, std::size_t place) {
+      const Value& what = result_.values[value];
+      if (!what.persistent() || what.tier == 0 || !seen.insert(value).second) return;
+      const int rank = what.role == Role::parameter ? 0 : what.role == Role::accumulator ? 1 : 2;
+      order.emplace_back(rank, number, place, value);
+    };
+    const std::vector<NodeId> updates = result_.section_order(Section::update);
+    for (std::size_t place = 0; place < updates.size(); ++place) {
+      const std::vector<ValueId>& inputs = result_.nodes[updates[place]].inputs;
+      for (std::size_t i = 0; i < inputs.size(); ++i) add(origin_of(result_, inputs[i]), i, place);
+    }
+    for (std::size_t i = 0; i < result_.values.size(); ++i) add(ValueId{i}, 0, updates.size());
+    std::sort(order.begin(), order.end());
+    Bytes used;
+    for (const auto& [rank, number, place, value] : order) {
+      const Bytes bytes = align_up(result_.values[value].bytes(), kStoredAlignment);
+      const bool far = used + bytes > paging_.near;
+      if (!far) used += bytes;
+      if (far) result_.values[value].tier = 2;
+    }
+    for (std::size_t i = 0; i < result_.values.size(); ++i) {
+      Value& value = result_.values[ValueId{i}];
+      if (value.tier != 0) value.tier = result_.values[origin_of(result_, ValueId{i})].tier;
     }
   }
 
@@ -221,18 +254,21 @@ Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, co
   return paging.active() ? PagingPass(graph, blocks, paging).run() : graph;
 }
 
-std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine) {
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier) {
   // A ring of eight entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
-  const bool disk = machine.tiers.size() < 2 || machine.tiers[1].name == "disk";
-  if (!paging.active() || !disk) return {};
-  const bool ring = transfers_of(machine) == TransferEngine::io_uring;
+  const bool host = has_host(machine);
+  if (!paging.active() || tier != (host ? 1 : 0)) return {};
+  const std::size_t disk_tier = host ? 2 : 1;
   const std::int64_t page = page_elements(graph, paging);
   const auto pieces_of = [&](ValueId value) { return ceil_div(graph.values[value].type.shape.elements(), page); };
   std::int64_t pieces = 0, copies = 0;
+  bool to_disk = false, to_host = false;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
-    if (value.persistent() && value.tier != 0) pieces += pieces_of(ValueId{i});
+    if (!value.persistent() || value.tier == 0) continue;
+    pieces += pieces_of(ValueId{i});
+    (value.tier == disk_tier ? to_disk : to_host) = true;
   }
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
@@ -247,11 +283,19 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
       copies += (rule.passes + 1) * pieces_of(node.inputs[streamed.input]);
     }
   }
-  std::vector<ReserveItem> items{{"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"},
-                                 {"transfers: pieces", kPieceState * pieces + kCopyState * copies, "counted"},
-                                 {"transfers: threads", kThreadState * (ring ? 1 : kTransfers), "bound"}};
+  const bool ring = to_disk && transfers_of(machine) == TransferEngine::io_uring;
+  const int threads = (to_disk ? (ring ? 1 : kTransfers) : 0) + (to_host ? 2 : 0);  // a host's memory has one each way
+  std::vector<ReserveItem> items;
+  if (to_disk) items.push_back({"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"});
+  items.push_back({"transfers: pieces", kPieceState * pieces + kCopyState * copies, "counted"});
+  items.push_back({"transfers: threads", kThreadState * threads, "bound"});
   if (ring) items.push_back({"transfers: io_uring", kRing, "bound"});
   return items;
+}
+
+bool has_room(const StoredLayout& stored, const Paging& paging, const std::vector<Bytes>& beyond) {
+  const auto room = [&](std::size_t tier) { return tier <= beyond.size() ? beyond[tier - 1] : Bytes{0}; };
+  return stored.ends[1] <= std::min(room(1), paging.near) && stored.ends[2] <= room(2);
 }
 
 StoredLayout stored_layout(const Graph& graph) {
@@ -260,8 +304,8 @@ StoredLayout stored_layout(const Graph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (!value.persistent() || value.tier == 0) continue;
-    layout.offsets[ValueId{i}] = layout.end;
-    layout.end += align_up(value.bytes(), kStoredAlignment);
+    layout.offsets[ValueId{i}] = layout.ends[value.tier];
+    layout.ends[value.tier] += align_up(value.bytes(), kStoredAlignment);
   }
   return layout;
 }

@@ -1,11 +1,13 @@
-// What rests on another tier, as a rewrite of the graph: optimizer state, of the blocks also parameters and accumulators, and
+// What rests on other tiers, as a rewrite of the graph: optimizer state, of the blocks also parameters and accumulators, and
 // tables. Updates act on ranges, and so do the ops that read tables: what they need of a range comes into a slot of pages, is
 // read or updated there and goes back, while the slots beside it are on their way. Which bytes move when is the program's
 // business (program/stream.h); the graph says where they rest and through which room they pass. What kernels of the blocks need
 // is fetched whole (plan/passes/fetching.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/bytes.h"
@@ -26,12 +28,16 @@ struct Paging {
   bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
   bool narrow = false;                            // of a block one matrix at a time is on its way, and not all of the next one
   int activations = 0;                            // first blocks whose inputs rest there between the passes
+  Bytes near = kAllNear;                          // of all this so much rests on tier 1, the rest on tier 2
 
+  static constexpr Bytes kAllNear{std::numeric_limits<std::int64_t>::max()};
   bool active() const { return page > 0; }
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 
-// Marks what rests on tier 1, and gives the nodes that stream it the room for the pages. Ids of values keep their meaning.
+// Marks what rests on which tier, and gives the nodes that stream it the room for the pages. Ids of values keep their meaning.
+// Nearest is what moves most often: parameters, then accumulators, then optimizer state. Of state that an update reads together
+// the first one is nearer for every update, so that both links are busy in each; of equals what is needed first.
 Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging);
 
 // Elements of a page: those of the paging, or fewer where nothing that streams is as large or ranges are no multiples of it.
@@ -59,16 +65,21 @@ std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node)
 // Transfers that run at a time, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
-// Outside the arena: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per piece its
-// instructions and its checksum. Empty where nothing is paged, or to the memory of a host.
-std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine);
+// Outside the arenas of a tier: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per
+// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on 1 where a host is there.
+// Empty where nothing is paged.
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier);
 
-// Where each value of tier 1 lies: one after the other, each on a boundary of kStoredAlignment.
+// Where each value past the first tier lies: one after the other on its tier, each on a boundary of kStoredAlignment.
 inline constexpr Bytes kStoredAlignment{4096};
 struct StoredLayout {
-  PerValue<Bytes> offsets;  // of persistent values; -1 for those of other tiers
-  Bytes end;                // of the tier's arena
+  PerValue<Bytes> offsets;             // of persistent values; -1 for those of tier 0
+  std::array<Bytes, kMostTiers> ends;  // of the tiers' arenas
+
+  Bytes total() const { return ends[1] + ends[2]; }
 };
 StoredLayout stored_layout(const Graph& graph);
+// Whether each tier past the first has room for its arena; `beyond`: what they have, nearest first.
+bool has_room(const StoredLayout& stored, const Paging& paging, const std::vector<Bytes>& beyond);
 
 }  // namespace plimsoll

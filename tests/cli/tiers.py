@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""A device, a host and a disk on one computer (--device sim), looked at from outside: python3 tiers.py path/to/plimsoll
+
+Whatever the host has room for, a run gives the bits of a run in memory, touches on every tier exactly the planned bytes, and
+keeps the budgets of the device and of the host by the kernel's count. Links of a stated rate hold what passes them back.
+"""
+
+from _plimsoll import Test
+
+WIDE = ["--set", "model.width=256", "--set", "model.heads=4", "--set", "train.micro_batch=4", "--set", "train.updates=3"]
+SIM = ["--device", "sim"]
+
+
+def plan_of(test, *more):
+    return test.succeeds("plan", "config.toml", *WIDE, *more, "--json")
+
+
+def train(test, run, *more):
+    return test.succeeds("train", "config.toml", *WIDE, "--run", run, *more, "--json")
+
+
+def end_of(report):
+    return report["final"]["parameters_xxh128"], report["final"]["loss_bits"]
+
+
+def disk_of(test, size="1GiB"):
+    return ["--disk", f"{test.path('pages')}:{size}"]
+
+
+def host_that_holds(test, device):
+    """Of the host: its process alone, and with all that rests there."""
+    everything = plan_of(test, *SIM, "--memory", device, "--host-memory", "8GiB")
+    arena = {tier["name"]: tier["arena_bytes"] for tier in everything["predicted"]["tiers"]}["host"]
+    return everything["predicted"]["host_bytes"] - arena, arena
+
+
+def shared(test):
+    resident = end_of(train(test, "resident", "--memory", "1GiB"))
+    device = plan_of(test, *SIM, "--memory", "1GiB", "--host-memory", "8GiB")["bounds"]["floor_bytes"]
+    process, arena = host_that_holds(test, device)
+    seconds = []
+    for number, (host, tiers) in enumerate(
+        [
+            (process + (12 << 20) + arena, ["device", "host"]),
+            (process + (12 << 20) + arena // 2, ["device", "host", "disk"]),
+            (0, ["device", "disk"]),
+        ]
+    ):
+        beyond = [*SIM, *disk_of(test), "--memory", device, *(["--host-memory", host] if host else [])]
+        plan = plan_of(test, *beyond)
+        seconds.append(plan["predicted"]["update_seconds"])
+        for audit in ([], ["--audit"]):
+            report = train(test, f"shared{number}{len(audit)}", *beyond, *audit)
+            test.equal(f"{tiers}: the end", end_of(report), resident)
+            planned = {tier["name"]: tier["arena_bytes"] for tier in plan["predicted"]["tiers"]}
+            found = {tier["name"]: tier["arena_bytes"] for tier in report["measured"]["tiers"]}
+            test.equal("tiers", sorted(found), sorted(tiers))
+            page = 4096
+            planned["device"], found["device"] = (-(-each["device"] // page) * page for each in (planned, found))
+            test.equal(f"{tiers}: bytes of each", found, planned)
+            if audit:
+                continue
+            predicted, measured = report["predicted"], report["measured"]
+            test.that(predicted["process_bytes"] <= device, "the device's budget holds")
+            test.that(not host or predicted["host_bytes"] <= host, "the host's budget holds")
+            test.that(
+                measured["host_bytes"] <= predicted["host_bytes"],
+                f"the host's process takes {measured['host_bytes']} of {predicted['host_bytes']} planned",
+            )
+    test.that(seconds[0] <= seconds[1] <= seconds[2], f"the farther, the slower: {seconds}")
+
+
+def limited(test):
+    """No update is faster than its bytes pass the links, and the plan knows it."""
+    whole = ["--set", "train.micro_batch=8"]  # one round: the model counts what accumulators bring in for each of several
+    device = plan_of(test, *SIM, *whole, "--memory", "1GiB", "--host-memory", "8GiB")["bounds"]["floor_bytes"]
+    rates = [*whole, "--set", "machine.host_bytes_per_second=80e6", "--set", "machine.disk_bytes_per_second=20e6"]
+    beyond = [*SIM, *disk_of(test), "--memory", device, *rates]
+    plan = plan_of(test, *beyond)
+    lanes = plan["predicted"]["lanes"]
+    busiest = max(lanes["far_in"], lanes["far_out"])
+    test.that(lanes["far_in"] > 3.9 * lanes["in"] > 0, f"the far link is the slower one: {lanes}")
+    test.that(plan["predicted"]["update_seconds"] >= busiest, "the prediction holds them")
+    report = train(test, "limited", *beyond)
+    measured = report["seconds"] / report["updates"]
+    test.that(measured >= 0.98 * busiest, f"{measured} s an update, {busiest} s on the busiest link")
+
+
+def replayed(test):
+    """A plan of one of these machines runs there, and only there."""
+    device = plan_of(test, *SIM, "--memory", "1GiB", "--host-memory", "8GiB")["bounds"]["floor_bytes"]
+    process, arena = host_that_holds(test, device)
+    beyond = [*SIM, *disk_of(test), "--memory", device, "--host-memory", process + (12 << 20) + arena // 2]
+    plan_of(test, *beyond, "--out", "plan.json")
+    run = ["train", "config.toml", *WIDE, "--plan", "plan.json"]
+    test.succeeds(*run, "--run", "replayed", *beyond, "--json")
+    test.fails(2, "E-PLAN-REPLAY", *run, "--run", "elsewhere", *disk_of(test), "--memory", "1GiB")
+    little = [*disk_of(test, "1MiB"), "--host-memory", "8GiB"]
+    test.fails(3, "E-PLAN-FIT", *run, "--run", "little", *SIM, "--memory", device, *little)
+    test.fails(3, "E-PLAN-FIT", *run, "--run", "nothing", *SIM, "--memory", device)
+
+
+def refused(test):
+    test.fails(2, "E-HOST-SIZE", "plan", "config.toml", *SIM, "--host-memory", "1MiB")
+    small = ["--host-memory", "64MiB", *disk_of(test, "8KiB"), "--set", "plan.optimizer_state=disk"]
+    big = ["--set", "model.width=1024", "--set", "model.layers=12"]
+    said = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *SIM, *big, "--memory", "8GiB", *small)
+    test.that("the host and the disk" in said["message"], f"both are named: {said}")
+    test.fails(2, "E-CONFIG-VALUE", "plan", "config.toml", "--device", "gpu")
+
+
+def main():
+    test = Test("tiers")
+    test.run_parts(shared, limited, replayed, refused)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
