@@ -16,6 +16,7 @@ double seconds_at(double bytes_per_second, const Link& link, Bytes bytes, Bytes 
   return pieces * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
 }
 double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at(link.bytes_per_second, link, bytes, page); }
+double lost_to(const Link& link, Bytes bytes) { return link.kernel_seconds_per_byte * static_cast<double>(bytes.n); }
 
 }  // namespace
 
@@ -52,8 +53,11 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
       pieces += ceil_div(value.bytes().n, page_.n);
       if (value.tier <= i) continue;
       const bool comes = simulation_.timeline.rounds > 1 || !streamed.begins;
-      if (comes) event.in[i] += (streamed.changes ? 1 : passes) * seconds_on(way_in, value.bytes(), page_);
+      const int times = comes ? (streamed.changes ? 1 : passes) : 0;
+      event.in[i] += times * seconds_on(way_in, value.bytes(), page_);
+      event.lost += times * lost_to(way_in, value.bytes());
       if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page_);
+      if (streamed.changes) event.lost += lost_to(way_out, value.bytes());
       if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_);
       room += 1;
     }
@@ -84,6 +88,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
     const Link& link = out ? *links_[i].out : *links_[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page_);
     event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);
+    event.lost += lost_to(link, home.bytes());
   }
   return {event};
 }
@@ -131,7 +136,10 @@ void LaneClock::run(const LaneEvent& event) {
   busy_.kernels += event.kernels;
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
-    case LaneEvent::Kind::start: done.push_back(start(event)); break;
+    case LaneEvent::Kind::start:
+      done.push_back(start(event));
+      pause(now_ + event.lost);
+      break;
     case LaneEvent::Kind::wait:
       if (done.empty()) break;
       pause(done.front());
@@ -165,9 +173,9 @@ void LaneClock::stream(const LaneEvent& event) {
     const double busy = std::max(free_[i][0], free_[i][1]), idle = now_ - std::max(last_streamed_, std::min(busy, now_));
     const double hidden = streams_ ? std::min(idle, event.ahead * event.transfer[i]) : 0;
     const double backlog = std::max(0.0, busy - now_);
-    longer = std::max(longer, backlog + event.transfer[i] - event.kernels - hidden);
+    longer = std::max(longer, backlog + event.transfer[i] - event.kernels - event.lost - hidden);
   }
-  pause(now_ + longer + (streams_ && !event.apart ? 0 : event.fill));
+  pause(now_ + event.lost + longer + (streams_ && !event.apart ? 0 : event.fill));
   now_ += event.kernels;
   for (std::size_t i = 0; i < free_.size(); ++i) {
     if (event.transfer[i] > 0) free_[i] = {now_, now_};

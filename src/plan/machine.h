@@ -26,6 +26,8 @@ struct Link {
   double latency_seconds = 0;
   bool beside_compute = true;
   double alone_bytes_per_second = 0;  // while the other way is idle; 0: the same
+  // What kernels lose for each byte that passes beside them: the processors that move and check it, and the memory's bandwidth.
+  double kernel_seconds_per_byte = 0;
 
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
 };

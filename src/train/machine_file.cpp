@@ -89,7 +89,8 @@ json to_json(const Machine& machine) {
                      {"bytes_per_second", link.bytes_per_second},
                      {"latency_seconds", link.latency_seconds},
                      {"beside_compute", link.beside_compute},
-                     {"alone_bytes_per_second", link.alone()}});
+                     {"alone_bytes_per_second", link.alone()},
+                     {"kernel_seconds_per_byte", link.kernel_seconds_per_byte}});
   }
   return {{"name", machine.name},
           {"instruction_set", machine.instruction_set},
@@ -119,9 +120,11 @@ Machine machine_of(const json& object) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
   }
   for (const json& link : object.at("links")) {
-    machine.links.push_back({link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
-                             positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute"),
-                             link.contains("alone_bytes_per_second") ? positive(link, "alone_bytes_per_second", kMostRate) : 0});
+    machine.links.push_back(
+        {link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
+         positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute"),
+         link.contains("alone_bytes_per_second") ? positive(link, "alone_bytes_per_second", kMostRate) : 0,
+         link.contains("kernel_seconds_per_byte") ? positive(link, "kernel_seconds_per_byte", kMostSeconds) : 0});
   }
   const json& rates = object.at("rates");
   machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
@@ -171,7 +174,8 @@ std::string machine_hash(const Machine& machine) {
   }
   for (const Link& link : machine.links) {
     hasher.add(link.from).add(link.to);
-    hasher.add(fmt::format("{} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone()));
+    hasher.add(fmt::format("{} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone(),
+                           link.kernel_seconds_per_byte));
   }
   return hasher.hex();
 }

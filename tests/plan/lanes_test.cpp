@@ -28,6 +28,25 @@ TEST(LaneClock, ATransferHasTheLinkForItselfWhileTheOtherWayIsIdle) {
   EXPECT_DOUBLE_EQ(stall_of({start(true), kernels(2), start(false), wait(false)}), 2);
 }
 
+TEST(LaneClock, KernelsLoseWhatPassesBesideThem) {
+  LaneEvent in = start(false);
+  in.lost = 0.25;
+  EXPECT_DOUBLE_EQ(stall_of({in, kernels(5), wait(false)}), 0.25);
+  EXPECT_DOUBLE_EQ(stall_of({in, wait(false)}), 2) << "no more than the transfer, where nothing else runs";
+  const LaneEvent streams{.kind = Kind::streamed, .kernels = 4, .transfer = {3}, .lost = 0.5, .apart = true};
+  EXPECT_DOUBLE_EQ(stall_of({streams}), 0.5);
+}
+
+TEST(LaneClock, WhatPassesTwoLinksIsThereWhenBothLetItThrough) {
+  const LaneEvent far{.kind = Kind::start, .transfer = {1, 4}, .alone = {1, 4}},
+      near{.kind = Kind::start, .transfer = {1}, .alone = {1}};
+  EXPECT_DOUBLE_EQ(stall_of({far, wait(false)}), 4);
+  EXPECT_DOUBLE_EQ(stall_of({far, near, wait(false), wait(false)}), 4) << "the near link is free again";
+  EXPECT_DOUBLE_EQ(stall_of({near, far, wait(false)}), 1);
+  const LaneEvent streams{.kind = Kind::streamed, .kernels = 4, .transfer = {3, 6}, .apart = true};
+  EXPECT_DOUBLE_EQ(stall_of({streams}), 2);
+}
+
 TEST(LaneClock, WhatStreamsApartFillsItsPagesEveryTime) {
   const LaneEvent apart{.kind = Kind::streamed, .kernels = 4, .transfer = {6}, .fill = 0.5, .apart = true};
   EXPECT_DOUBLE_EQ(stall_of({apart}), 2.5);
