@@ -188,6 +188,12 @@ const CodeExplanation kExplanations[] = {
      "not silently exceeded.",
      "Measure the machine again; if it remains, plan with a budget that is lower by what the message names.",
      "plimsoll machine CONFIG"},
+    {"E-PLAN-ACTIVATIONS", "Activations have to leave memory, and none can.",
+     "plan.activations is \"disk\": what crosses into the first blocks rests on the next tier between the passes. That needs "
+     "such a "
+     "tier with room for it, optimizer state beside it, and blocks that make the rest again.",
+     "Give it a disk or a host, leave plan.recompute and plan.optimizer_state on \"auto\", or let the planner choose.",
+     "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB --set plan.activations=auto"},
     {"E-PLAN-CHANGED", "What would run now is not what was planned.",
      "Libraries, instruction set, number of threads or who moves pages to the disk differ between planning and running; "
      "predicted "

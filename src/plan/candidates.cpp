@@ -97,6 +97,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       window_{model.accumulation, group},
       chunks_simulated_(request.loss_chunks.value_or(1)),
       saves_(request.saves),
+      only_offloaded_(request.activations == RestPolicy::disk),
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
   const auto all_do = [&](const Option& option) { return std::vector<BlockChoice>(blocks().size(), option.choice); };
@@ -159,20 +160,32 @@ void BatchCandidates::add_joined(const PlanRequest& request, const Machine& mach
   }
 }
 
-// What crosses into the first blocks rests on the other tier between the passes: of all blocks but the last one, or of half as
-// many. Worth a look where that is a good part of what is held when everything is made again.
+// What crosses into the first blocks, which make everything again, rests on another tier between the passes: of all blocks but
+// the last one, or of half as many, where the others do so too, keep everything or only what is dear. Worth a look where that is
+// a good part of what is held when everything is made again.
 void BatchCandidates::add_offloaded(const PlanRequest& request, const Machine& machine) {
   constexpr int kLeastPart = 16;
   const auto count = static_cast<int>(blocks().size());
-  if (!paging_.parameters || paging_.resident > 0 || request.recompute == RecomputePolicy::none || count < 2) return;
+  const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
+  const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
+  if (!wanted || !allowed || count < 2) return;
   const auto again = std::find_if(options_.begin(), options_.end(),
                                   [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
   std::int64_t held = 0;
   for (const BlockProfile& profile : again->profiles) held += profile.saved;
-  if (held * kLeastPart < loss_base_ + held) return;
-  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
+  if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
+  // What the others do: everything again; past a link that is fast enough, the cheapest of what lies between, or nothing.
+  std::vector<BlockChoice> later{again->choice};
+  const bool fast = has_host(machine) || only_offloaded_;
+  if (fast && again > options_.begin() + 1) later.push_back(options_[1].choice);
+  if (fast && first_allowed_ == 0) later.push_back(options_.front().choice);
   for (const int activations : {count - 1, count / 2}) {
-    if (activations > 0) add_whole({choices, {}, activations, {}, {}}, request, machine);
+    for (const BlockChoice& other : later) {
+      std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
+      std::fill(choices.begin() + activations, choices.end(), other);
+      if (activations > 0) add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+      if (activations == count - 1) break;  // one block makes no difference
+    }
   }
 }
 
@@ -449,6 +462,14 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
 // the same counts has a lower peak. Those near the loss run while most is held, so they are the ones that go in pieces.
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
+  const auto add_wholes = [&] {
+    for (std::size_t i = 0; i < wholes_.size(); ++i) {
+      if (only_offloaded_ && wholes_[i].activations == 0) continue;
+      add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
+    }
+    return candidates;
+  };
+  if (only_offloaded_) return add_wholes();
   const auto add = [&](std::array<Candidate::Run, 3> runs) { add_candidates({.batch = batch_index, .runs = runs}, candidates); };
   const auto so_many = [](std::size_t number) { return static_cast<std::uint16_t>(number); };
   const auto number = [](std::size_t option) { return static_cast<std::uint16_t>(option); };
@@ -469,10 +490,7 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
       add({{{first.option, so_many(first.blocks - 1U)}, {number(end), so_many(pieces)}, {number(last), 1}}});
     }
   }
-  for (std::size_t i = 0; i < wholes_.size(); ++i) {
-    add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
-  }
-  return candidates;
+  return add_wholes();
 }
 
 }  // namespace plimsoll

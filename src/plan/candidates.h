@@ -113,7 +113,8 @@ class BatchCandidates {
   WindowOrder window_;
   int chunks_simulated_;
   bool saves_;
-  Graph paged_;  // while candidates are simulated
+  bool only_offloaded_;  // activations have to leave memory
+  Graph paged_;          // while candidates are simulated
   struct OuterLanes {
     LaneEvents before, between, after;
   } outer_lanes_;                  // what no block does, around the passes through them

@@ -50,8 +50,9 @@ struct PlanRequest {
   // Where they rest; parameters and gradients are those of the blocks and of tables, and leave memory only beside optimizer
   // state.
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
-  bool saves = true;                  // the run writes weights and checkpoints
-  std::int64_t units_per_sample = 1;  // tokens: what rates count
+  RestPolicy activations = RestPolicy::automatic;  // what crosses into the first blocks, between the passes
+  bool saves = true;                               // the run writes weights and checkpoints
+  std::int64_t units_per_sample = 1;               // tokens: what rates count
 };
 
 // Builds the training graph of one micro-batch size. Value ids are the same for every size.
@@ -177,7 +178,7 @@ struct FrontierPoint {
 class PlanSpace {
  public:
   // Throws config_error: E-BATCH-3 where the micro-batch does not divide the effective batch, E-DISK-SIZE where the optimizer
-  // state has to rest on a disk that is too small for it.
+  // state has to rest on a disk that is too small for it, E-PLAN-ACTIVATIONS where activations have to and none can.
   PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
   ~PlanSpace();
   PlanSpace(PlanSpace&&) noexcept;

@@ -45,7 +45,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
 }
 
 bool wants_disk(const PlanRequest& request) {
-  const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients};
+  const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients, request.activations};
   return std::any_of(std::begin(policies), std::end(policies), [](RestPolicy policy) { return policy == RestPolicy::disk; });
 }
 
@@ -331,6 +331,11 @@ void PlanSpace::State::climb() {
   for (const Candidate& candidate : all) {
     const bool fewer = ladder.empty() || candidate.held() < ladder.back().held();
     if (fewer) ladder.push_back(candidate);
+  }
+  if (ladder.empty()) {
+    throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
+                       "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
+                       {"--set plan.activations=auto"});
   }
   ladder = with_wide_steps(ladder);
 }

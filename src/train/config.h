@@ -70,6 +70,7 @@ struct PlanSettings {
   std::optional<std::int64_t> group;        // absent: the planner's choice
   std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
+  RestPolicy activations = RestPolicy::automatic;
   TransferPolicy transfers = TransferPolicy::automatic;
 
   friend bool operator==(const PlanSettings&, const PlanSettings&) = default;

@@ -176,7 +176,7 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
 void check_resting(const Config& config, const GivenSettings& given) {
   const PlanSettings& plan = config.plan;
   const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
-                          std::pair{"plan.gradients", plan.gradients}};
+                          std::pair{"plan.gradients", plan.gradients}, std::pair{"plan.activations", plan.activations}};
   for (const auto& [key, policy] : places) {
     if (policy != RestPolicy::disk) continue;
     if (!config.memory.disk && !config.memory.host_memory) {

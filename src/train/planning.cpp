@@ -201,7 +201,7 @@ json levers(const Config& config, const PlanningInput& input) {
   const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
   const auto keep = [&](PlanRequest& request) {
     request.optimizer_state = RestPolicy::memory;
-    request.parameters = request.gradients = RestPolicy::automatic;
+    request.parameters = request.gradients = request.activations = RestPolicy::automatic;
     request.recompute = RecomputePolicy::none;
     request.loss_chunks = 1;
     request.micro_batch = most;
@@ -227,7 +227,7 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.group.reset();
                             r.recompute = RecomputePolicy::all;
                             r.loss_chunks = 16;
-                            r.optimizer_state = r.parameters = r.gradients = RestPolicy::automatic;
+                            r.optimizer_state = r.parameters = r.gradients = r.activations = RestPolicy::automatic;
                             if (!input.request.beyond.empty()) all_on_disk(r);
                           }}};
   if (together > 1) {

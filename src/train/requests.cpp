@@ -27,6 +27,7 @@ PlanRequest plan_request(const Config& config) {
   request.optimizer_state = config.plan.optimizer_state;
   request.parameters = config.plan.parameters;
   request.gradients = config.plan.gradients;
+  request.activations = config.plan.activations;
   request.beyond = rooms_beyond(plan_budget(config), /*host=*/false);
   request.units_per_sample = config.model.context;
   return request;

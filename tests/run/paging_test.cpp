@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "device/refuse_io_uring.h"
+#include "formats/expect_error.h"
 #include "formats/file.h"
 #include "ops/attributes.h"
 #include "run/session.h"
@@ -156,6 +157,40 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
       audit(config, plan, data);
     }
   }
+}
+
+// The first blocks do so and make the rest again, the others keep everything or what is dear.
+TEST_P(PagingBy, ActivationsRestOnTheDiskOfSomeBlocksBesideOthersThatKeep) {
+  constexpr int kFewUpdates = 2;
+  const ModelShape shape{4, 64, 4, 24, 301};
+  const TokenData data(shape.vocab, 600, 120);
+  const Config config = paged_config(4, shape);
+  const Outcome resident = Session(config, paged(config, 2, {}, data), data.files).train(kFewUpdates);
+  for (const BlockMode later : {BlockMode::keep, BlockMode::cheap}) {
+    Paging paging{kPageStep, 3, true, true};
+    paging.activations = 2;
+    Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.files.facts(), paging);
+    plan.transfers = GetParam();
+    EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
+    audit(config, plan, data);
+  }
+}
+
+TEST(Paging, ActivationsGoWhereTheRequestSays) {
+  Config config = paged_config(4, {4, 64, 4, 64, 301});
+  const auto most_of = [&](RestPolicy policy) {
+    config.plan.activations = policy;
+    Planner planner(config);
+    std::set<int> found;
+    for (const FrontierPoint& point : planner.space.frontier(40)) found.insert(point.decisions.paging.activations);
+    return found;
+  };
+  EXPECT_EQ(most_of(RestPolicy::memory), std::set{0});
+  const std::set<int> away = most_of(RestPolicy::disk);
+  EXPECT_FALSE(away.contains(0));
+  EXPECT_FALSE(away.empty());
+  config.plan.recompute = RecomputePolicy::none;
+  EXPECT_ERROR(Planner{config}, "E-PLAN-ACTIVATIONS", "plan.activations=auto");
 }
 
 // What is too small to gain anything, or has rows that no pages are made of, stays.
