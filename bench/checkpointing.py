@@ -2,7 +2,8 @@
 """What recomputation costs: Plimsoll within the memory of PyTorch's per-block checkpointing.
 
 PyTorch trains GPT-2 with none, some and all of its blocks checkpointed; Plimsoll trains the same model within each of these
-process high-water marks, and, since it needs less for keeping everything, also within half of its own activation memory.
+process high-water marks, and, since it needs less for keeping everything, also within half of its own activation memory: with
+PyTorch's batch in one piece, and with the split into micro-batches left to the planner. Its kernels are measured first.
 Overheads are against the same program keeping everything, as ratios within a round; the table has their medians.
 
   python3 bench/checkpointing.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m --rounds 2
@@ -20,6 +21,7 @@ import tempfile
 import gpt2_cpu
 
 KEEP = "16GiB"  # enough for everything
+OPEN = ["--set", "train.micro_batch=auto", "--set", "train.accumulation=auto"]
 
 
 def arguments():
@@ -43,9 +45,15 @@ class Plimsoll:
         self.args, self.work, self.runs = args, work, 0
         gpt2_cpu.write_tokens(work / "tokens.bin", gpt2_cpu.MODELS[args.model], args.steps + 2)
 
-    def train(self, budget):
+    def train(self, budget, flags=()):
         self.args.memory, self.runs = budget, self.runs + 1
-        return gpt2_cpu.run_plimsoll(self.args, self.work, self.runs)
+        return gpt2_cpu.run_plimsoll(self.args, self.work, self.runs, flags)
+
+    def measure(self):
+        self.args.memory = KEEP
+        config = gpt2_cpu.write_config(self.args, self.work)
+        for flags in ([], OPEN):
+            gpt2_cpu.call([self.args.binary, "machine", config, *flags])
 
     def half(self):
         """Process bytes with half of the activations that keeping everything holds."""
@@ -63,7 +71,9 @@ def one_round(args, plimsoll, number):
     for blocks in sorted({layers // 4, layers // 2, layers * 3 // 4, layers} - {0}):
         torch = checkpointed(args, blocks)
         rows[f"{blocks} of {layers} blocks"] = {"torch": torch, "plimsoll": plimsoll.train(torch["hwm"])}
-    rows["half of our activations"] = {"plimsoll": plimsoll.train(plimsoll.half())}
+    half = plimsoll.half()
+    rows["half of our activations"] = {"plimsoll": plimsoll.train(half)}
+    rows["half, any micro-batch"] = {"plimsoll": plimsoll.train(half, OPEN)}
     for row in rows.values():
         for program, run in row.items():
             run["overhead"] = keep[program]["median"] / run["median"] - 1
@@ -84,6 +94,7 @@ def main():
     args = arguments()
     with tempfile.TemporaryDirectory() as folder:
         plimsoll = Plimsoll(args, pathlib.Path(folder))
+        plimsoll.measure()
         rounds = [one_round(args, plimsoll, number) for number in range(args.rounds)]
     print(f"{gpt2_cpu.processor()}, {args.threads} threads; {args.model}, {args.rounds} rounds of {args.steps} timed steps")
     print(f"{'':26}{'PyTorch':>10}{'tokens/s':>10}{'overhead':>10}{'Plimsoll':>10}{'tokens/s':>10}{'overhead':>10}{'others':>8}")

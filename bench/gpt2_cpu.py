@@ -117,11 +117,16 @@ def write_tokens(path, model, updates):
     path.write_bytes(tokens.tobytes())
 
 
-def run_plimsoll(args, work, number):
-    model, folder, config = MODELS[args.model], work / f"run{number}", work / "bench.toml"
-    config.write_text(CONFIG.format(**model, tokens=work / "tokens.bin", updates=args.steps + 2, memory=args.memory,
+def write_config(args, work):
+    config = work / "bench.toml"
+    config.write_text(CONFIG.format(**MODELS[args.model], tokens=work / "tokens.bin", updates=args.steps + 2, memory=args.memory,
                                     threads=args.threads))
-    _, others = call([args.binary, "train", config, "--run", folder, "--json"])
+    return config
+
+
+def run_plimsoll(args, work, number, flags=()):
+    folder, config = work / f"run{number}", write_config(args, work)
+    _, others = call([args.binary, "train", config, *flags, "--run", folder, "--json"])
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     speeds = [line["tokens_per_second"] for line in lines[2:]]
     hwm = max(line["vm_hwm_bytes"] for line in lines)

@@ -1,6 +1,7 @@
 #include "plan/layout/greedy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <numeric>
@@ -139,13 +140,40 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   return solution;
 }
 
+// Passes over a problem of n buffers take about n^2 steps each; so many in all.
+constexpr double kConflictWork = 1e8;
+
+// What ends beyond the bound stood behind what it conflicts with: it goes to the front of its order, and all are placed again. At
+// first those in the upper half of what is too much, the farther the best height comes down the more.
+void place_conflicts_first(const Problem& problem, const std::vector<std::vector<Key>>& keys, std::int64_t bound,
+                           Solution& best) {
+  constexpr std::array<std::size_t, 3> kOrders{0, 1, 2};  // by size, area, life
+  const auto count = static_cast<double>(std::max<std::size_t>(problem.buffers.size(), 1));
+  const auto passes = static_cast<std::size_t>(std::min(1e4, kConflictWork / (count * count)));
+  std::array<std::vector<std::size_t>, kOrders.size()> orders;
+  std::array<std::int64_t, kOrders.size()> lowest{};
+  for (std::size_t pass = 0; pass < passes && best.height > bound; ++pass) {
+    const std::size_t turn = pass % kOrders.size();
+    std::vector<std::size_t>& order = orders[turn];
+    if (order.empty()) order = order_by(keys[kOrders[turn]]);
+    Solution found = *place_in_order(problem, order, Fit::first, std::numeric_limits<std::int64_t>::max());
+    lowest[turn] = lowest[turn] == 0 ? found.height : std::min(lowest[turn], found.height);
+    const std::int64_t limit = bound + (lowest[turn] - bound) / 2;
+    std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+      return problem.buffers[i].live() && found.offsets[i] + problem.buffers[i].size > limit;
+    });
+    if (found.height < best.height) best = std::move(found);
+  }
+}
+
 }  // namespace
 
 Solution greedy(const Problem& problem, double enough) {
   validate(problem);
   const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
   std::optional<Solution> best;
-  for (const std::vector<Key>& keys : keys_of(problem)) {
+  const std::vector<std::vector<Key>> all = keys_of(problem);
+  for (const std::vector<Key>& keys : all) {
     const std::vector<std::size_t> order = order_by(keys);
     for (const Fit fit : {Fit::first, Fit::best}) {
       const std::int64_t ceiling = best ? best->height : std::numeric_limits<std::int64_t>::max();
@@ -153,6 +181,7 @@ Solution greedy(const Problem& problem, double enough) {
       if (best->height <= bound) return *std::move(best);
     }
   }
+  place_conflicts_first(problem, all, bound, *best);
   return *std::move(best);
 }
 
