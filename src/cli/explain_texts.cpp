@@ -103,7 +103,8 @@ const CodeExplanation kExplanations[] = {
      "Look at the system's log; continue from the last checkpoint with a folder on another disk.",
      "plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
-     "plan.optimizer_state, plan.parameters or plan.gradients is \"disk\", and the size behind the colon of --disk is too small, "
+     "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size behind the colon of --disk is too "
+     "small, "
      "or "
      "that of --host-memory where a device computes.",
      "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},

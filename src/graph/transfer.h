@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// fetch: (x on tier 1) -> a copy that begins to come in.  fetched: (that) -> the same bytes, which are there now.
-// store: (copy) -> the same bytes, which begin to go out.  stored: (that, x on tier 1) -> x as it rests now.
+// fetch: (x on another tier) -> a copy that begins to come in.  fetched: (that) -> the same bytes, which are there now.
+// store: (copy) -> the same bytes, which begin to go out.  stored: (that, x on another tier) -> x as it rests now.
 extern const OpDef kFetch, kFetched, kStore, kStored;
 
 }  // namespace plimsoll

@@ -69,7 +69,7 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
     const auto enough = static_cast<std::int64_t>(kGreedyIsGoodEnough * static_cast<double>(layout::lower_bound(problem)));
     if (solution.height > enough && !many) {
       const auto work = kLayoutWorkPerBuffer * static_cast<std::int64_t>(problem.buffers.size());
-      solution = layout::place(problem, work).solution;
+      solution = layout::place(problem, work, &solution).solution;
     }
   } else {
     for (const Bytes offset : *given) solution.offsets.push_back(offset.n);

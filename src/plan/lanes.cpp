@@ -84,7 +84,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};
   LaneEvent event{.kind = LaneEvent::Kind::start, .outward = out};
   const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
-  for (std::size_t i = 0; i < home.tier; ++i) {
+  for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
     const Link& link = out ? *links_[i].out : *links_[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page_);
     event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);

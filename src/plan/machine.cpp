@@ -30,6 +30,12 @@ std::size_t disk_of(const Machine& machine) {
   return 0;
 }
 
+std::size_t linked_tiers(const Machine& machine) {
+  std::size_t count = 0;
+  while (link_between(machine, count, count + 1) != nullptr && link_between(machine, count + 1, count) != nullptr) ++count;
+  return count;
+}
+
 TransferEngine transfers_of(const Machine& machine) {
   const std::size_t disk = disk_of(machine);
   return disk > 0 ? machine.tiers[disk].transfers : TransferEngine::threads;

@@ -70,6 +70,8 @@ bool has_host(const Machine& machine);
 std::size_t disk_of(const Machine& machine);
 // The link between two tiers; null where there is none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
+// Tiers past the first that links lead to and from.
+std::size_t linked_tiers(const Machine& machine);
 // To and from the disk; threads where there is none.
 TransferEngine transfers_of(const Machine& machine);
 Bytes total(const std::vector<ReserveItem>& items);

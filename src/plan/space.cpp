@@ -13,6 +13,7 @@
 #include "plan/candidates.h"
 #include "plan/frontier.h"
 #include "plan/plan.h"
+#include "plan/resting.h"
 
 namespace plimsoll {
 namespace {
@@ -42,181 +43,6 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
         "a divisor of the effective batch");
   }
   return sizes;
-}
-
-bool wants_disk(const PlanRequest& request) {
-  const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients, request.activations};
-  return std::any_of(std::begin(policies), std::end(policies), [](RestPolicy policy) { return policy == RestPolicy::disk; });
-}
-
-bool allows(RestPolicy policy, bool on_disk) {
-  return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
-}
-
-// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
-// way in, one being updated, one on its way out.
-constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
-
-bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).total();
-  };
-  return stored(true) > stored(false);
-}
-
-// What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small
-// pages are for little memory, which is where the smallest micro-batch is.
-std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, bool updates_early, bool tables, bool smallest) {
-  std::vector<Paging> list;
-  for (const bool accumulators : {false, true}) {
-    for (const bool parameters : {false, true}) {
-      if (!allows(request.parameters, parameters) || !allows(request.gradients, accumulators)) continue;
-      // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
-      const bool open = request.gradients == RestPolicy::automatic;
-      if (open && accumulators && (updates_early || !parameters)) continue;
-      list.push_back({kLargePage, kSlots, parameters, accumulators});
-      // From blocks that stay to none, where both could.
-      const bool most = parameters && (accumulators || !open || updates_early);
-      for (std::size_t quarter = 3; most && quarter > 0; --quarter) {
-        const auto stay = static_cast<int>(blocks * quarter / 4);
-        if (stay > 0) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
-      }
-    }
-  }
-  if (list.empty()) return list;
-  Paging most = list.back();
-  if (tables && most.parameters && allows(request.gradients, true)) {
-    most.tables = true;
-    list.push_back(most);
-  }
-  if (!smallest) return list;
-  most.narrow = most.parameters;
-  if (most.tables) list.push_back(most);
-  most.page = kSmallPage;
-  list.push_back(most);
-  return list;
-}
-
-// Of a micro-batch size: whether several may go together, and whether updates end gradients within the backward pass where all
-// of a window does.
-struct Together {
-  bool may = false, ends = false;
-};
-
-Together together_of(const BatchModel& model, const PlanRequest& request) {
-  if (!may_group(model.graph, model.blocks)) return {};
-  return {true, make_timeline(model.graph, 1, request.saves).early_updates};
-}
-
-// What the budget of a host leaves beside its process, which is counted for twice the steps, as all may be made again, and for
-// the kernels of a loss in chunks.
-Bytes room_of_host(BatchModel& model, const PlanRequest& request, const Machine& machine) {
-  if (!has_host(machine)) return Paging::kAllNear;
-  if (request.beyond.front().n == 0) return {};
-  const Simulation simulation = simulate(model.graph, model.accumulation, 1, request.saves, model.kernels);
-  constexpr int kOfTheLoss = 8;
-  const int primitives = count_primitives(simulation, 1, machine.threads) + kOfTheLoss;
-  const Bytes process = total(reserve_items(machine.host_reserve, primitives, 2 * simulation.timeline.steps.size(), Bytes{0}));
-  if (request.beyond.front() >= process) return request.beyond.front() - process;
-  throw config_error("E-HOST-SIZE", "memory.host_memory",
-                     fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
-                                 to_text(request.beyond.front())),
-                     "a budget that holds it", {"--host-memory " + std::to_string(process.n)});
-}
-
-// And what is left where so much is on its way; what blocks fetch is not in this graph yet.
-Bytes room_beside_transfers(Bytes room, const Graph& paged, const Paging& paging, const Machine& machine) {
-  const std::vector<ReserveItem> items = paging_reserve(paged, paging, machine, 1);
-  Bytes needed = total(items);
-  for (const ReserveItem& item : items) {
-    if (item.name == "transfers: pieces") needed += item.bytes * 2;
-  }
-  return std::max(Bytes{0}, room - needed);
-}
-
-Error no_room(Bytes least, const PlanRequest& request, const Machine& machine) {
-  const bool on_disk = request.beyond.size() > 1 || machine.tiers[1].name == "disk";
-  const bool both = request.beyond.size() > 1;
-  const std::string where =
-      both ? fmt::format("{} and the {}", machine.tiers[1].name, machine.tiers[2].name) : machine.tiers[1].name;
-  const std::string budgets =
-      both ? fmt::format("their budgets are {} and {}", to_text(request.beyond[0]), to_text(request.beyond[1]))
-           : fmt::format("its budget is {}", to_text(request.beyond[0]));
-  return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
-                      fmt::format("what rests on the {} takes {}, {}", where, to_text(least), budgets), "a budget that holds it",
-                      {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
-}
-
-// Everything in memory, and what the tiers beyond have room for.
-std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
-                            const Machine& machine) {
-  const Graph& graph = model.graph;
-  const std::vector<GraphBlock>& blocks = model.blocks;
-  const bool linked = link_between(machine, 0, 1) != nullptr && link_between(machine, 1, 0) != nullptr;
-  if (request.beyond.empty() || request.optimizer_state == RestPolicy::memory || !linked) return {Paging{}};
-  const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
-  const bool tables = has_tables(graph, blocks);
-  std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
-  if (!updates_early && together.ends) {
-    for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {
-      if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
-    }
-  }
-  if (!wants_disk(request)) list.push_back({});
-  Bytes least = kNoBound;
-  const Bytes room = room_of_host(model, request, machine);
-  for (Paging& paging : wanted) {
-    if (room != Paging::kAllNear) {
-      paging.near = Bytes{0};
-      paging.near = room_beside_transfers(room, apply_paging(graph, blocks, paging), paging, machine);
-    }
-    const StoredLayout stored = stored_layout(apply_paging(graph, blocks, paging));
-    if (stored.total().n == 0) continue;
-    const Bytes process = room == Paging::kAllNear ? Bytes{0} : request.beyond.front() - paging.near;
-    least = std::min(least, request.beyond.size() > 1 ? stored.ends[2] : stored.total() + process);
-    if (has_room(stored, paging, request.beyond)) list.push_back(paging);
-  }
-  if (!list.empty()) return list;
-  if (least == kNoBound) return {Paging{}};
-  throw no_room(least, request, machine);
-}
-
-// The graphs of groups that are larger than this take too long to look at.
-constexpr std::size_t kMostNodes = 6000;
-
-// How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between;
-// in memory alone all of a window, where their gradients then need not be kept.
-std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request) {
-  if (request.group) {
-    const std::string problem = why_not_grouped(model.graph, model.blocks, *request.group);
-    if (problem.empty()) return {*request.group};
-    throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
-                       {"--set plan.group=auto"});
-  }
-  std::vector<std::int64_t> list{1};
-  const bool fetches = paging.parameters && paging.resident == 0;
-  // Gradients of blocks that are fetched stay here only where an update ends them.
-  const bool all = paging.parameters && !paging.accumulators && request.gradients == RestPolicy::automatic &&
-                   (paging.resident > 0 || paging.tables || paging.narrow);
-  const bool ends = together.ends && !paging.active();
-  if (model.accumulation == 1 || !together.may || (!fetches && !ends && !all)) return list;
-  const std::size_t nodes = model.graph.section_order(Section::micro).size();
-  std::int64_t most = 1;
-  for (std::int64_t group = 2; group <= model.accumulation; ++group) {
-    const bool few = static_cast<std::size_t>(group) * nodes <= kMostNodes;
-    if (few && model.accumulation % group == 0) most = group;
-  }
-  if (all) return most == model.accumulation ? std::vector{most} : std::vector<std::int64_t>{};
-  if (fetches && most > 4) {
-    for (std::int64_t group = 2; group * group <= most; ++group) {
-      if (group * group * 4 > most && most % group == 0) {
-        list.push_back(group);
-        break;
-      }
-    }
-  }
-  if (most > 1 && (fetches || most == model.accumulation)) list.push_back(most);
-  return list;
 }
 
 // Rungs that save less than this of what lies between the first and the last one, and of their own bytes, are left out: each that
@@ -267,6 +93,7 @@ struct PlanSpace::State {
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
     : state_(std::make_unique<State>(std::move(request), std::move(machine))) {
+  state_->request.beyond.resize(std::min(state_->request.beyond.size(), linked_tiers(state_->machine)));
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
   state.models.resize(sizes.size());
@@ -291,7 +118,8 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
       for (const std::int64_t group : groups(*state.models[i], together[i], *paging, state.request)) {
         const bool floor = i == 0 && group == 1 && (!paging->active() || *paging == choices[i].back());
-        starts.push_back({state.models[i].get(), *paging, group, floor});
+        const std::optional<Paging> own = beside_group(*state.models[i], *paging, group, state.request, state.machine);
+        if (own) starts.push_back({state.models[i].get(), *own, group, floor});
       }
     }
   }
@@ -445,7 +273,9 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
     if (budget >= floor()) wanted.push_back(budget);
   }
   std::set<std::size_t, std::greater<>> rungs;  // slowest, and thus smallest, first
-  const auto add = [&](Bytes budget) { rungs.insert(state_->fastest_within(budget).value()); };
+  const auto add = [&](Bytes budget) {
+    if (const std::optional<std::size_t> rung = state_->fastest_within(budget)) rungs.insert(*rung);
+  };
   for (const Bytes budget : wanted) add(budget);
   // A rung that layout has made larger than a faster one gives way to that one.
   for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) add(state_->rung(i).process);

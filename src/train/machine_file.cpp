@@ -119,6 +119,9 @@ Machine machine_of(const json& object) {
   if (machine.tiers.empty() || machine.tiers.size() > kMostTiers) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
   }
+  if (machine.tiers.size() == kMostTiers && (disk_of(machine) != 2 || !has_host(machine))) {
+    refuse("the last of its tiers is no \"disk\" behind a host");
+  }
   for (const json& link : object.at("links")) {
     machine.links.push_back(
         {link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),

@@ -18,6 +18,7 @@
 #include "formats/file.h"
 #include "plan/passes/paging.h"
 #include "train/child.h"
+#include "train/machine_facts.h"
 #include "train/machine_file.h"
 
 namespace plimsoll {
@@ -115,7 +116,8 @@ double measure_lost_seconds(const std::filesystem::path& folder, TransferEngine 
   const double begin = seconds_now();
   products.run(8);
   const double product = (seconds_now() - begin) / 8;
-  const double page = moving.seconds_of_page(false, pages / 2, [] {});
+  double page = 1e300;
+  for (int round = 0; round < kRounds; ++round) page = std::min(page, moving.seconds_of_page(false, pages / 2, [] {}));
   const int times = std::max(1, static_cast<int>(kLonger * page / product));
   const int count = std::clamp(static_cast<int>(kRound / (times * product)), std::min(kFewest, pages / 2), pages / 2);
   double alone = 1e300, beside = 1e300;
@@ -167,7 +169,7 @@ std::optional<DiskRate> known(const std::filesystem::path& path, TransferEngine 
     const bool sound = rate.bytes_per_second > 0 && rate.alone_bytes_per_second >= rate.bytes_per_second &&
                        rate.alone_bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
                        rate.latency_seconds < kMostLatency && rate.kernel_seconds_per_byte >= 0 &&
-                       rate.kernel_seconds_per_byte <= 1 / rate.bytes_per_second + rate.latency_seconds;
+                       rate.kernel_seconds_per_byte < kMostLatency;
     if (object.at("schema") == kSchema && object.at("transfers") == name(engine) && sound) return rate;
   } catch (const std::exception&) {
     // Absent or damaged: measured again.
@@ -206,13 +208,13 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
     throw data_error("E-DISK-FOLDER", disk.folder.string(), "there is no such folder", "a folder that can be written");
   }
   const TransferEngine engine = choose_engine(policy, say);
+  const int threads = std::min(machine.threads, usable_cores());  // a described machine may have more
   const std::filesystem::path path =
-      cache / fmt::format("disk-{:x}-{}-{}.json", static_cast<unsigned long long>(facts.st_dev), name(engine), machine.threads);
+      cache / fmt::format("disk-{:x}-{}-{}.json", static_cast<unsigned long long>(facts.st_dev), name(engine), threads);
   std::optional<DiskRate> rate = known(path, engine);
   if (!rate) {
     if (say) say(fmt::format("measuring the disk of {}, once, for {}", disk.folder.string(), path.string()));
-    rate = rate_from(
-        json::parse(run_in_child([&] { return to_json(measure(disk.folder, engine, disk.size, machine.threads)).dump(); })));
+    rate = rate_from(json::parse(run_in_child([&] { return to_json(measure(disk.folder, engine, disk.size, threads)).dump(); })));
     try {
       keep(*rate, engine, path);
     } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 // How fast a folder's disk takes and gives pages, both at once, how fast it gives them alone, and what kernels lose beside it;
-// measured once for each file system, in a child process, and kept in the cache. The file that is measured takes no more than the
+// measured once for each file system, engine
+// and number of threads, in a child process, and kept in the cache. The file that is measured takes no more than the
 // budget, from 8 to 96 MiB.
 #pragma once
 

@@ -236,7 +236,8 @@ json levers(const Config& config, const PlanningInput& input) {
                                [&](PlanRequest& r) { keep(r), r.micro_batch = 1, r.group = together; }});
   }
   if (!input.request.beyond.empty()) {
-    const std::string& tier = input.machine.machine.tiers[1].name;
+    const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;
+    const std::string tier = first < input.machine.machine.tiers.size() ? input.machine.machine.tiers[first].name : "disk";
     all.insert(all.end() - 1, {"optimizer state on the " + tier, set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
                                  keep(r), r.optimizer_state = RestPolicy::disk;
                                  r.parameters = r.gradients = RestPolicy::memory;
@@ -262,6 +263,13 @@ json levers(const Config& config, const PlanningInput& input) {
 
 MemoryFact memory_of(const Machine& machine) {
   return {machine.tiers.front().capacity, fmt::format("the memory of {}", machine.name)};
+}
+
+// A simulated device shares it with its host.
+MemoryFact memory_here(const Config& config) {
+  MemoryFact fact = available_memory();
+  if (config.device != DeviceChoice::sim || !config.memory.host_memory) return fact;
+  return {std::max(Bytes{0}, fact.bytes - *config.memory.host_memory), fact.source + ", less what the host may take"};
 }
 
 // With the point that the budget gets. What does not fit has a knee and a ceiling, too.
@@ -315,7 +323,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   if (!place.machine && config.device == DeviceChoice::sim) limit_links(input.machine.machine, config.links);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
-  settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : available_memory(), place.runs_now, say);
+  settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : memory_here(config), place.runs_now, say);
   return input;
 }
 
@@ -370,7 +378,7 @@ void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) 
 
 Error stored_passes(std::string message, std::string disk) {
   return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
-               "a disk budget that holds it, or a plan that was made for this one", {std::move(disk)});
+               "a budget that holds it, or a plan that was made for this one", {std::move(disk)});
 }
 
 }  // namespace
@@ -425,7 +433,13 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
                         "--disk PATH:" + std::to_string(stored.n));
   }
-  if (input.budget.host_memory && result.plan->host > *input.budget.host_memory) {
+  const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
+  if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
+    throw stored_passes(
+        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(result.plan->stored[1])),
+        "--host-memory " + std::to_string(result.plan->host.n));
+  }
+  if (host_bounded && result.plan->host > *input.budget.host_memory) {
     throw stored_passes(fmt::format("the plan needs {} of the host, the budget is {}", to_text(result.plan->host),
                                     to_text(*input.budget.host_memory)),
                         "--host-memory " + std::to_string(result.plan->host.n));

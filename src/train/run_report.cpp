@@ -105,9 +105,8 @@ json RunReport::to_json() const {
     phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
   }
   const bool ended = process_hwm.n > 0;
-  const Bytes host = process_hwm - align_up(measured_arena, kPage);
+  const Bytes outside = process_hwm - align_up(measured_arena, kPage);
   const bool has_host = predicted_host_.n > 0;
-  const Bytes reserve = has_host ? Bytes{0} : host;
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
   json tiers =
@@ -119,8 +118,8 @@ json RunReport::to_json() const {
     if (facts->transfers) tiers.back()["transfers"] = name(*facts->transfers);
   }
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
-                   {"host_bytes", ended && has_host ? json(host.n) : json(nullptr)},
-                   {"reserve_bytes", ended ? json(reserve.n) : json(nullptr)},
+                   {"host_bytes", ended && has_host ? json(outside.n) : json(nullptr)},
+                   {"reserve_bytes", ended && !has_host ? json(outside.n) : json(nullptr)},
                    {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
                    {"live_bytes", live},
                    {"tiers", tiers},

@@ -32,7 +32,9 @@ void simulate_device(MachineRecord& record, const LinkRates& rates) {
   Machine& machine = record.machine;
   const Bytes capacity = machine.tiers.front().capacity;
   machine.tiers = {{"device", capacity}, {"host", capacity}};
-  machine.links = {{"device", "host", record.copy_bytes_per_second}, {"host", "device", record.copy_bytes_per_second}};
+  // The copy rate counts bytes that are read and written by the whole team. A link has a thread each way, which kernels miss.
+  const double payload = record.copy_bytes_per_second / 2, rate = payload / 2, lost = payload > 0 ? 1 / payload : 0;
+  machine.links = {{"device", "host", rate, 0, true, 0, lost}, {"host", "device", rate, 0, true, 0, lost}};
   machine.host_reserve = std::exchange(machine.reserve, {});
   limit_links(machine, rates);
 }

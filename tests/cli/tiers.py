@@ -98,20 +98,44 @@ def replayed(test):
     little = [*disk_of(test, "1MiB"), "--host-memory", "8GiB"]
     test.fails(3, "E-PLAN-FIT", *run, "--run", "little", *SIM, "--memory", device, *little)
     test.fails(3, "E-PLAN-FIT", *run, "--run", "nothing", *SIM, "--memory", device)
+    test.fails(3, "E-PLAN-FIT", *run, "--run", "nowhere", *SIM, *disk_of(test), "--memory", device)
+    # Everything on the disk, also what blocks fetch.
+    far = [*SIM, *disk_of(test), "--memory", device]
+    plan_of(test, *far, "--out", "plan.json")
+    test.succeeds(*run, "--run", "far", *far, "--json")
+    test.fails(2, "E-PLAN-REPLAY", *run, "--run", "flat", *disk_of(test), "--memory", "1GiB")
+    test.fails(2, "E-PLAN-REPLAY", *run, "--run", "near", *SIM, "--memory", device, "--host-memory", "8GiB")
+
+
+def resumed(test):
+    """A run that was cut short goes on, also on another kind of machine; every lever of a device plans."""
+    device = plan_of(test, *SIM, "--memory", "1GiB", "--host-memory", "8GiB")["bounds"]["floor_bytes"]
+    beyond = [*SIM, *disk_of(test), "--memory", device]
+    whole = end_of(train(test, "whole", *beyond))
+    train(test, "parts", *beyond, "--updates", "1")
+    test.equal("resumed on a device", end_of(train(test, "parts", *beyond, "--resume")), whole)
+    train(test, "kinds", *beyond, "--updates", "1")
+    test.equal("resumed without one", end_of(train(test, "kinds", "--memory", "1GiB", "--resume")), whole)
+    levers = [lever["name"] for lever in plan_of(test, *beyond, "--frontier")["levers"]]
+    test.that(any("on the disk" in name for name in levers), f"levers name the tier: {levers}")
 
 
 def refused(test):
     test.fails(2, "E-HOST-SIZE", "plan", "config.toml", *SIM, "--host-memory", "1MiB")
-    small = ["--host-memory", "64MiB", *disk_of(test, "8KiB"), "--set", "plan.optimizer_state=disk"]
+    small = ["--host-memory", "80MiB", *disk_of(test, "8KiB"), "--set", "plan.optimizer_state=disk"]
     big = ["--set", "model.width=1024", "--set", "model.layers=12"]
     said = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *SIM, *big, "--memory", "8GiB", *small)
-    test.that("the host and the disk" in said["message"], f"both are named: {said}")
+    test.that("what the host has no room for" in said["message"], f"it says what goes to the disk: {said}")
+    kept = ["--set", "plan.optimizer_state=memory"]
+    test.fails(2, "E-HOST-SIZE", "plan", "config.toml", *SIM, "--host-memory", "1MiB", *kept, "--frontier")
+    many = str(1 << 50)
+    test.fails(3, "E-MEM-MACHINE", "train", "config.toml", *SIM, "--memory", "64MiB", "--host-memory", many)
     test.fails(2, "E-CONFIG-VALUE", "plan", "config.toml", "--device", "gpu")
 
 
 def main():
     test = Test("tiers")
-    test.run_parts(shared, limited, replayed, refused)
+    test.run_parts(shared, limited, replayed, resumed, refused)
     test.finish()
 
 

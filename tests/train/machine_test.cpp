@@ -90,6 +90,11 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
   }
   write_machine_file(path, example());
   const json good = json::parse(read_raw(path));
+  const auto tiers = [](const std::vector<const char*>& names) {
+    json list = json::array();
+    for (const char* name : names) list.push_back({{"name", name}, {"capacity", 1 << 30}});
+    return list;
+  };
   const std::vector<std::pair<const char*, json>> changes{{"/threads", 0},
                                                           {"/threads", 1 << 20},
                                                           {"/threads", "two"},
@@ -101,6 +106,8 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
                                                           {"/rates/bytes_per_second", 1e300},
                                                           {"/tiers", json::array()},
                                                           {"/tiers/0/capacity", -5},
+                                                          {"/tiers", tiers({"device", "disk", "host"})},
+                                                          {"/tiers", tiers({"device", "host", "disk", "disk"})},
                                                           {"/libraries", 3},
                                                           {"/kernels", {{"add", -1}}},
                                                           {"/kernels", {{"add", "fast"}}}};

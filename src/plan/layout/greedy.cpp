@@ -152,16 +152,19 @@ void place_conflicts_first(const Problem& problem, const std::vector<std::vector
   const auto passes = static_cast<std::size_t>(std::min(1e4, kConflictWork / (count * count)));
   std::array<std::vector<std::size_t>, kOrders.size()> orders;
   std::array<std::int64_t, kOrders.size()> lowest{};
-  for (std::size_t pass = 0; pass < passes && best.height > bound; ++pass) {
+  std::size_t same = 0;  // orders, one after the other, that the last pass left as they were
+  for (std::size_t pass = 0; pass < passes && best.height > bound && same < kOrders.size(); ++pass) {
     const std::size_t turn = pass % kOrders.size();
     std::vector<std::size_t>& order = orders[turn];
     if (order.empty()) order = order_by(keys[kOrders[turn]]);
     Solution found = *place_in_order(problem, order, Fit::first, std::numeric_limits<std::int64_t>::max());
     lowest[turn] = lowest[turn] == 0 ? found.height : std::min(lowest[turn], found.height);
     const std::int64_t limit = bound + (lowest[turn] - bound) / 2;
-    std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+    const auto too_high = [&](std::size_t i) {
       return problem.buffers[i].live() && found.offsets[i] + problem.buffers[i].size > limit;
-    });
+    };
+    same = std::is_partitioned(order.begin(), order.end(), too_high) ? same + 1 : 0;
+    std::stable_partition(order.begin(), order.end(), too_high);
     if (found.height < best.height) best = std::move(found);
   }
 }

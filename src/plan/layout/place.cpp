@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::int64_t kFirstProbe = 2'000;  // nodes of each probe in the first pass of minimize
 
-Placement from_greedy(const Problem& problem) {
+Placement from_greedy(const Problem& problem, const Solution* known = nullptr) {
   Placement placement;
-  placement.solution = greedy(problem);
+  placement.solution = known != nullptr ? *known : greedy(problem);
   placement.bound = lower_bound(problem);
   placement.optimal = placement.solution.height == placement.bound;
   return placement;
@@ -34,8 +34,8 @@ Status probe(const Problem& problem, std::int64_t capacity, std::int64_t limit, 
 
 }  // namespace
 
-Placement place(const Problem& problem, std::int64_t work_limit) {
-  Placement placement = from_greedy(problem);
+Placement place(const Problem& problem, std::int64_t work_limit, const Solution* known) {
+  Placement placement = from_greedy(problem, known);
   const std::int64_t limit = work_limit < 0 ? kPlaceNodes : work_limit;
   constexpr std::array<std::int64_t, 4> kSlackPer10000 = {0, 25, 50, 100};
   const std::int64_t bound = placement.bound;

@@ -21,7 +21,8 @@ struct Placement {
 inline constexpr std::int64_t kPlaceNodes = 40'000;
 
 // A good layout for a planner: always a solution, within one per cent of the bound where the search finds it in time.
-Placement place(const Problem& problem, std::int64_t work_limit = kPlaceNodes);
+// `known`: what greedy has found, where it has been asked.
+Placement place(const Problem& problem, std::int64_t work_limit = kPlaceNodes, const Solution* known = nullptr);
 
 // A layout of at most `capacity` bytes. Unlimited when `work_limit` is negative.
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit);

@@ -287,7 +287,7 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   const int threads = (to_disk ? (ring ? 1 : kTransfers) : 0) + (to_host ? 2 : 0);  // a host's memory has one each way
   std::vector<ReserveItem> items;
   if (to_disk) items.push_back({"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"});
-  items.push_back({"transfers: pieces", kPieceState * pieces + kCopyState * copies, "counted"});
+  items.push_back({kPiecesItem, kPieceState * pieces + kCopyState * copies, "counted"});
   items.push_back({"transfers: threads", kThreadState * threads, "bound"});
   if (ring) items.push_back({"transfers: io_uring", kRing, "bound"});
   return items;

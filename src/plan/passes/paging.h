@@ -69,6 +69,7 @@ inline constexpr Bytes kTransferStaging{512 << 10};
 // piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on 1 where a host is there.
 // Empty where nothing is paged.
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier);
+inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with what moves
 
 // Where each value past the first tier lies: one after the other on its tier, each on a boundary of kStoredAlignment.
 inline constexpr Bytes kStoredAlignment{4096};

@@ -1,0 +1,201 @@
+#include "plan/resting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "plan/simulation.h"
+
+namespace plimsoll {
+
+bool wants_disk(const PlanRequest& request) {
+  const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients, request.activations};
+  return std::any_of(std::begin(policies), std::end(policies), [](RestPolicy policy) { return policy == RestPolicy::disk; });
+}
+
+namespace {
+
+bool allows(RestPolicy policy, bool on_disk) {
+  return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
+}
+
+// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
+// way in, one being updated, one on its way out.
+constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
+
+// The graphs of groups that are larger than this take too long to look at.
+constexpr std::size_t kMostNodes = 6000;
+
+bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  const auto stored = [&](bool tables) {
+    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).total();
+  };
+  return stored(true) > stored(false);
+}
+
+// What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small
+// pages are for little memory, which is where the smallest micro-batch is.
+std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, bool updates_early, bool tables, bool smallest) {
+  std::vector<Paging> list;
+  for (const bool accumulators : {false, true}) {
+    for (const bool parameters : {false, true}) {
+      if (!allows(request.parameters, parameters) || !allows(request.gradients, accumulators)) continue;
+      // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
+      const bool open = request.gradients == RestPolicy::automatic;
+      if (open && accumulators && (updates_early || !parameters)) continue;
+      list.push_back({kLargePage, kSlots, parameters, accumulators});
+      // From blocks that stay to none, where both could.
+      const bool most = parameters && (accumulators || !open || updates_early);
+      for (std::size_t quarter = 3; most && quarter > 0; --quarter) {
+        const auto stay = static_cast<int>(blocks * quarter / 4);
+        if (stay > 0) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
+      }
+    }
+  }
+  if (list.empty()) return list;
+  Paging most = list.back();
+  if (tables && most.parameters && allows(request.gradients, true)) {
+    most.tables = true;
+    list.push_back(most);
+  }
+  if (!smallest) return list;
+  most.narrow = most.parameters;
+  if (most.tables) list.push_back(most);
+  most.page = kSmallPage;
+  list.push_back(most);
+  return list;
+}
+
+}  // namespace
+
+Together together_of(const BatchModel& model, const PlanRequest& request) {
+  if (!may_group(model.graph, model.blocks)) return {};
+  return {true, make_timeline(model.graph, 1, request.saves).early_updates};
+}
+
+namespace {
+
+// Bytes of the process on a host for each micro-batch that goes together: four times the steps, as all may be made again and
+// parameters, accumulators and activations come and go.
+Bytes steps_of_host(const BatchModel& model, const Machine& machine) {
+  return machine.host_reserve.per_step * static_cast<std::int64_t>(4 * model.graph.order.size());
+}
+
+// What the budget of a host leaves beside its process, which is counted with the kernels of a loss in chunks.
+Bytes room_of_host(BatchModel& model, const PlanRequest& request, const Machine& machine) {
+  if (!has_host(machine) || request.beyond.empty()) return Paging::kAllNear;
+  if (request.beyond.front().n == 0) return {};
+  const Simulation simulation = simulate(model.graph, model.accumulation, 1, request.saves, model.kernels);
+  constexpr int kOfTheLoss = 8;
+  const int primitives = count_primitives(simulation, 1, machine.threads) + kOfTheLoss;
+  const Bytes process = total(reserve_items(machine.host_reserve, primitives, 0, Bytes{0})) + steps_of_host(model, machine);
+  if (request.beyond.front() >= process) return request.beyond.front() - process;
+  throw config_error("E-HOST-SIZE", "memory.host_memory",
+                     fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
+                                 to_text(request.beyond.front())),
+                     "a budget that holds it", {"--host-memory " + std::to_string(process.n)});
+}
+
+// What transfers take of the process on a host. What blocks fetch is not in this graph yet: as much again as what streams, twice.
+Bytes transfers_of_host(const Graph& paged, const Paging& paging, const Machine& machine) {
+  constexpr Bytes kThreads{128 << 10};  // of the host's memory, beside those of the disk
+  const std::vector<ReserveItem> items = paging_reserve(paged, paging, machine, 1);
+  Bytes needed = total(items) + kThreads;
+  for (const ReserveItem& item : items) {
+    if (item.name == kPiecesItem) needed += item.bytes * 2;
+  }
+  return needed;
+}
+
+Error no_room(Bytes least, const PlanRequest& request, const Machine& machine) {
+  const bool behind = request.beyond.size() > 1, on_disk = behind || machine.tiers[1].name == "disk";
+  const std::string what = behind ? fmt::format("what the {} has no room for", machine.tiers[1].name)
+                                  : fmt::format("what rests on the {}", machine.tiers[1].name);
+  return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
+                      fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request.beyond.back())),
+                      "a budget that holds it", {(on_disk ? "--disk PATH:" : "--host-memory ") + std::to_string(least.n)});
+}
+
+}  // namespace
+
+std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
+                            const Machine& machine) {
+  const Graph& graph = model.graph;
+  const std::vector<GraphBlock>& blocks = model.blocks;
+  const Bytes room = room_of_host(model, request, machine);
+  if (request.beyond.empty() || request.optimizer_state == RestPolicy::memory) return {Paging{}};
+  const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
+  const bool tables = has_tables(graph, blocks);
+  std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
+  if (!updates_early && together.ends) {
+    for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {
+      if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
+    }
+  }
+  if (!wants_disk(request)) list.push_back({});
+  constexpr Bytes kNone{std::numeric_limits<std::int64_t>::max()};
+  Bytes least = kNone;
+  for (Paging& paging : wanted) {
+    Bytes process;  // of the host's budget, where there is one
+    if (room != Paging::kAllNear) {
+      if (request.beyond.size() > 1) paging.near = Bytes{0};  // as if all passed the disk
+      const Bytes transfers = transfers_of_host(apply_paging(graph, blocks, paging), paging, machine);
+      process = request.beyond.front() - room + transfers;
+      paging.near = std::max(Bytes{0}, room - transfers);
+    }
+    const StoredLayout stored = stored_layout(apply_paging(graph, blocks, paging));
+    if (stored.total().n == 0) continue;
+    least = std::min(least, request.beyond.size() > 1 ? stored.ends[2] : stored.total() + process);
+    if (has_room(stored, paging, request.beyond)) list.push_back(paging);
+  }
+  if (!list.empty()) return list;
+  if (least == kNone) return {Paging{}};
+  throw no_room(least, request, machine);
+}
+
+std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request) {
+  if (request.group) {
+    const std::string problem = why_not_grouped(model.graph, model.blocks, *request.group);
+    if (problem.empty()) return {*request.group};
+    throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
+                       {"--set plan.group=auto"});
+  }
+  std::vector<std::int64_t> list{1};
+  const bool fetches = paging.parameters && paging.resident == 0;
+  // Gradients of blocks that are fetched stay here only where an update ends them.
+  const bool all = paging.parameters && !paging.accumulators && request.gradients == RestPolicy::automatic &&
+                   (paging.resident > 0 || paging.tables || paging.narrow);
+  const bool ends = together.ends && !paging.active();
+  if (model.accumulation == 1 || !together.may || (!fetches && !ends && !all)) return list;
+  const std::size_t nodes = model.graph.section_order(Section::micro).size();
+  std::int64_t most = 1;
+  for (std::int64_t group = 2; group <= model.accumulation; ++group) {
+    const bool few = static_cast<std::size_t>(group) * nodes <= kMostNodes;
+    if (few && model.accumulation % group == 0) most = group;
+  }
+  if (all) return most == model.accumulation ? std::vector{most} : std::vector<std::int64_t>{};
+  if (fetches && most > 4) {
+    for (std::int64_t group = 2; group * group <= most; ++group) {
+      if (group * group * 4 > most && most % group == 0) {
+        list.push_back(group);
+        break;
+      }
+    }
+  }
+  if (most > 1 && (fetches || most == model.accumulation)) list.push_back(most);
+  return list;
+}
+
+std::optional<Paging> beside_group(const BatchModel& model, Paging paging, std::int64_t group, const PlanRequest& request,
+                                   const Machine& machine) {
+  if (group == 1 || !paging.active() || paging.near == Paging::kAllNear || request.beyond.front().n == 0) return paging;
+  paging.near = std::max(Bytes{0}, paging.near - steps_of_host(model, machine) * (group - 1));
+  const StoredLayout stored = stored_layout(apply_paging(model.graph, model.blocks, paging));
+  return has_room(stored, paging, request.beyond) ? std::optional(paging) : std::nullopt;
+}
+
+}  // namespace plimsoll
