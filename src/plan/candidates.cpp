@@ -460,17 +460,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
 
 // Blocks near the input hold their values longest, so they are the ones that keep less: for equal blocks no other arrangement of
 // the same counts has a lower peak. Those near the loss run while most is held, so they are the ones that go in pieces.
-std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
-  std::vector<Candidate> candidates;
-  const auto add_wholes = [&] {
-    for (std::size_t i = 0; i < wholes_.size(); ++i) {
-      if (only_offloaded_ && wholes_[i].activations == 0) continue;
-      add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
-    }
-    return candidates;
-  };
-  if (only_offloaded_) return add_wholes();
-  const auto add = [&](std::array<Candidate::Run, 3> runs) { add_candidates({.batch = batch_index, .runs = runs}, candidates); };
+void BatchCandidates::add_mixtures(std::size_t batch_index, std::vector<Candidate>& to) const {
+  const auto add = [&](std::array<Candidate::Run, 3> runs) { add_candidates({.batch = batch_index, .runs = runs}, to); };
   const auto so_many = [](std::size_t number) { return static_cast<std::uint16_t>(number); };
   const auto number = [](std::size_t option) { return static_cast<std::uint16_t>(option); };
   const bool in_pieces = options_.back().choice.mode == BlockMode::pieces;
@@ -490,7 +481,16 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
       add({{{first.option, so_many(first.blocks - 1U)}, {number(end), so_many(pieces)}, {number(last), 1}}});
     }
   }
-  return add_wholes();
+}
+
+std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
+  std::vector<Candidate> candidates;
+  if (!only_offloaded_) add_mixtures(batch_index, candidates);
+  for (std::size_t i = 0; i < wholes_.size(); ++i) {
+    if (only_offloaded_ && wholes_[i].activations == 0) continue;
+    add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
+  }
+  return candidates;
 }
 
 }  // namespace plimsoll

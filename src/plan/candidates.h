@@ -105,6 +105,7 @@ class BatchCandidates {
   void add_offloaded(const PlanRequest& request, const Machine& machine);
   void add_replays(const Simulation& keep, const PlanRequest& request, const Machine& machine);
   void add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
+  void add_mixtures(std::size_t batch_index, std::vector<Candidate>& to) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
   const std::vector<GraphBlock>& blocks() const { return model_->blocks; }
 

@@ -46,8 +46,8 @@ void Copies::append(const Node& node, std::vector<Instruction>& to) {
   }
   const auto first = in_flight_.find(place);
   ensure(first != in_flight_.end(), "lower", "a wait for a copy that has not begun");
-  for_pieces(node, [&](const Operand& here, const Operand&, std::uint32_t number) {
-    to.push_back(WaitCopy{here, first->second + number, adds});
+  for_pieces(node, [&](const Operand& here, const Operand& rest, std::uint32_t number) {
+    to.push_back(WaitCopy{here, first->second + number, adds, {}, rest.tier});
   });
   in_flight_.erase(first);
 }

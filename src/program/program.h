@@ -51,6 +51,7 @@ struct WaitCopy {
   std::uint32_t event = 0;
   bool adds = false;
   Operand ring;
+  std::uint8_t tier = 1;  // the other one
 };
 struct LoadState {
   std::vector<Operand> writes;

@@ -116,8 +116,8 @@ class Stream {
   }
 
   void wait(std::size_t piece, Way way) {
-    for_pages(piece, way, [&](const Operand&, const Operand& room, const Operand&, std::uint32_t event, bool adds) {
-      instructions_[now_].push_back(WaitCopy{room, event, adds, ring_});
+    for_pages(piece, way, [&](const Operand&, const Operand& room, const Operand& rest, std::uint32_t event, bool adds) {
+      instructions_[now_].push_back(WaitCopy{room, event, adds, ring_, rest.tier});
     });
   }
 

@@ -42,7 +42,8 @@ class Verifier {
   enum class Use : std::uint8_t { reads, writes };
   struct Flight {
     Operand room;
-    bool in = false;  // it fills the room
+    bool in = false;        // it fills the room
+    std::uint8_t tier = 0;  // past the first
   };
 
   [[noreturn]] void fail(const std::string& what) const { throw internal_error("program", who_ + ": " + what); }
@@ -73,7 +74,8 @@ class Verifier {
     if (there.offset.n < 0 || there.offset + there.bytes > program_.stored[there.tier]) {
       fail(fmt::format("{} leaves tier {}", range_text(there), there.tier));
     }
-    if (!in_flight_.emplace(copy.event, Flight{copy.room, in}).second) fail(fmt::format("copy {} is under way", copy.event));
+    if (!in_flight_.emplace(copy.event, Flight{copy.room, in, there.tier}).second)
+      fail(fmt::format("copy {} is under way", copy.event));
   }
 
   void end(const WaitCopy& wait) {
@@ -82,6 +84,7 @@ class Verifier {
     if (flight->second.room.offset != wait.room.offset || flight->second.room.bytes != wait.room.bytes) {
       fail(range_text(wait.room) + " is not the room of what is waited for");
     }
+    if (flight->second.tier != wait.tier) fail(fmt::format("copy {} is not on tier {}", wait.event, wait.tier));
     in_flight_.erase(flight);
   }
 

@@ -121,8 +121,8 @@ void Executor::save(const std::function<void()>& work) {
   run(program_.save, std::vector<Bound>(program_.save.size()), false, [&](Section) { work(); });
 }
 
-TierStore& Executor::store_of(const Operand& operand) const {
-  TierStore* store = stores_.at(operand.tier);
+TierStore& Executor::store_of(std::uint8_t tier) const {
+  TierStore* store = stores_.at(tier);
   ensure(store != nullptr, "executor", "a program that copies between tiers lacks one");
   return *store;
 }
@@ -132,13 +132,10 @@ void Executor::start(const StartCopy& copy) {
   const auto memory = [&](const Operand& operand) {
     return std::span(base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n));
   };
-  TierStore& store = store_of(copy.from.tier != 0 ? copy.from : copy.to);
-  if (copy.event >= in_flight_.size()) in_flight_.resize(copy.event + 1, nullptr);
-  in_flight_[copy.event] = &store;
   if (copy.from.tier != 0) {
-    store.start_read(copy.event, copy.from.offset, memory(copy.to));
+    store_of(copy.from.tier).start_read(copy.event, copy.from.offset, memory(copy.to));
   } else {
-    store.start_write(copy.event, copy.to.offset, memory(copy.from));
+    store_of(copy.to.tier).start_write(copy.event, copy.to.offset, memory(copy.from));
   }
 }
 
@@ -146,7 +143,7 @@ void Executor::start(const StartCopy& copy) {
 void Executor::wait(const WaitCopy& copy) {
   if (device_ == DeviceKind::null) return;
   try {
-    in_flight_.at(copy.event)->wait(copy.event);
+    store_of(copy.tier).wait(copy.event);
   } catch (const Error& error) {
     throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(copy, graph_), error.where), error.message,
                 error.expected, error.remedies);
@@ -155,13 +152,13 @@ void Executor::wait(const WaitCopy& copy) {
 
 void Executor::read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const {
   const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return store_of(operand).read(operand.offset, operand.bytes, sink);
+  if (operand.tier != 0) return store_of(operand.tier).read(operand.offset, operand.bytes, sink);
   sink({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
 }
 
 void Executor::write(ValueId value, const std::function<void(std::span<std::byte>)>& source) {
   const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return store_of(operand).write(operand.offset, operand.bytes, source);
+  if (operand.tier != 0) return store_of(operand.tier).write(operand.offset, operand.bytes, source);
   source({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
 }
 

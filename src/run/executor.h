@@ -60,7 +60,7 @@ class Executor {
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
   void start(const StartCopy& copy);
   void wait(const WaitCopy& copy);
-  TierStore& store_of(const Operand& operand) const;
+  TierStore& store_of(std::uint8_t tier) const;
 
   const Graph& graph_;
   const Program& program_;
@@ -68,7 +68,6 @@ class Executor {
   int threads_, loss_chunks_;
   DeviceKind device_;
   Stores stores_;
-  std::vector<TierStore*> in_flight_;  // by event: where it moves
   RunObserver* observer_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   struct Cache;

@@ -317,11 +317,12 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.facts = input.data.facts();
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
-  if (!place.machine && config.device == DeviceChoice::sim) simulate_device(input.machine, config.links);
+  const bool simulated = !place.machine && config.device == DeviceChoice::sim;
+  if (simulated) simulate_device(input.machine);
   if (config.memory.disk) {
     add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
   }
-  if (!place.machine && config.device == DeviceChoice::sim) limit_links(input.machine.machine, config.links);
+  if (simulated) limit_links(input.machine.machine, config.links);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : memory_here(config), place.runs_now, say);
   return input;

@@ -28,7 +28,7 @@ MachineRecord simulated_machine(int threads) {
   return record;
 }
 
-void simulate_device(MachineRecord& record, const LinkRates& rates) {
+void simulate_device(MachineRecord& record) {
   Machine& machine = record.machine;
   const Bytes capacity = machine.tiers.front().capacity;
   machine.tiers = {{"device", capacity}, {"host", capacity}};
@@ -36,7 +36,6 @@ void simulate_device(MachineRecord& record, const LinkRates& rates) {
   const double payload = record.copy_bytes_per_second / 2, rate = payload / 2, lost = payload > 0 ? 1 / payload : 0;
   machine.links = {{"device", "host", rate, 0, true, 0, lost}, {"host", "device", rate, 0, true, 0, lost}};
   machine.host_reserve = std::exchange(machine.reserve, {});
-  limit_links(machine, rates);
 }
 
 void limit_links(Machine& machine, const LinkRates& rates) {

@@ -11,7 +11,7 @@ namespace plimsoll {
 MachineRecord simulated_machine(int threads);
 
 // Kernels run in the arena of a device, which alone counts as its memory; the process beside it is the host's.
-void simulate_device(MachineRecord& record, const LinkRates& rates);
+void simulate_device(MachineRecord& record);
 // Links are no faster than asked for.
 void limit_links(Machine& machine, const LinkRates& rates);
 

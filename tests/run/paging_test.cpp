@@ -280,6 +280,10 @@ TEST(Paging, VerifyRefusesBrokenCopies) {
     auto* wait = std::get_if<WaitCopy>(&all[i]);
     return wait != nullptr && (wait->event = 77) == 77;
   });
+  refused("is not on tier 2", [](auto& all, std::size_t i) {
+    auto* wait = std::get_if<WaitCopy>(&all[i]);
+    return wait != nullptr && (wait->tier = 2) == 2;
+  });
   refused("unequal sizes", [](auto& all, std::size_t i) {
     auto* copy = std::get_if<StartCopy>(&all[i]);
     if (copy == nullptr) return false;

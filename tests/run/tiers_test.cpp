@@ -41,6 +41,13 @@ Bytes all_of(const Config& config, const TokenData& data) {
   return three_tiers(config, 1, BlockMode::keep, everything(Paging::kAllNear), data).stored[1];
 }
 
+// The bits of a plan that keeps everything in one tier, and on each tier the planned bytes.
+void expect_same(const Config& config, const Plan& plan, const TokenData& data, const Outcome& resident) {
+  verify(lower(plan), plan.graph);
+  EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
+  audit(config, plan, data);
+}
+
 TEST(Tiers, SameBitsAndExactBytesOnEachHoweverTheyShare) {
   const TokenData data(kDeep.vocab, 400, 90);
   const Config config = config_for(kDeep, 4);
@@ -54,9 +61,7 @@ TEST(Tiers, SameBitsAndExactBytesOnEachHoweverTheyShare) {
       const Plan plan = three_tiers(config, micro, mode, everything(Bytes{all.n * quarter / 4}), data);
       EXPECT_EQ(plan.stored[1] + plan.stored[2], all);
       EXPECT_LE(plan.stored[1].n, all.n * quarter / 4);
-      verify(lower(plan), plan.graph);
-      EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
-      audit(config, plan, data);
+      expect_same(config, plan, data, resident);
     }
   }
 }
@@ -73,8 +78,7 @@ TEST(Tiers, GroupsAndActivationsGoWhereThereIsRoom) {
       paging.activations = 3;
       const Plan plan = three_tiers(config, 2, BlockMode::recompute, paging, data, group);
       EXPECT_EQ(plan.stored[2].n == 0, near == all + kMiB);
-      EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
-      audit(config, plan, data);
+      expect_same(config, plan, data, resident);
     }
   }
 }
