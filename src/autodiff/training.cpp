@@ -263,7 +263,7 @@ class UpdateSection {
     const bool decays = settings_.decay_all || builder_.value(parameter).parameter->decay;
     const double decay = decays ? settings_.weight_decay : 0;
     const bool clipped = coefficient.valid();
-    builder_.set_line("update." + builder_.value(parameter).name);
+    builder_.set_line("update." + builder_.value(parameter).name.text());
     if (settings_.kind == OptimizerSettings::Kind::adamw) {
       const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, clipped};
       const ValueId m = state(parameter, "m"), v = state(parameter, "v");

@@ -142,7 +142,10 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 StoredTensor checked_tensor(HeaderEvents::Entry& entry, std::int64_t data_bytes, const auto& refuse) {
   const StoredType* type = stored_type(*entry.dtype);
   if (type == nullptr) throw refuse(fmt::format("tensor '{}' has the unknown dtype '{}'", entry.name, *entry.dtype));
-  StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(std::move(*entry.shape)), 0, 0};
+  if (entry.shape->size() > Shape::kMostAxes) {
+    throw refuse(fmt::format("tensor '{}' has {} axes and {} is the most", entry.name, entry.shape->size(), Shape::kMostAxes));
+  }
+  StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(*entry.shape), 0, 0};
   const auto elements = checked_elements(tensor.shape);
   if (!elements || __builtin_mul_overflow(*elements, type->bytes, &tensor.bytes)) {
     throw refuse(fmt::format("tensor '{}' {} has more bytes than a number can hold", tensor.name, to_text(tensor.shape)));
@@ -204,7 +207,7 @@ std::string make_safetensors_header(const std::vector<TensorSpec>& tensors) {
     const auto type = std::ranges::find(kStoredTypes, std::optional(tensor.dtype), &StoredType::dtype);
     const std::int64_t end = offset + dense_bytes(tensor.shape, tensor.dtype);
     text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", nlohmann::json(tensor.name).dump(),
-                        type->word, nlohmann::json(tensor.shape.extents).dump(), offset, end);
+                        type->word, nlohmann::json(std::vector(tensor.shape.begin(), tensor.shape.end())).dump(), offset, end);
     offset = end;
   }
   text += '}';

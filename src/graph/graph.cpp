@@ -97,7 +97,7 @@ std::string to_text(const Graph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (value.producer.valid()) continue;
-    text += fmt::format("%{} {}{} {} : {}{}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name,
+    text += fmt::format("%{} {}{} {} : {}{}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name.text(),
                         name(value.role), value.persistent() ? "" : fmt::format(" of {}", name(*value.section)),
                         value.tier == 0 ? "" : fmt::format(" on tier {}", value.tier));
   }
@@ -107,7 +107,7 @@ std::string to_text(const Graph& graph) {
     for (const ValueId output : node.outputs) {
       const Value& value = graph.values[output];
       outputs += fmt::format("{}%{} {}{} {}", outputs.empty() ? "" : ", ", output.index, name(value.type.dtype),
-                             to_text(value.type.shape), value.name);
+                             to_text(value.type.shape), value.name.text());
     }
     for (const ValueId input : node.inputs) inputs += fmt::format("{}%{}", inputs.empty() ? "" : ", ", input.index);
     text += fmt::format("{}: {} = {}[{}]({}) @{:x}\n", name(node.section), outputs, node.op->name, node.attributes.text(), inputs,

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/id.h"
+#include "base/symbol.h"
 #include "graph/attributes.h"
 #include "graph/op.h"
 
@@ -64,14 +65,14 @@ struct ParameterInfo {
 };
 
 struct Value {
-  std::string name;  // "h.3.attn.qkv": what it is, for people
-  ValueType type;    // logical shape and storage dtype
+  Symbol name;     // "h.3.attn.qkv": what it is, for people
+  ValueType type;  // logical shape and storage dtype
   Role role = Role::activation;
   std::optional<Section> section;  // empty: persistent, lives across steps
   Placement placement;
-  std::uint8_t tier = 0;         // where a persistent value rests; 0: where kernels run
-  std::string format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
-  NodeId producer;               // invalid: persistent, or fed from outside at the start of its section
+  std::uint8_t tier = 0;              // where a persistent value rests; 0: where kernels run
+  std::string_view format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
+  NodeId producer;                    // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;
   ValueId clone_of;    // the forward value that this one recomputes
   ValueId version_of;  // the persistent value that this one is an updated version of
@@ -90,7 +91,7 @@ struct Node {
   Section section = Section::micro;
   bool backward = false;
   // The model line that made it: "h.3.mlp.c_fc". Gradients and clones carry the line of their forward node.
-  std::string line;
+  Symbol line;
   // The random site, fixed when the model is built and copied by clones; 0 where the op draws no noise.
   std::uint64_t site = 0;
   NodeId clone_of;

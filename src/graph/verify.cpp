@@ -20,21 +20,21 @@ struct Checker {
   std::set<std::pair<Section, std::uint64_t>> sites = {};
 
   [[noreturn]] void fail(const Node& node, const std::string& what) const {
-    throw internal_error("graph", fmt::format("{} ({}): {}", node.line, node.op->name, what));
+    throw internal_error("graph", fmt::format("{} ({}): {}", node.line.text(), node.op->name, what));
   }
 
   void check_inputs(const Node& node) const {
     for (const ValueId input : node.inputs) {
       if (input.index >= graph.values.size()) fail(node, "an input does not exist");
       const Value& value = graph.values[input];
-      if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name));
+      if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name.text()));
       // The update may read what it finds here of an accumulator that rests elsewhere.
       const bool copy = node.section == Section::update && value.copy_of.valid();
       if (value.section && *value.section != node.section && !copy) {
-        fail(node, fmt::format("reads {} of another section", value.name));
+        fail(node, fmt::format("reads {} of another section", value.name.text()));
       }
       const bool older = made_at[input] != updates[bytes_of[input]];
-      if (older) fail(node, fmt::format("reads {} after it was updated in place", value.name));
+      if (older) fail(node, fmt::format("reads {} after it was updated in place", value.name.text()));
     }
   }
 
@@ -42,9 +42,9 @@ struct Checker {
     for (const ValueId output : node.outputs) {
       if (output.index >= graph.values.size()) fail(node, "an output does not exist");
       const Value& value = graph.values[output];
-      if (value.producer != id) fail(node, fmt::format("{} names another producer", value.name));
-      if (value.section != node.section) fail(node, fmt::format("yields {} of another section", value.name));
-      if (defined[output]) fail(node, fmt::format("{} is produced twice", value.name));
+      if (value.producer != id) fail(node, fmt::format("{} names another producer", value.name.text()));
+      if (value.section != node.section) fail(node, fmt::format("yields {} of another section", value.name.text()));
+      if (defined[output]) fail(node, fmt::format("{} is produced twice", value.name.text()));
       defined[output] = 1;
     }
     if (node.op->infer(node.attributes, types_of(graph, node.inputs)) != types_of(graph, node.outputs)) {
@@ -55,7 +55,7 @@ struct Checker {
       if (alias.kind == AliasKind::may_overwrite) continue;
       const ValueId bytes = bytes_of[alias.input];
       if (alias.kind == AliasKind::updates) {
-        if (!updated.insert(bytes).second) fail(node, fmt::format("updates {} twice", graph.values[bytes].name));
+        if (!updated.insert(bytes).second) fail(node, fmt::format("updates {} twice", graph.values[bytes].name.text()));
         ++updates[bytes];
       }
       bytes_of[alias.output] = bytes;
@@ -101,7 +101,7 @@ void verify(const Graph& graph) {
   }
   for (const ValueId result : graph.results) {
     if (!checker.defined[result]) {
-      throw internal_error("graph", fmt::format("the result {} is never produced", graph.values[result].name));
+      throw internal_error("graph", fmt::format("the result {} is never produced", graph.values[result].name.text()));
     }
   }
 }

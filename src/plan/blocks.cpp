@@ -136,8 +136,8 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
   return blocks;
 }
 
-std::map<std::string, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  std::map<std::string, int> block_of_line;
+std::unordered_map<Symbol, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  std::unordered_map<Symbol, int> block_of_line;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (const NodeId id : blocks[i].nodes) block_of_line[graph.nodes[id].line] = static_cast<int>(i);
   }

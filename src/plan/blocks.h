@@ -2,8 +2,8 @@
 // pieces are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
 #pragma once
 
-#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -17,7 +17,7 @@ struct GraphBlock {
 };
 
 // The block that a model line belongs to, by its number; gradients and clones have the lines of their forward nodes.
-std::map<std::string, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks);
+std::unordered_map<Symbol, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks);
 
 // In forward order. Where nothing repeats, one block at the most: everything between the single nodes at both ends.
 std::vector<GraphBlock> find_blocks(const Graph& graph);

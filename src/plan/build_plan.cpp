@@ -88,10 +88,10 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   return placed;
 }
 
-std::string owner_line(const Graph& graph, const Buffer& buffer, const Timeline& timeline) {
+Symbol owner_line(const Graph& graph, const Buffer& buffer, const Timeline& timeline) {
   if (!buffer.value.valid()) {
     const Step& step = timeline.steps[static_cast<std::size_t>(buffer.begin)];
-    return step.kind == Step::Kind::node ? graph.nodes[step.node].line : std::string();
+    return step.kind == Step::Kind::node ? graph.nodes[step.node].line : Symbol();
   }
   const Value& value = graph.values[buffer.value];
   return value.producer.valid() ? graph.nodes[value.producer].line : value.name;

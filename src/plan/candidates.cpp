@@ -2,82 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <numeric>
 
 #include "base/error.h"
 #include "plan/block_options.h"
 #include "plan/bound.h"
 #include "plan/replays/from_graph.h"
+#include "plan/step_roles.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr int kOutside = -1;
-
-// The block that each step of a micro-step works for, forward, backward or recomputing; kOutside for the rest. Steps of the
-// update that run within it, and transfers, belong to the block whose pass they follow.
-std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
-  const std::map<std::string, int> block_of_line = blocks_of_lines(simulation.graph, blocks);
-  std::vector<int> result;
-  for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
-    const Step& step = simulation.timeline.steps[i];
-    int block = kOutside;
-    const bool follows = step.section == Section::update ||
-                         (step.kind == Step::Kind::node && simulation.graph.nodes[step.node].op->transfer != Transfer::none);
-    if (follows && simulation.timeline.micro.contains(static_cast<int>(i))) {
-      block = result.back();
-    } else if (step.kind == Step::Kind::node && step.section == Section::micro) {
-      const auto found = block_of_line.find(simulation.graph.nodes[step.node].line);
-      if (found != block_of_line.end()) block = found->second;
-    }
-    result.push_back(block);
-  }
-  return result;
-}
-
-bool is_loss(const Simulation& simulation, int step) {
-  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-  return what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked;
-}
-
-// Of each micro-batch that goes with the others.
-std::vector<int> find_losses(const Simulation& simulation) {
-  std::vector<int> losses;
-  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
-    if (is_loss(simulation, step)) losses.push_back(step);
-  }
-  ensure(!losses.empty(), "planner", "the training graph has no chunked loss");
-  return losses;
-}
-
-// Bytes live at a step of a micro-step, less the scratch of its kernel and of those that stream with it.
-std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {
-  std::int64_t live = steady.bytes[static_cast<std::size_t>(step - simulation.timeline.micro.begin)].n;
-  const StepRange together = streams_with(simulation.graph, simulation.timeline, step);
-  for (int each = together.begin; each < together.end; ++each) {
-    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(each)];
-    if (scratch.valid()) live -= simulation.lifetimes.buffers[scratch].bytes.n;
-  }
-  return live;
-}
-
-std::int64_t peak_of_other_phases(const Simulation& simulation) {
-  std::int64_t peak = 0;
-  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
-    peak = std::max(peak, live_profile(simulation.lifetimes, simulation.timeline, phase).peak.n);
-  }
-  return peak;
-}
-
-// 0 for what is no clone.
-double clone_seconds(const Simulation& simulation, int step) {
-  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-  if (what.kind != Step::Kind::node || !simulation.graph.nodes[what.node].clone_of.valid()) return 0;
-  return simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
-}
-
-}  // namespace
 
 BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
                        KernelCatalogue& catalogue)
@@ -98,26 +31,56 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       chunks_simulated_(request.loss_chunks.value_or(1)),
       saves_(request.saves),
       only_offloaded_(request.activations == RestPolicy::disk),
+      floor_(floor.counts),
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
-  const auto all_do = [&](const Option& option) { return std::vector<BlockChoice>(blocks().size(), option.choice); };
-  const Simulation keep = simulate_choices(all_do(options_.front()), {}, 0);
+  const Simulation keep = simulate_uniform(options_.front());
   look_at(keep, request, machine, floor);
-  for (Option& option : options_) {
-    const bool keeps = &option == &options_.front();
-    const Simulation other = keeps ? Simulation{} : simulate_choices(all_do(option), {}, 0);
-    profile(option, keeps ? keep : other);
-    record_lanes(option.lanes, keeps ? keep : other, machine);
+  for (Option* option : {&options_.front(), &options_[first_allowed_], &options_.back()}) {
+    if (option->profiles.empty())
+      look_at_option(*option, option == &options_.front() ? keep : simulate_uniform(*option), machine);
   }
-  if (floor.counts && request.recompute != RecomputePolicy::none) add_joined(request, machine);
-  add_offloaded(request, machine);
+  if (offloads(request)) add_offloaded(count_offloaded(), again().choice, request, machine);
+  paged_ = {};
+}
+
+void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
+  paged_ = apply_paging(model_->graph, model_->blocks, paging_);
+  for (Option& option : options_) {
+    if (option.profiles.empty()) look_at_option(option, simulate_uniform(option), machine);
+  }
+  if (floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
+  if (offloads(request)) add_more_offloaded(request, machine);
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
-  const bool wanted = blocks().size() <= 1 || (floor.counts && least_steps_ <= kMostSteps);
+  const bool wanted = blocks().size() <= 1 || (floor_ && least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) add_replays(keep, request, machine);
+  if (wanted && possible) add_replays(request, machine);
   paged_ = {};
+}
+
+std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
+  std::vector<Candidate> candidates;
+  const auto all_do = [&](std::size_t option) {
+    const Candidate::Run run{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())};
+    add_candidates({.batch = batch_index, .runs = {{run}}}, candidates);
+  };
+  all_do(first_allowed_);
+  if (options_.size() > first_allowed_ + 1) all_do(options_.size() - 1);
+  for (std::size_t i = 0; i < wholes_.size(); ++i) {
+    add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
+  }
+  return candidates;
+}
+
+Simulation BatchCandidates::simulate_uniform(const Option& option) const {
+  return simulate_choices(std::vector<BlockChoice>(blocks().size(), option.choice), {}, 0);
+}
+
+void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
+  profile(option, simulation);
+  record_lanes(option.lanes, simulation, machine);
 }
 
 Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
@@ -160,37 +123,43 @@ void BatchCandidates::add_joined(const PlanRequest& request, const Machine& mach
   }
 }
 
-// What crosses into the first blocks, which make everything again, rests on another tier between the passes: of all blocks but
-// the last one, or of half as many, where the others do so too, keep everything or only what is dear. Worth a look where that is
-// a good part of what is held when everything is made again.
-void BatchCandidates::add_offloaded(const PlanRequest& request, const Machine& machine) {
-  constexpr int kLeastPart = 16;
-  const auto count = static_cast<int>(blocks().size());
+bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
-  if (!wanted || !allowed || count < 2) return;
-  const auto again = std::find_if(options_.begin(), options_.end(),
-                                  [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
-  std::int64_t held = 0;
-  for (const BlockProfile& profile : again->profiles) held += profile.saved;
-  if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
-  // What the others do: everything again; past a link that is fast enough, the cheapest of what lies between, or nothing.
-  std::vector<BlockChoice> later{again->choice};
-  const bool fast = has_host(machine) || only_offloaded_;
-  if (fast && again > options_.begin() + 1) later.push_back(options_[1].choice);
-  if (fast && first_allowed_ == 0) later.push_back(options_.front().choice);
-  for (const int activations : {count - 1, count / 2}) {
-    for (const BlockChoice& other : later) {
-      std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
-      std::fill(choices.begin() + activations, choices.end(), other);
-      if (activations > 0) add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
-      if (activations == count - 1) break;  // one block makes no difference
-    }
-  }
+  return wanted && allowed && blocks().size() > 1;
 }
 
-void BatchCandidates::add_replays(const Simulation& keep, const PlanRequest& request, const Machine& machine) {
+const BatchCandidates::Option& BatchCandidates::again() const {
+  return *std::find_if(options_.begin(), options_.end(),
+                       [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
+}
+
+// What crosses into the first blocks, which make everything again, rests on another tier between the passes.
+void BatchCandidates::add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
+                                    const Machine& machine) {
+  std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
+  std::fill(choices.begin() + activations, choices.end(), later);
+  if (activations > 0) add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+}
+
+// Of half as many blocks, where the others make everything again, too, keep everything or only what is dear. Worth a look where
+// that is a good part of what is held when everything is made again.
+void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machine& machine) {
+  constexpr int kLeastPart = 16;
+  std::int64_t held = 0;
+  for (const BlockProfile& profile : again().profiles) held += profile.saved;
+  if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
+  const int half = static_cast<int>(blocks().size()) / 2;
+  if (half < count_offloaded()) add_offloaded(half, again().choice, request, machine);
+  // What the others do past a link that is fast enough: the cheapest of what lies between, or nothing.
+  const bool fast = has_host(machine) || only_offloaded_;
+  if (fast && &again() > &options_[1]) add_offloaded(half, options_[1].choice, request, machine);
+  if (fast && first_allowed_ == 0) add_offloaded(half, options_.front().choice, request, machine);
+}
+
+void BatchCandidates::add_replays(const PlanRequest& request, const Machine& machine) {
   const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
+  const Simulation keep = simulate_uniform(options_.front());
   for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().scratch))) {
     add_whole({choices, std::move(replays), 0, {}, {}}, request, machine);
   }

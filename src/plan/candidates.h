@@ -34,9 +34,11 @@ class BatchCandidates {
     bool counts = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
-  // The model outlives this.
+  // Looks at the ends: what is fastest and what holds least. The model outlives this.
   BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
                   Floor floor);
+  // All that lies between.
+  void complete(const PlanRequest& request, const Machine& machine);
 
   BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
@@ -45,7 +47,8 @@ class BatchCandidates {
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
   Paging paging(const Candidate& candidate) const;
-  // Every combination of chunks and modes that the request allows.
+  std::vector<Candidate> ends(std::size_t batch_index) const;
+  // After complete: every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena (plan/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
@@ -102,8 +105,14 @@ class BatchCandidates {
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
   void add_joined(const PlanRequest& request, const Machine& machine);
-  void add_offloaded(const PlanRequest& request, const Machine& machine);
-  void add_replays(const Simulation& keep, const PlanRequest& request, const Machine& machine);
+  bool offloads(const PlanRequest& request) const;
+  int count_offloaded() const { return static_cast<int>(blocks().size()) - 1; }
+  const Option& again() const;
+  void add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request, const Machine& machine);
+  void add_more_offloaded(const PlanRequest& request, const Machine& machine);
+  void add_replays(const PlanRequest& request, const Machine& machine);
+  Simulation simulate_uniform(const Option& option) const;
+  void look_at_option(Option& option, const Simulation& simulation, const Machine& machine);
   void add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
   void add_mixtures(std::size_t batch_index, std::vector<Candidate>& to) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
@@ -115,6 +124,7 @@ class BatchCandidates {
   int chunks_simulated_;
   bool saves_;
   bool only_offloaded_;  // activations have to leave memory
+  bool floor_;           // little memory counts
   Graph paged_;          // while candidates are simulated
   struct OuterLanes {
     LaneEvents before, between, after;

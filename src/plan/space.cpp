@@ -67,18 +67,23 @@ struct PlanSpace::State {
   Machine machine;
   std::vector<std::unique_ptr<BatchModel>> models;  // by micro-batch size
   std::vector<BatchCandidates> batches;
+  std::vector<bool> beaten;  // by another batch, so that it gives no candidates
   std::vector<Candidate> ladder;
   std::map<std::size_t, Plan> plans;  // by rung of the ladder
   std::optional<Bytes> floor, knee, ceiling;
 
   State(PlanRequest request, Machine machine) : request(std::move(request)), machine(std::move(machine)) {}
 
+  void leave_out_beaten(const std::function<bool(std::size_t)>& needed);
   void climb();
   Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
     BatchModel& model = batch.model();
     return build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
   }
   const Plan& rung(std::size_t index);
+  Plan plan_of(const Candidate& candidate);
+  void build_rungs(std::vector<std::size_t> indices);
+  std::size_t find_knee() const;
   std::optional<std::size_t> fastest_within(Bytes memory);
   Bytes bound_of(const BatchCandidates& batch) const;
   Bytes least_bound(bool in_memory) const;
@@ -140,16 +145,49 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     if (!start.paging.active()) least[1] = std::min(least[1], bound);
   });
   for (std::optional<BatchCandidates>& batch : batches) state.batches.push_back(*std::move(batch));
+  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor; });
+  run_tasks(state.batches.size(), [&](std::size_t i) {
+    if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
+  });
   state.climb();
 }
 
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
+// A batch whose fastest end is no faster and whose smallest end holds no less than one plan of another one. A plan may be too
+// much for a host in ways that only all of it shows, so that with one none is left out.
+void PlanSpace::State::leave_out_beaten(const std::function<bool(std::size_t)>& needed) {
+  beaten.assign(batches.size(), false);
+  if (request.activations == RestPolicy::disk || (!request.beyond.empty() && has_host(machine))) return;
+  struct End {
+    std::size_t batch;
+    double seconds;
+    Bytes held;
+  };
+  std::vector<End> known, best;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    best.push_back({i, std::numeric_limits<double>::max(), kNoBound});
+    for (const Candidate& end : batches[i].ends(i)) {
+      known.push_back({i, end.update_seconds, end.held()});
+      best.back().seconds = std::min(best.back().seconds, end.update_seconds);
+      best.back().held = std::min(best.back().held, end.held());
+    }
+  }
+  for (const End& own : best) {
+    const auto beats = [&](const End& other) {
+      const bool better = other.seconds < own.seconds || other.held < own.held;
+      return other.batch != own.batch && other.seconds <= own.seconds && other.held <= own.held && better;
+    };
+    beaten[own.batch] = !needed(own.batch) && std::any_of(known.begin(), known.end(), beats);
+  }
+}
+
 // The ladder: candidates by time, each holding fewer bytes than all faster ones. It does not depend on any budget.
 void PlanSpace::State::climb() {
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (beaten[i]) continue;
     const std::vector<Candidate> some = batches[i].all(i);
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -170,8 +208,20 @@ void PlanSpace::State::climb() {
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
   const auto found = plans.find(index);
-  if (found != plans.end()) return found->second;
-  const Candidate& candidate = ladder[index];
+  return found != plans.end() ? found->second : plans.emplace(index, plan_of(ladder[index])).first->second;
+}
+
+// Side by side, for when it is known that they are wanted.
+void PlanSpace::State::build_rungs(std::vector<std::size_t> indices) {
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  std::erase_if(indices, [&](std::size_t index) { return plans.contains(index); });
+  std::vector<std::optional<Plan>> built(indices.size());
+  run_tasks(indices.size(), [&](std::size_t i) { built[i] = plan_of(ladder[indices[i]]); });
+  for (std::size_t i = 0; i < indices.size(); ++i) plans.emplace(indices[i], *std::move(built[i]));
+}
+
+Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   const BatchCandidates& batch = batches[candidate.batch];
   const BatchModel& model = batch.model();
   PlanDecisions decisions{.micro_batch = model.micro_batch,
@@ -187,7 +237,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   // The sum that put the rung into its place, not the same sum in another order.
   plan.update_seconds = candidate.update_seconds;
   ensure(plan.live == candidate.live, "planner", "the simulator and the composed profile disagree about live bytes");
-  return plans.emplace(index, std::move(plan)).first->second;
+  return plan;
 }
 
 // Every plan of the batch has the instructions and generated kernels of the smallest one.
@@ -254,14 +304,16 @@ Bytes PlanSpace::ceiling() {
   return *state_->ceiling;
 }
 
-Bytes PlanSpace::knee() {
-  if (state_->knee) return *state_->knee;
-  const auto& ladder = state_->ladder;
+std::size_t PlanSpace::State::find_knee() const {
   std::size_t knee = 0;
   for (std::size_t i = 0; i < ladder.size(); ++i) {
     if (ladder[i].update_seconds <= kKneeSlowdown * ladder[0].update_seconds) knee = i;
   }
-  state_->knee = state_->rung(knee).process;
+  return knee;
+}
+
+Bytes PlanSpace::knee() {
+  if (!state_->knee) state_->knee = state_->rung(state_->find_knee()).process;
   return *state_->knee;
 }
 
@@ -294,6 +346,12 @@ const Plan* PlanSpace::fastest(const Budget& budget) {
 }
 
 std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
+  const auto& ladder = state_->ladder;
+  const auto fits = [&](const Candidate& candidate) {
+    return !budget.memory || state_->least_process(candidate) <= *budget.memory;
+  };
+  const auto chosen = static_cast<std::size_t>(std::find_if(ladder.begin(), ladder.end(), fits) - ladder.begin());
+  state_->build_rungs({std::min(chosen, ladder.size() - 1), ladder.size() - 1, state_->find_knee(), 0});
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();
   if (memory >= lowest) {

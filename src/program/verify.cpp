@@ -158,13 +158,13 @@ void append(std::string& text, std::string_view section, const std::vector<Instr
 
 std::string describe(const Instruction& instruction, const Graph& graph) {
   const auto copied = [&](const char* what, const Operand& operand) {
-    return operand.value.valid() ? fmt::format("{} of {}", what, graph.values[operand.value].name) : std::string(what);
+    return operand.value.valid() ? fmt::format("{} of {}", what, graph.values[operand.value].name.text()) : std::string(what);
   };
   return match(
       instruction,
       [&](const RunKernel& kernel) {
         const Node& node = graph.nodes[kernel.node];
-        return fmt::format("{} ({})", node.line, node.op->name);
+        return fmt::format("{} ({})", node.line.text(), node.op->name);
       },
       [](const Feed&) { return std::string("feed"); }, [](const Fetch&) { return std::string("fetch"); },
       [&](const StartCopy& copy) { return copied("copy", copy.room); },

@@ -59,8 +59,8 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
     if (kernel->choose != nullptr) entry.scratch = kernel->choose(request).scratch;
   }
   if (run.scratch.bytes < entry.scratch) {
-    throw internal_error("executor", fmt::format("{} ({}) needs {} bytes of scratch and was given {}", node.line, node.op->name,
-                                                 entry.scratch.n, run.scratch.bytes.n));
+    throw internal_error("executor", fmt::format("{} ({}) needs {} bytes of scratch and was given {}", node.line.text(),
+                                                 node.op->name, entry.scratch.n, run.scratch.bytes.n));
   }
   return entry.kernel;
 }

@@ -25,6 +25,11 @@ std::optional<std::int64_t> checked_bytes(const Shape& shape, DType dtype) {
   return bytes;
 }
 
+void Shape::push_back(std::int64_t extent) {
+  ensure(rank_ < kMostAxes, "Shape", "more axes than a shape can have");
+  extents_[rank_++] = extent;
+}
+
 std::int64_t Shape::elements() const {
   const auto count = checked_elements(*this);
   ensure(count.has_value(), "Shape::elements", "the number of elements is negative or passes 2^63 - 1");
@@ -43,6 +48,6 @@ std::vector<std::int64_t> dense_strides(const Shape& shape) {
   return strides;
 }
 
-std::string to_text(const Shape& shape) { return fmt::format("({})", fmt::join(shape.extents, ", ")); }
+std::string to_text(const Shape& shape) { return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", ")); }
 
 }  // namespace plimsoll

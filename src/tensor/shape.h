@@ -1,37 +1,51 @@
 // The extents of a tensor, outermost axis first. A shape without axes is a scalar of one element.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tensor/dtype.h"
 
 namespace plimsoll {
 
-struct Shape {
-  std::vector<std::int64_t> extents;
+// Graphs are copied by the hundred while a plan is made: no heap.
+class Shape {
+ public:
+  static constexpr std::size_t kMostAxes = 8;
 
   Shape() = default;
-  Shape(std::initializer_list<std::int64_t> extents) : extents(extents) {}
-  explicit Shape(std::vector<std::int64_t> extents) : extents(std::move(extents)) {}
+  Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  // An internal error past kMostAxes.
+  explicit Shape(std::span<const std::int64_t> extents) {
+    for (const std::int64_t extent : extents) push_back(extent);
+  }
 
-  std::size_t rank() const { return extents.size(); }
-  std::int64_t operator[](std::size_t axis) const { return extents[axis]; }
-  std::int64_t& operator[](std::size_t axis) { return extents[axis]; }
+  std::size_t rank() const { return rank_; }
+  std::int64_t operator[](std::size_t axis) const { return extents_[axis]; }
+  std::int64_t& operator[](std::size_t axis) { return extents_[axis]; }
   // Extent of an axis counted from the back: last(0) is the innermost one.
-  std::int64_t last(std::size_t from_back = 0) const { return extents[extents.size() - 1 - from_back]; }
-  auto begin() const { return extents.begin(); }
-  auto end() const { return extents.end(); }
+  std::int64_t last(std::size_t from_back = 0) const { return extents_[rank_ - 1 - from_back]; }
+  const std::int64_t* begin() const { return extents_.data(); }
+  const std::int64_t* end() const { return extents_.data() + rank_; }
+  // A new innermost axis.
+  void push_back(std::int64_t extent);
+  void pop_back() { --rank_; }
 
   // Product of the extents. An internal error where it passes 2^63 - 1 or an extent is negative.
   std::int64_t elements() const;
 
-  friend bool operator==(const Shape&, const Shape&) = default;
+  friend bool operator==(const Shape& a, const Shape& b) { return std::ranges::equal(a, b); }
+
+ private:
+  std::array<std::int64_t, kMostAxes> extents_{};
+  std::size_t rank_ = 0;
 };
 
 // The product of the extents, or empty where an extent is negative or the product passes 2^63 - 1. For unchecked input.

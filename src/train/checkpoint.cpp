@@ -103,7 +103,7 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
   SafetensorsWriter writer(file, std::move(specs));
   writer.append(kState, std::as_bytes(std::span(text)));
   for (const ValueId id : values) {
-    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name, part); });
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
 }
@@ -115,9 +115,9 @@ Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, 
   const Progress progress = parse(file);
   for (const ValueId id : saved_values(graph)) {
     const Value& value = graph.values[id];
-    const StoredTensor* tensor = file.find(value.name);
+    const StoredTensor* tensor = file.find(value.name.text());
     if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->shape != value.type.shape) {
-      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or has another shape", value.name),
+      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or has another shape", value.name.text()),
                        "a checkpoint of this model and optimizer");
     }
     std::int64_t done = 0;

@@ -61,7 +61,7 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
         case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
         case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
         case Initializer::Kind::normal:
-          fill_normal(data, done, initializer.std, philox_key(seed, random_site(value.name)));
+          fill_normal(data, done, initializer.std, philox_key(seed, random_site(value.name.text())));
           break;
       }
       done += std::ssize(data);
@@ -84,9 +84,9 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
   std::array<std::byte, 1 << 16> staging;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
-    const auto found = stored.find(value.name);
+    const auto found = stored.find(value.name.text());
     if (found == stored.end()) {
-      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name),
+      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name.text()),
                        "the parameters of a GPT-2 with the shape of config.json");
     }
     if (found->second->shape != value.type.shape) {
@@ -118,7 +118,7 @@ void save_weights(const Graph& graph, const Gpt2Config& config, const std::files
   for (const ValueId id : graph.parameters()) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
   SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
   for (const ValueId id : graph.parameters()) {
-    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name, part); });
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
   write_gpt2_config(folder, config);

@@ -102,7 +102,7 @@ void expect_gradients(const Model& model, DenseRun& run, const std::vector<std::
   constexpr double kStep = 1e-4;
   const std::vector<ValueId> ids = model.training.graph.parameters();
   for (std::size_t parameter = 0; parameter < ids.size(); ++parameter) {
-    SCOPED_TRACE(model.training.graph.values[ids[parameter]].name);
+    SCOPED_TRACE(model.training.graph.values[ids[parameter]].name.text());
     const Numbers gradient = gradient_of(model.training.graph, run, model.training.graph.values[ids[parameter]].name);
     double scale = 0.01;
     for (const double x : gradient) scale = std::max(scale, std::abs(x));
@@ -230,9 +230,9 @@ TEST(AddTraining, BackwardNodesBelongToForwardLines) {
   for (const Node& node : graph.nodes) {
     if (!node.backward || node.section != Section::micro || node.line == "loss") continue;
     const auto forward = [&](const Node& other) { return !other.backward && other.line == node.line; };
-    EXPECT_TRUE(node.line == "lm_head" || std::any_of(graph.nodes.begin(), graph.nodes.end(), forward)) << node.line;
+    EXPECT_TRUE(node.line == "lm_head" || std::any_of(graph.nodes.begin(), graph.nodes.end(), forward)) << node.line.text();
     const auto same_site = [&](const Node& other) { return !other.backward && other.site == node.site; };
-    EXPECT_TRUE(!node.op->random || std::any_of(graph.nodes.begin(), graph.nodes.end(), same_site)) << node.line;
+    EXPECT_TRUE(!node.op->random || std::any_of(graph.nodes.begin(), graph.nodes.end(), same_site)) << node.line.text();
   }
 }
 
@@ -245,11 +245,11 @@ TEST(AddTraining, EveryRandomOpOfAModelHasASiteOfItsOwn) {
   for (const Node& node : graph.nodes) {
     if (!node.op->random) continue;
     ++random;
-    EXPECT_TRUE(sites.emplace(node.section, node.site).second) << node.line;
+    EXPECT_TRUE(sites.emplace(node.section, node.site).second) << node.line.text();
     if (node.section != Section::micro) continue;
     ++noisy;
     const std::string text = node.attributes.text();
-    EXPECT_TRUE(keys.insert(text.substr(text.find("key="))).second) << node.line;
+    EXPECT_TRUE(keys.insert(text.substr(text.find("key="))).second) << node.line.text();
   }
   EXPECT_EQ(noisy, 1 + 3 * 2);  // the embedding; attention and two residuals of each block
   EXPECT_EQ(random, noisy + 2 + 2);
@@ -261,7 +261,7 @@ TEST(AddTraining, GradientsAreNamedAfterWhatTheyAreOf) {
   std::set<std::string> names;
   for (const Value& value : graph.values) {
     names.insert(value.name);
-    EXPECT_EQ(value.name.find("h.0"), value.name.rfind("h.0")) << value.name;
+    EXPECT_EQ(value.name.text().find("h.0"), value.name.text().rfind("h.0")) << value.name.text();
     if (value.version_of.valid() && value.role == Role::accumulator && graph.nodes[value.producer].op == &ops::kMatmul) {
       EXPECT_EQ(value.name, graph.values[value.version_of].name);
     }
@@ -393,7 +393,8 @@ TEST(AddTraining, AddsTheGradientsOfSharedNorms) {
           return reference[losses][0] + reference[losses][1] + reference[losses][2];
         };
         for (std::size_t i = 0; i < gradient.size(); ++i) {
-          EXPECT_NEAR(gradient[i], steps * (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-4) << graph.values[parameter].name;
+          EXPECT_NEAR(gradient[i], steps * (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-4)
+              << graph.values[parameter].name.text();
         }
       }
     }

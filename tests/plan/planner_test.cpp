@@ -96,7 +96,8 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
                        catalogue);
       const std::int64_t group = 6 / micro % (1 + round / 7) == 0 ? 1 + round / 7 : 6 / micro;
-      const BatchCandidates batch(model, paging, group, plan_request(config), machine, {.counts = true});
+      BatchCandidates batch(model, paging, group, plan_request(config), machine, {.counts = true});
+      batch.complete(plan_request(config), machine);
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) {
         EXPECT_GE(candidate.live, batch.arena_bound()) << "groups of " << group << " of " << 6 / micro << ", round " << round;

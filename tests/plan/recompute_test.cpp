@@ -31,7 +31,7 @@ TEST(Blocks, AreTheLayersOfTheModel) {
       EXPECT_EQ(blocks[i].name, "h." + std::to_string(i));
       EXPECT_EQ(blocks[i].nodes.size(), blocks[0].nodes.size());
       for (const NodeId id : blocks[i].nodes) {
-        EXPECT_EQ(graph.nodes[id].line.rfind(blocks[i].name + ".", 0), 0u) << graph.nodes[id].line;
+        EXPECT_EQ(graph.nodes[id].line.text().rfind(blocks[i].name + ".", 0), 0u) << graph.nodes[id].line.text();
         EXPECT_FALSE(graph.nodes[id].backward);
       }
     }
@@ -107,7 +107,7 @@ TEST(Recompute, OnlyTheBlockInputStaysOrTheCostlyResults) {
     EXPECT_FALSE(kept_values(cheap, block).empty());
     EXPECT_LT(kept_values(cheap, block).size(), kept_values(graph, block).size());
   }
-  for (const Node& node : cheap.nodes) EXPECT_FALSE(node.clone_of.valid() && node.op->costly) << node.line;
+  for (const Node& node : cheap.nodes) EXPECT_FALSE(node.clone_of.valid() && node.op->costly) << node.line.text();
 }
 
 TEST(Recompute, NothingIsClonedMoreOftenThanNeededOrUnread) {
@@ -124,9 +124,9 @@ TEST(Recompute, NothingIsClonedMoreOftenThanNeededOrUnread) {
       if (!node.clone_of.valid()) continue;
       originals.insert(node.clone_of);
       const bool again = most > 1 && node.op->name == std::string("layer_norm");
-      EXPECT_LE(originals.count(node.clone_of), again ? most + 1 : most) << node.line;
+      EXPECT_LE(originals.count(node.clone_of), again ? most + 1 : most) << node.line.text();
       EXPECT_TRUE(std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return read.count(id) > 0; }))
-          << node.line << " is computed again for nobody";
+          << node.line.text() << " is computed again for nobody";
     }
   }
 }
@@ -167,7 +167,7 @@ TEST(Recompute, PiecesOfABlockAreRecomputedOneAfterTheOther) {
     std::vector<std::string> order;
     for (const NodeId id : rewritten.section_order(Section::micro)) {
       const Node& node = rewritten.nodes[id];
-      const bool in_block = node.line.rfind(block.name + ".", 0) == 0;
+      const bool in_block = node.line.text().rfind(block.name + ".", 0) == 0;
       if (!in_block || !node.backward) continue;
       if (node.clone_of.valid() && node.op->name == std::string("attention")) order.push_back("attention");
       if (!node.clone_of.valid() && node.op->name == std::string("gelu_backward")) order.push_back("mlp backward");
@@ -192,7 +192,7 @@ TEST(Recompute, InPiecesALayerNormIsMadeAgainForAWeightGradient) {
       ++gradients;
       for (const Node& reader : rewritten.nodes) {
         if (!reader.clone_of.valid()) continue;
-        EXPECT_EQ(std::count(reader.inputs.begin(), reader.inputs.end(), input), 0) << reader.line << " reads it too";
+        EXPECT_EQ(std::count(reader.inputs.begin(), reader.inputs.end(), input), 0) << reader.line.text() << " reads it too";
       }
     }
   }

@@ -63,7 +63,7 @@ TEST(Lower, EveryAccumulatorIsStartedOnceAWindow) {
     const Value& value = plan.graph.values[ValueId{i}];
     if (!value.persistent() || value.role != Role::accumulator) continue;
     ++accumulators;
-    EXPECT_EQ(started[ValueId{i}], 1) << value.name;
+    EXPECT_EQ(started[ValueId{i}], 1) << value.name.text();
   }
   EXPECT_EQ(program.window.size(), accumulators + 1) << "and the loss total";
 }

@@ -110,7 +110,7 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
   // A block's nodes come once for each micro-batch before the next block's first.
   std::vector<std::string> passes;
   for (const NodeId id : grouped.section_order(Section::micro)) {
-    const std::string block = grouped.nodes[id].line.substr(0, 3);
+    const std::string block = grouped.nodes[id].line.text().substr(0, 3);
     if (!block.starts_with("h.")) continue;
     const std::string pass = block + (grouped.nodes[id].backward ? " backward" : "");
     if (passes.empty() || passes.back() != pass) passes.push_back(pass);

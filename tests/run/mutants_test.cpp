@@ -226,7 +226,7 @@ TEST(Mutants, AScratch64Smaller) {
     const Node& node = mutant.graph.nodes[mutant.timeline.steps[step].node];
     const char* catcher = said.find("scratch") == std::string::npos ? "audit" : "executor or sentinel";
     tally.count(said.empty() ? "" : catcher,
-                std::string(node.op->name) + " " + node.line + " of " + std::to_string(buffer.bytes.n));
+                std::string(node.op->name) + " " + node.line.text() + " of " + std::to_string(buffer.bytes.n));
   }
   tally.expect_all_caught("scratch 64 smaller", 0);
 }

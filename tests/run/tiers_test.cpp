@@ -110,8 +110,8 @@ TEST(Tiers, UpdatesKeepBothLinksBusy) {
   int near = 0, far = 0;
   for (const Value& value : plan.graph.values) {
     if (!value.persistent() || value.role != Role::optimizer_state || value.bytes() < kKiB * 16) continue;
-    const bool first = value.name.ends_with(".m");
-    EXPECT_EQ(value.tier, first ? 1 : 2) << value.name;
+    const bool first = value.name.text().ends_with(".m");
+    EXPECT_EQ(value.tier, first ? 1 : 2) << value.name.text();
     ++(first ? near : far);
   }
   EXPECT_EQ(near, far);

@@ -16,7 +16,7 @@ std::vector<ValueType> infer_reduce(const Attributes&, TypeSpan inputs) {
   require_dtype(inputs, DType::f32, "reduce");
   require(inputs[0].shape.rank() >= 1, "reduce", "the input is a scalar", "it needs an axis to reduce");
   Shape shape = inputs[0].shape;
-  shape.extents.pop_back();
+  shape.pop_back();
   return {{DType::f32, shape}};
 }
 
@@ -32,7 +32,7 @@ std::vector<ValueType> infer_broadcast(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 1, "broadcast_last");
   require_dtype(inputs, DType::f32, "broadcast_last");
   Shape shape = inputs[0].shape;
-  shape.extents.push_back(any.as<BroadcastLastAttributes>().extent);
+  shape.push_back(any.as<BroadcastLastAttributes>().extent);
   return {{DType::f32, shape}};
 }
 

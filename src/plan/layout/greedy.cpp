@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
+
+#include "base/tasks.h"
 
 namespace plimsoll::layout {
 namespace {
@@ -52,6 +55,12 @@ class Shelf {
   Fit fit_;
   std::vector<Slot> slots_;
 };
+
+template <class T>
+void lower(std::atomic<T>& to, T value) {
+  for (T known = to; value < known && !to.compare_exchange_weak(known, value);) {
+  }
+}
 
 using Key = std::pair<double, double>;
 
@@ -143,30 +152,51 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
 // Passes over a problem of n buffers take about n^2 steps each; so many in all.
 constexpr double kConflictWork = 1e8;
 
+// The first of those that reach the bound, or the lowest; of equal ones the first.
+std::size_t best_of(const std::vector<std::optional<Solution>>& found, std::int64_t bound) {
+  std::size_t best = found.size();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i] || (best < found.size() && found[i]->height >= found[best]->height)) continue;
+    best = i;
+    if (found[i]->height <= bound) break;
+  }
+  return best;
+}
+
+// Orders side by side: what is worse than another one, and what comes after one that reaches the bound, stops.
+Solution place_by_keys(const Problem& problem, const std::vector<std::vector<Key>>& keys, std::int64_t bound) {
+  constexpr std::array kFits{Fit::first, Fit::best};
+  std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
+  std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
+  std::atomic<std::size_t> last{found.size()};
+  run_tasks(found.size(), [&](std::size_t i) {
+    if (i > last) return;
+    found[i] = place_in_order(problem, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
+    if (!found[i]) return;
+    lower(lowest, found[i]->height);
+    if (found[i]->height <= bound) lower(last, i);
+  });
+  return *std::move(found[best_of(found, bound)]);
+}
+
 // What ends beyond the bound stood behind what it conflicts with: it goes to the front of its order, and all are placed again. At
 // first those in the upper half of what is too much, the farther the best height comes down the more.
-void place_conflicts_first(const Problem& problem, const std::vector<std::vector<Key>>& keys, std::int64_t bound,
-                           Solution& best) {
-  constexpr std::array<std::size_t, 3> kOrders{0, 1, 2};  // by size, area, life
-  const auto count = static_cast<double>(std::max<std::size_t>(problem.buffers.size(), 1));
-  const auto passes = static_cast<std::size_t>(std::min(1e4, kConflictWork / (count * count)));
-  std::array<std::vector<std::size_t>, kOrders.size()> orders;
-  std::array<std::int64_t, kOrders.size()> lowest{};
-  std::size_t same = 0;  // orders, one after the other, that the last pass left as they were
-  for (std::size_t pass = 0; pass < passes && best.height > bound && same < kOrders.size(); ++pass) {
-    const std::size_t turn = pass % kOrders.size();
-    std::vector<std::size_t>& order = orders[turn];
-    if (order.empty()) order = order_by(keys[kOrders[turn]]);
+std::optional<Solution> place_conflicts_first(const Problem& problem, std::vector<std::size_t> order, std::int64_t bound,
+                                              std::size_t passes) {
+  std::optional<Solution> best;
+  for (std::size_t pass = 0; pass < passes && (!best || best->height > bound); ++pass) {
     Solution found = *place_in_order(problem, order, Fit::first, std::numeric_limits<std::int64_t>::max());
-    lowest[turn] = lowest[turn] == 0 ? found.height : std::min(lowest[turn], found.height);
-    const std::int64_t limit = bound + (lowest[turn] - bound) / 2;
+    const std::int64_t lowest = best ? std::min(best->height, found.height) : found.height;
+    const std::int64_t limit = bound + (lowest - bound) / 2;
     const auto too_high = [&](std::size_t i) {
       return problem.buffers[i].live() && found.offsets[i] + problem.buffers[i].size > limit;
     };
-    same = std::is_partitioned(order.begin(), order.end(), too_high) ? same + 1 : 0;
+    const bool stays = std::is_partitioned(order.begin(), order.end(), too_high);
     std::stable_partition(order.begin(), order.end(), too_high);
-    if (found.height < best.height) best = std::move(found);
+    if (!best || found.height < best->height) best = std::move(found);
+    if (stays) break;
   }
+  return best;
 }
 
 }  // namespace
@@ -174,18 +204,17 @@ void place_conflicts_first(const Problem& problem, const std::vector<std::vector
 Solution greedy(const Problem& problem, double enough) {
   validate(problem);
   const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
-  std::optional<Solution> best;
-  const std::vector<std::vector<Key>> all = keys_of(problem);
-  for (const std::vector<Key>& keys : all) {
-    const std::vector<std::size_t> order = order_by(keys);
-    for (const Fit fit : {Fit::first, Fit::best}) {
-      const std::int64_t ceiling = best ? best->height : std::numeric_limits<std::int64_t>::max();
-      if (auto found = place_in_order(problem, order, fit, ceiling)) best = std::move(found);
-      if (best->height <= bound) return *std::move(best);
-    }
-  }
-  place_conflicts_first(problem, all, bound, *best);
-  return *std::move(best);
+  const std::vector<std::vector<Key>> keys = keys_of(problem);
+  Solution best = place_by_keys(problem, keys, bound);
+  if (best.height <= bound) return best;
+  constexpr std::array<std::size_t, 3> kOrders{0, 1, 2};  // by size, area, life
+  const auto count = static_cast<double>(std::max<std::size_t>(problem.buffers.size(), 1));
+  const auto passes = static_cast<std::size_t>(std::min(1e4, kConflictWork / (count * count)) / kOrders.size());
+  std::vector<std::optional<Solution>> found{std::move(best)};
+  found.resize(1 + kOrders.size());
+  run_tasks(kOrders.size(),
+            [&](std::size_t i) { found[1 + i] = place_conflicts_first(problem, order_by(keys[kOrders[i]]), bound, passes); });
+  return *std::move(found[best_of(found, std::numeric_limits<std::int64_t>::min())]);
 }
 
 }  // namespace plimsoll::layout

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
+#include <iterator>
+#include <map>
+#include <utility>
 
 namespace plimsoll::layout {
 namespace {
@@ -21,32 +23,41 @@ void judge_one(const Problem& problem, const Solution& solution, std::size_t i, 
   }
 }
 
-bool intersect(std::int64_t a_begin, std::int64_t a_end, std::int64_t b_begin, std::int64_t b_end) {
-  return a_begin < a_end && b_begin < b_end && a_begin < b_end && b_begin < a_end;
-}
-
-void judge_pair(const Problem& problem, const Solution& solution, std::size_t i, std::size_t j,
-                std::vector<std::string>& violations) {
-  const Buffer& a = problem.buffers[i];
-  const Buffer& b = problem.buffers[j];
-  const std::int64_t at = solution.offsets[i];
-  const std::int64_t bt = solution.offsets[j];
-  if (!intersect(a.lower, a.upper, b.lower, b.upper) || !intersect(at, at + a.size, bt, bt + b.size)) return;
-  violations.push_back(fmt::format("buffers {} and {} overlap: lives [{}, {}) and [{}, {}), bytes [{}, {}) and [{}, {})", i, j,
-                                   a.lower, a.upper, b.lower, b.upper, at, at + a.size, bt, bt + b.size));
-}
-
-// Every pair, but for those of which the later one begins after the other has ended.
+// In the order of time, beside all that live then, which share no byte: what is new may meet only its neighbours.
 void judge_pairs(const Problem& problem, const Solution& solution, std::vector<std::string>& violations) {
-  std::vector<std::size_t> by_begin(problem.buffers.size());
-  std::iota(by_begin.begin(), by_begin.end(), std::size_t{0});
-  std::stable_sort(by_begin.begin(), by_begin.end(),
-                   [&](std::size_t a, std::size_t b) { return problem.buffers[a].lower < problem.buffers[b].lower; });
-  for (std::size_t i = 0; i < by_begin.size(); ++i) {
-    for (std::size_t j = i + 1; j < by_begin.size(); ++j) {
-      if (problem.buffers[by_begin[j]].lower >= problem.buffers[by_begin[i]].upper) break;
-      judge_pair(problem, solution, by_begin[i], by_begin[j], violations);
+  struct Event {
+    std::int64_t time;
+    bool begins;
+    std::size_t buffer;
+  };
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    if (buffer.lower >= buffer.upper || buffer.size <= 0) continue;
+    events.push_back({buffer.lower, true, i});
+    events.push_back({buffer.upper, false, i});
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& a, const Event& b) { return std::pair(a.time, a.begins) < std::pair(b.time, b.begins); });
+  std::map<std::int64_t, std::size_t> living;  // by offset; of two that overlap the later one is left out
+  for (const auto& [time, begins, i] : events) {
+    const Buffer& a = problem.buffers[i];
+    const std::int64_t at = solution.offsets[i];
+    if (!begins) {
+      const auto own = living.find(at);
+      if (own != living.end() && own->second == i) living.erase(own);
+      continue;
     }
+    auto other = living.lower_bound(at);
+    if (other != living.begin() && std::prev(other)->first + problem.buffers[std::prev(other)->second].size > at) --other;
+    bool alone = true;
+    for (; other != living.end() && other->first < at + a.size; ++other, alone = false) {
+      const Buffer& b = problem.buffers[other->second];
+      violations.push_back(fmt::format("buffers {} and {} overlap: lives [{}, {}) and [{}, {}), bytes [{}, {}) and [{}, {})",
+                                       other->second, i, b.lower, b.upper, a.lower, a.upper, other->first, other->first + b.size,
+                                       at, at + a.size));
+    }
+    if (alone) living.emplace(at, i);
   }
 }
 

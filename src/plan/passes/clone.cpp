@@ -15,7 +15,7 @@ std::vector<ValueId> add_clone(Graph& graph, NodeId original, std::vector<ValueI
     value.role = Role::recomputed;
     value.producer = id;
     value.clone_of = output;
-    value.name += "'";
+    value.name = value.name + "'";
     output = graph.values.push_back(std::move(value));
   }
   std::vector<ValueId> outputs = node.outputs;

@@ -16,7 +16,7 @@ using Segment = std::vector<NodeId>;
 // The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
 // of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
 std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBlock>& blocks, bool narrow) {
-  const std::map<std::string, int> block_of_line = blocks_of_lines(graph, blocks);
+  const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, blocks);
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
@@ -107,7 +107,7 @@ class Rewrite {
 
   ValueId add_value(ValueId original, std::size_t replica, NodeId producer) {
     Value value = result_.values[original];
-    value.name += fmt::format("#{}", replica + 1);
+    value.name = value.name + fmt::format("#{}", replica + 1);
     value.producer = producer;
     value.replica_of = original;
     const ValueId id = result_.values.push_back(std::move(value));

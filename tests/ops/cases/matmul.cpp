@@ -46,7 +46,8 @@ OpCase product(std::int64_t m, std::int64_t k, std::int64_t n, MatmulAttributes 
   Shape a = leading, b = leading, c = leading;
   const auto push = [](Shape& shape, std::int64_t rows, std::int64_t columns, bool transposed) {
     if (transposed) std::swap(rows, columns);
-    shape.extents.insert(shape.extents.end(), {rows, columns});
+    shape.push_back(rows);
+    shape.push_back(columns);
   };
   push(a, m, k, attributes.transpose_a);
   push(b, k, n, attributes.transpose_b);

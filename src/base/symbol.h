@@ -1,0 +1,41 @@
+// A text that many objects bear: kept once for the life of the process, and a pointer to copy or compare.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+class Symbol {
+ public:
+  Symbol() = default;
+  Symbol(std::string_view text);                                       // NOLINT: a text is its symbol
+  Symbol(const std::string& text) : Symbol(std::string_view(text)) {}  // NOLINT
+  Symbol(const char* text) : Symbol(std::string_view(text)) {}         // NOLINT
+
+  const std::string& text() const { return *text_; }
+  operator const std::string&() const { return *text_; }  // NOLINT: and a symbol is its text
+  bool empty() const { return text_->empty(); }
+
+  friend bool operator==(Symbol a, Symbol b) { return a.text_ == b.text_; }
+  template <class Stream>
+  friend auto operator<<(Stream& out, Symbol symbol) -> decltype(out << symbol.text()) {
+    return out << symbol.text();
+  }
+
+ private:
+  friend std::hash<Symbol>;
+  static constinit const std::string kEmpty;
+  const std::string* text_ = &kEmpty;
+};
+
+inline std::string operator+(Symbol a, std::string_view b) { return std::string(a.text()).append(b); }
+
+}  // namespace plimsoll
+
+template <>
+struct std::hash<plimsoll::Symbol> {
+  std::size_t operator()(plimsoll::Symbol symbol) const noexcept { return std::hash<const std::string*>()(symbol.text_); }
+};
