@@ -10,7 +10,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/cpu_catalogue.h"
 #include "run/measured_timeline.h"
-#include "run/pages.h"
+#include "run/stores.h"
 #include "train/calibrate.h"
 #include "train/prepare.h"
 #include "train/trainer.h"
@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   const Program program = lower(plan);
   const Arena arena(plan.arena);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
-  const auto pages = open_pages(program, config.memory.disk ? config.memory.disk->folder : ".", plan.transfers);
-  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, pages.get());
+  const Stores stores(program, plan, config.memory.disk ? config.memory.disk->folder : ".");
+  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, stores.all());
   Trainer trainer(config, model, plan, executor, data);
   trainer.load(nullptr);
   trainer.update();

@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <set>
 
-#include "base/error.h"
-#include "ops/update/update.h"
 #include "plan/layout/judge.h"
-#include "run/random_graph.h"
+#include "run/network_run.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -36,57 +33,18 @@ bool judged(const Plan& plan) {
 
 // Two windows and a save, by hand, under the audit; the hash of the parameters.
 std::string train(const RandomNetwork& network, const Plan& plan, std::string& difference_found) {
-  const Program program = lower(plan);
-  verify(program, plan.graph);
-  difference_found = replay(plan, program);
+  NetworkRun run(network, plan, kEffective);
+  verify(run.program(), plan.graph);
+  difference_found = replay(plan, run.program());
   if (!difference_found.empty()) return {};
-  const Arena arena(plan.arena, Session::kBeyond);
-  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks);
-  Audit audit(program, plan.graph, arena);
-  executor.set_observer(&audit);
-  audit.enter(Phase::load);
-  executor.load([&] {
-    for (const Operand& operand : program.persistent) std::fill_n(arena.base() + operand.offset.n, operand.bytes.n, std::byte{0});
-    initialize_parameters(plan.graph, 1, executor);
-  });
-  std::mt19937 tokens(99);
-  std::uint32_t sample = 0;
-  // Of each micro-batch that goes with the others.
-  const std::vector<ValueId> all_tokens = replicas_of(plan.graph, network.tokens),
-                             all_targets = replicas_of(plan.graph, network.targets),
-                             all_ids = replicas_of(plan.graph, network.sample_ids),
-                             all_units = replicas_of(plan.graph, network.inverse_units);
-  const auto feed_micro = [&] {
-    for (std::size_t replica = 0; replica < all_tokens.size(); ++replica) {
-      for (auto& token : executor.view(all_tokens[replica]).as<std::int32_t>())
-        token = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
-      for (auto& target : executor.view(all_targets[replica]).as<std::int32_t>())
-        target = static_cast<std::int32_t>(tokens() % static_cast<unsigned>(network.vocab));
-      const auto ids = executor.view(all_ids[replica]).as<std::uint32_t>();
-      for (std::size_t i = 0; i < ids.size(); i += 2) ids[i] = 0, ids[i + 1] = sample++;
-      *executor.view(all_units[replica]).as_pointer<float>() = 1.0f / static_cast<float>(kEffective * network.context);
-    }
-  };
-  for (int update = 1; update <= 2; ++update) {
-    const auto feed = [&](Section section) {
-      if (section == Section::micro) return feed_micro();
-      double* scalars = executor.view(network.training.update_scalars).as_pointer<double>();
-      scalars[ops::kLearningRate] = 1e-2;
-      scalars[ops::kBiasCorrection1] = 1 - std::pow(0.9, update);
-      scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, update);
-      scalars[ops::kFirstUpdate] = update == 1;
-    };
-    audit.enter(Phase::first);
-    for (std::int64_t micro = 0; micro < plan.decisions.window().rounds(); ++micro) {
-      if (micro == 1) audit.enter(Phase::steady);
-      executor.run(Section::micro, micro == 0, feed);
-    }
-    executor.run(Section::update, false, feed);
-  }
-  audit.enter(Phase::save);
-  executor.save([] {});
+  Audit audit(run.program(), plan.graph, run.arena());
+  run.executor().set_observer(&audit);
+  run.before_phase([&](Phase phase) { audit.enter(phase); });
+  run.load();
+  for (int update = 0; update < 2; ++update) run.update();
+  run.save();
   difference_found = difference(plan, audit.phases());
-  return parameters_hash(plan.graph, executor);
+  return run.hash_parameters();
 }
 
 void run_seed(unsigned seed) {
@@ -115,18 +73,18 @@ void run_seed(unsigned seed) {
 }
 
 // At twenty budgets from floor to ceiling: no byte over the plan, the same bits, never slower with more memory.
-TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
+void run_skips(const SkipShape& shape, const std::vector<Bytes>& beyond, std::size_t& with_replays, std::size_t& with_disk) {
   constexpr int kBudgets = 20;
   cpu::set_thread_count(2);
-  std::size_t with_replays = 0;
   for (const std::int64_t micro : {std::int64_t{1}, kEffective}) {
-    const RandomNetwork network = skip_network(micro);
+    const RandomNetwork network = skip_network(micro, shape);
     PlanRequest request;
     request.effective_batch = kEffective;
     request.micro_batch = micro;
     request.units_per_sample = network.context;
+    request.beyond = beyond;
     CpuCatalogue catalogue = round_catalogue();
-    PlanSpace space([&](std::int64_t) { return skip_network(micro).graph; }, request, round_machine(), catalogue);
+    PlanSpace space([&](std::int64_t) { return skip_network(micro, shape).graph; }, request, round_machine(), catalogue);
     std::set<std::string> hashes, plans;
     double before = 1e30;
     for (int i = 0; i < kBudgets; ++i) {
@@ -138,6 +96,7 @@ TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
       before = plan.update_seconds;
       if (!plans.insert(plan.plan_hash).second) continue;
       with_replays += !plan.decisions.replays.empty();
+      with_disk += plan.decisions.paging.active();
       EXPECT_TRUE(judged(plan));
       std::string found;
       hashes.insert(train(network, plan, found));
@@ -145,7 +104,18 @@ TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
     }
     EXPECT_EQ(hashes.size(), 1u) << "micro-batch " << micro;
   }
+}
+
+TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_skips({}, {}, with_replays, with_disk);
   EXPECT_GE(with_replays, 16u);
+}
+
+TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_skips({16, 40, 512, 4}, {kGiB}, with_replays, with_disk);
+  EXPECT_GE(with_disk, 4u);
 }
 
 TEST(Fuzz, RandomNetworks) {

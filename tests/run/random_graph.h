@@ -139,27 +139,31 @@ class NetworkMaker {
   OptimizerSettings optimizer_;
 };
 
+struct SkipShape {
+  std::int64_t context = 96, vocab = 40, width = 24, depth = 8;
+};
+
 // Nothing repeats, and no single value crosses anywhere: layers down, as many up again, each of which also reads what its partner
 // on the way down made.
-inline RandomNetwork skip_network(std::int64_t batch) {
-  constexpr std::int64_t kContext = 96, kVocab = 40, kWidth = 24, kDepth = 8;
+inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {}) {
+  const auto [context, vocab, width, depth] = shape;
   RandomNetwork network;
   network.batch = batch;
-  network.context = kContext;
-  network.vocab = kVocab;
+  network.context = context;
+  network.vocab = vocab;
   GraphBuilder builder(network.graph);
-  const auto parameter = [&](const std::string& name, Shape shape, Initializer::Kind kind = Initializer::Kind::normal) {
-    return builder.add_parameter(name, std::move(shape), {kind, 0.2});
+  const auto parameter = [&](const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
+    return builder.add_parameter(name, std::move(extents), {kind, 0.2});
   };
-  const ValueId table = parameter("table", {kVocab, kWidth}), positions = parameter("positions", {kContext, kWidth});
-  const ValueId gamma = parameter("norm.g", Shape{kWidth}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{kWidth});
+  const ValueId table = parameter("table", {vocab, width}), positions = parameter("positions", {context, width});
+  const ValueId gamma = parameter("norm.g", Shape{width}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{width});
   std::vector<std::pair<ValueId, ValueId>> layers;
-  for (std::int64_t i = 0; i < 2 * kDepth; ++i) {
+  for (std::int64_t i = 0; i < 2 * depth; ++i) {
     const std::string name = "l" + std::to_string(i);
-    layers.emplace_back(parameter(name + ".w", {kWidth, kWidth}), parameter(name + ".b", Shape{kWidth}));
+    layers.emplace_back(parameter(name + ".w", {width, width}), parameter(name + ".b", Shape{width}));
   }
-  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, kContext}});
-  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, kContext}});
+  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, context}});
+  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, context}});
   network.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{batch, 2}});
   network.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
   ValueId x = ops::embedding(builder, network.tokens, table, positions, "x");
@@ -168,7 +172,7 @@ inline RandomNetwork skip_network(std::int64_t batch) {
     const GraphBuilder::Scope scope(builder, "l" + std::to_string(i));
     x = ops::gelu(builder, ops::linear(builder, x, layers[i].first, layers[i].second, "linear"), "gelu");
     if (i % 3 == 0) x = ops::dropout(builder, x, network.sample_ids, 0.1, 7);
-    if (i < static_cast<std::size_t>(kDepth)) {
+    if (i < static_cast<std::size_t>(depth)) {
       down.push_back(x);
     } else {
       x = ops::add(builder, x, down.back(), "skip");
