@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "plan/apart.h"
+#include "plan/layout/conflict.h"
 #include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
@@ -28,6 +30,18 @@ constexpr double kEnoughOfMany = 1.0005;
 struct Placed {
   std::vector<Bytes> offsets;
   Bytes height, load;
+};
+
+// What decisions come to.
+struct Built {
+  Simulation simulation;
+  Placed placed;
+  Costs costs;
+
+  double seconds() const {
+    return static_cast<double>(simulation.timeline.rounds) * (costs.micro + costs.micro_stall) + costs.update +
+           costs.update_stall;
+  }
 };
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
@@ -86,6 +100,41 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   placed.height = Bytes{solution.height};
   placed.load = Bytes{layout::load(problem)};
   return placed;
+}
+
+// What is too high is handed back to the schedule: a transfer that would bring something beside what ends before it is needed
+// begins behind that, where the layout is lower for it and the update no slower.
+constexpr double kWorthHandingBack = 1.005;
+constexpr int kMostHandedBack = 3;
+
+std::vector<std::size_t> conflict_of(const Built& built) {
+  const layout::Problem problem = layout_problem(built.simulation.lifetimes, built.simulation.timeline);
+  layout::Solution solution;
+  for (const Bytes offset : built.placed.offsets) solution.offsets.push_back(offset.n);
+  solution.height = built.placed.height.n;
+  return layout::conflict(problem, solution, built.placed.load.n);
+}
+
+template <class Build>
+Built hand_back(Built built, PlanDecisions& decisions, Build&& build) {
+  const Paging& paging = decisions.paging;
+  if (!paging.parameters && !paging.accumulators && paging.activations == 0) return built;  // nothing is on its way
+  std::vector<LateFetch> refused;
+  for (int turn = 0; turn < kMostHandedBack; ++turn) {
+    const double gap = static_cast<double>(built.placed.height.n) / static_cast<double>(built.placed.load.n);
+    if (gap <= kWorthHandingBack) break;
+    const std::optional<LateFetch> late = keep_apart(built.simulation, conflict_of(built), refused);
+    if (!late) break;
+    decisions.late.push_back(*late);
+    Built next = build(decisions);
+    if (next.placed.height < built.placed.height && next.seconds() <= built.seconds()) {
+      built = std::move(next);
+    } else {
+      decisions.late.pop_back();
+      refused.push_back(*late);
+    }
+  }
+  return built;
 }
 
 Symbol owner_line(const Graph& graph, const Buffer& buffer, const Timeline& timeline) {
@@ -167,6 +216,7 @@ std::string hash_plan(const Plan& plan) {
     hasher.add(fmt::format("activations {}", plan.decisions.paging.activations));
     if (plan.decisions.paging.near != Paging::kAllNear) hasher.add(fmt::format("near {}", plan.decisions.paging.near.n));
   }
+  for (const LateFetch& late : plan.decisions.late) hasher.add(fmt::format("late {} {}", late.fetch.index, late.after.index));
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));
   }
@@ -203,13 +253,24 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
   std::vector<BlockChoice> choices;
   for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
-  Simulation simulation =
-      simulate(apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window()),
-               decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
-  Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
-  const Costs costs = costs_of(simulation, decisions.paging, machine);
+  const auto build = [&](const PlanDecisions& what) {
+    Graph decided = apply_decisions(graph, blocks, choices, what.replays, what.paging, what.window());
+    if (!are_possible(decided, what.late)) {
+      throw config_error("E-PLAN-REPLAY", "plan", "it begins a transfer where none can begin",
+                         "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
+    }
+    Built built;
+    built.simulation =
+        simulate(apply_late(std::move(decided), what.late), what.window().rounds(), what.loss_chunks, request.saves, kernels);
+    built.placed = place_buffers(built.simulation.lifetimes, built.simulation.timeline, offsets);
+    built.costs = costs_of(built.simulation, what.paging, machine);
+    return built;
+  };
   Plan plan;
   plan.decisions = decisions;
+  Built built = build(decisions);
+  if (offsets == nullptr) built = hand_back(std::move(built), plan.decisions, build);
+  auto& [simulation, placed, costs] = built;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     plan.decisions.blocks[i].values = names_of(graph, blocks[i], decisions, decisions.blocks[i].choice);
   }

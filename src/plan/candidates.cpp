@@ -258,12 +258,11 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
       LaneEvents own = model.events_of(losses[i]);
       const double kernel = chosen[i].of(write).seconds;
       for (LaneEvent& event : own) event.kernels = kernel;
-      if (own.empty() && !events.empty()) events.back().kernels += kernel;  // streams with the one before
+      // It streams with the one before, in the first micro-step of a window and in later ones.
+      for (LaneEvent& event : events) event.kernels += own.empty() && i > 0 ? kernel : 0;
       append(events, own);
     }
-    LaneClock clock;
-    clock.run(events);
-    return clock.stall();
+    return micro_lanes(window_.rounds(), [&](LaneClock& clock) { clock.run(events); }).stall;
   };
   const std::vector<StepKernel> simulated = kernels(chunks_simulated_);
   base_seconds_ = static_cast<double>(window_.rounds()) * (costs.micro - seconds(simulated)) + costs.update + costs.update_stall;
@@ -397,21 +396,22 @@ void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulat
 // The chunks of the loss make a difference of their own only: nothing of a block is on its way beside it.
 double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const {
   if (!paging_.active()) return 0;
-  LaneClock clock;
-  clock.run(outer_lanes_.before);
-  const auto run = [&](const std::vector<PassPart>& pass, std::vector<LaneEvents> OptionLanes::*fetched) {
-    for (const PassPart& part : pass) {
-      clock.run(part.events);
-      if (part.then_fetches == kOutside) continue;
-      const auto other = static_cast<std::size_t>(part.then_fetches);
-      clock.run((chosen[other]->lanes.*fetched)[other]);
-    }
+  const auto run_all = [&](LaneClock& clock) {
+    const auto run = [&](const std::vector<PassPart>& pass, std::vector<LaneEvents> OptionLanes::*fetched) {
+      for (const PassPart& part : pass) {
+        clock.run(part.events);
+        if (part.then_fetches == kOutside) continue;
+        const auto other = static_cast<std::size_t>(part.then_fetches);
+        clock.run((chosen[other]->lanes.*fetched)[other]);
+      }
+    };
+    clock.run(outer_lanes_.before);
+    for (std::size_t i = 0; i < chosen.size(); ++i) run(chosen[i]->lanes.forward[i], &OptionLanes::fetched_forward);
+    clock.run(outer_lanes_.between);
+    for (std::size_t i = chosen.size(); i-- > 0;) run(chosen[i]->lanes.backward[i], &OptionLanes::fetched_backward);
+    clock.run(outer_lanes_.after);
   };
-  for (std::size_t i = 0; i < chosen.size(); ++i) run(chosen[i]->lanes.forward[i], &OptionLanes::fetched_forward);
-  clock.run(outer_lanes_.between);
-  for (std::size_t i = chosen.size(); i-- > 0;) run(chosen[i]->lanes.backward[i], &OptionLanes::fetched_backward);
-  clock.run(outer_lanes_.after);
-  return clock.stall();
+  return micro_lanes(window_.rounds(), run_all).stall;
 }
 
 // With each number of loss chunks.

@@ -163,6 +163,18 @@ Paging paging_from(const json& object) {
 }
 
 // Rows [node, before which it runs again].
+json late_json(const std::vector<LateFetch>& late) {
+  json rows = json::array();
+  for (const LateFetch& each : late) rows.push_back({each.fetch.index, each.after.index});
+  return rows;
+}
+
+std::vector<LateFetch> late_from(const json& rows) {
+  std::vector<LateFetch> late;
+  for (const json& row : rows) late.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
+  return late;
+}
+
 json replays_json(const std::vector<NodeReplay>& replays) {
   json rows = json::array();
   for (const NodeReplay& replay : replays) rows.push_back({replay.node.index, replay.before.index});
@@ -176,11 +188,9 @@ std::vector<NodeReplay> replays_from(const json& rows) {
 }
 
 json decisions_json(const PlanDecisions& decisions) {
-  return {{"loss_chunks", decisions.loss_chunks},
-          {"group", decisions.group},
-          {"recompute", blocks_json(decisions, true)},
-          {"replays", replays_json(decisions.replays)},
-          {"paging", paging_json(decisions.paging)}};
+  return {{"loss_chunks", decisions.loss_chunks},      {"group", decisions.group},
+          {"recompute", blocks_json(decisions, true)}, {"replays", replays_json(decisions.replays)},
+          {"late", late_json(decisions.late)},         {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -370,6 +380,7 @@ json to_json(const PlanRecord& record) {
           {"loss_chunks", record.decisions.loss_chunks},
           {"blocks", blocks_json(record.decisions, false)},
           {"replays", replays_json(record.decisions.replays)},
+          {"late", late_json(record.decisions.late)},
           {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
@@ -396,6 +407,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.replays = replays_from(object.at("replays"));
+    record.decisions.late = late_from(object.at("late"));
     record.decisions.paging = paging_from(object.at("paging"));
     if (record.decisions.group > 1 && !record.decisions.replays.empty()) {
       throw config_error("E-PLAN-FILE", "plan", "nodes run again one by one, and micro-batches go together", "one of the two");

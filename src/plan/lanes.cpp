@@ -36,7 +36,7 @@ double LaneModel::kernel_seconds(int step) const {
 }
 
 // Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
-LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
+LaneEvent LaneModel::streamed(const Node& node, double seconds, bool first_round) const {
   const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
   const int passes = ranges_of(simulation_.graph, node).passes;
   const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
@@ -52,7 +52,7 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
       const Value& value = simulation_.graph.values[node.inputs[streamed.input]];
       pieces += ceil_div(value.bytes().n, page_.n);
       if (value.tier <= i) continue;
-      const bool comes = simulation_.timeline.rounds > 1 || !streamed.begins;
+      const bool comes = !first_round || !streamed.begins;
       const int times = comes ? (streamed.changes ? 1 : passes) : 0;
       event.in[i] += times * seconds_on(way_in, value.bytes(), page_);
       event.lost += times * lost_to(way_in, value.bytes());
@@ -78,11 +78,13 @@ LaneEvent LaneModel::streamed(const Node& node, double seconds) const {
 }
 
 LaneEvents LaneModel::transfer(const Node& node) const {
-  if (simulation_.timeline.rounds == 1 && brings_what_is_written(simulation_.graph, node)) return {};
+  const bool later = brings_what_is_written(simulation_.graph, node);
+  const LaneEvent::When when = later ? LaneEvent::When::later : LaneEvent::When::always;
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
-  if (what == Transfer::fetched || what == Transfer::stored) return {{.kind = LaneEvent::Kind::wait, .outward = out}};
-  LaneEvent event{.kind = LaneEvent::Kind::start, .outward = out};
+  if (what == Transfer::fetched || what == Transfer::stored)
+    return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out}};
+  LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out};
   const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
   for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
     const Link& link = out ? *links_[i].out : *links_[i].in;
@@ -99,7 +101,14 @@ LaneEvents LaneModel::stream(int step) const {
   if (step != together.begin) return {};
   double seconds = 0;
   for (int each = together.begin; each < together.end; ++each) seconds += kernel_seconds(each);
-  return {streamed(simulation_.graph.nodes[simulation_.timeline.steps[static_cast<std::size_t>(step)].node], seconds)};
+  const Node& node = simulation_.graph.nodes[simulation_.timeline.steps[static_cast<std::size_t>(step)].node];
+  LaneEvent first = streamed(node, seconds, true);
+  const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
+  if (std::none_of(inputs.begin(), inputs.end(), [](const StreamedInput& input) { return input.begins; })) return {first};
+  LaneEvent later = streamed(node, seconds, false);
+  first.when = LaneEvent::When::first;
+  later.when = LaneEvent::When::later;
+  return {first, later};
 }
 
 LaneEvents LaneModel::events_of(int step) const {
@@ -132,6 +141,7 @@ void LaneClock::pause(double until) {
 }
 
 void LaneClock::run(const LaneEvent& event) {
+  if (event.when == skipped_) return;
   std::deque<double>& done = done_[event.outward ? 1 : 0];
   busy_.kernels += event.kernels;
   switch (event.kind) {
@@ -187,6 +197,25 @@ void LaneClock::stream(const LaneEvent& event) {
 
 void LaneClock::run(const LaneEvents& events) {
   for (const LaneEvent& event : events) run(event);
+}
+
+MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run) {
+  LaneClock first;
+  run(first);
+  MicroLanes lanes{first.stall(), first.busy()};
+  if (rounds == 1) return lanes;
+  LaneClock later(/*first=*/false);
+  run(later);
+  const auto mean = [&](double& of_first, double of_later) {
+    of_first = (of_first + static_cast<double>(rounds - 1) * of_later) / static_cast<double>(rounds);
+  };
+  mean(lanes.stall, later.stall());
+  mean(lanes.busy.kernels, later.busy().kernels);
+  for (std::size_t i = 0; i < lanes.busy.in.size(); ++i) {
+    mean(lanes.busy.in[i], later.busy().in[i]);
+    mean(lanes.busy.out[i], later.busy().out[i]);
+  }
+  return lanes;
 }
 
 }  // namespace plimsoll

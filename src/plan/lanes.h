@@ -4,7 +4,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "plan/machine.h"
@@ -26,6 +28,8 @@ struct LaneEvent {
     wait,      // for the oldest transfer on that lane that nothing has waited for
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
+  // The first micro-step of a window writes what the others add to, and need not bring it in.
+  enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
   double kernels = 0;           // seconds
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
@@ -50,7 +54,7 @@ class LaneModel {
  private:
   double kernel_seconds(int step) const;
   LaneEvents stream(int step) const;
-  LaneEvent streamed(const Node& node, double seconds) const;
+  LaneEvent streamed(const Node& node, double seconds, bool first) const;
   LaneEvents transfer(const Node& node) const;
 
   struct Ways {
@@ -71,6 +75,8 @@ struct LaneSeconds {
 
 class LaneClock {
  public:
+  // Of the first micro-step of a window, or of a later one.
+  explicit LaneClock(bool first = true) : skipped_(first ? LaneEvent::When::later : LaneEvent::When::first) {}
   void run(const LaneEvents& events);
   double stall() const { return stall_; }
   const LaneSeconds& busy() const { return busy_; }
@@ -81,6 +87,7 @@ class LaneClock {
   void stream(const LaneEvent& event);
   void pause(double until);
 
+  LaneEvent::When skipped_;
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
   PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
@@ -88,5 +95,12 @@ class LaneClock {
   bool streams_ = false;
   double last_streamed_ = 0;
 };
+
+// What a micro-step comes to, on average over the rounds of a window. `run` hands a clock what happens in one.
+struct MicroLanes {
+  double stall = 0;
+  LaneSeconds busy;
+};
+MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run);
 
 }  // namespace plimsoll

@@ -20,6 +20,7 @@
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/grouping.h"
+#include "plan/passes/late.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/recompute.h"
 #include "plan/passes/replay.h"
@@ -93,6 +94,7 @@ struct PlanDecisions {
   std::vector<BlockDecision> blocks;
   Paging paging;
   std::vector<NodeReplay> replays;  // of single nodes; where there are any, blocks keep everything
+  std::vector<LateFetch> late;      // what the layout found too much beside something else
 
   WindowOrder window() const { return {accumulation, group}; }
 };

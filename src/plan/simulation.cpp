@@ -43,23 +43,29 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
   Costs costs;
   const bool always_first = simulation.timeline.rounds == 1;
   const LaneModel model(simulation, paging, machine);
-  LaneClock micro, update;
+  LaneEvents micro;
+  LaneClock update(always_first);
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
     const bool in_micro = simulation.timeline.micro.contains(step);
     if (!in_micro && !simulation.timeline.update.contains(step)) continue;
     const KernelChoice& kernel = simulation.kernels[i].of(always_first);
     (in_micro ? costs.micro : costs.update) += kernel.seconds;
-    (in_micro ? micro : update).run(model.events_of(step));
+    if (in_micro) {
+      append(micro, model.events_of(step));
+    } else {
+      update.run(model.events_of(step));
+    }
     const Step& what = simulation.timeline.steps[i];
     if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
     ++(kernel.source == CostSource::measured   ? costs.measured
        : kernel.source == CostSource::recorded ? costs.recorded
                                                : costs.bound);
   }
-  costs.micro_stall = micro.stall();
+  const MicroLanes lanes = micro_lanes(simulation.timeline.rounds, [&](LaneClock& clock) { clock.run(micro); });
+  costs.micro_stall = lanes.stall;
   costs.update_stall = update.stall();
-  costs.micro_lanes = micro.busy();
+  costs.micro_lanes = lanes.busy;
   costs.update_lanes = update.busy();
   return costs;
 }

@@ -47,6 +47,18 @@ TEST(LaneClock, WhatPassesTwoLinksIsThereWhenBothLetItThrough) {
   EXPECT_DOUBLE_EQ(stall_of({streams}), 2);
 }
 
+TEST(LaneClock, TheFirstMicroStepOfAWindowBringsNothingToAddTo) {
+  LaneEvent later = start(false), waits = wait(false);
+  later.when = waits.when = LaneEvent::When::later;
+  const LaneEvents events{later, kernels(0.5), waits};
+  EXPECT_DOUBLE_EQ(stall_of(events), 0);
+  const auto run = [&](LaneClock& clock) { clock.run(events); };
+  EXPECT_DOUBLE_EQ(micro_lanes(1, run).stall, 0);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, run).stall, 3 * 1.5 / 4);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, run).busy.in[0], 3 * 2.0 / 4);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, run).busy.kernels, 0.5);
+}
+
 TEST(LaneClock, WhatStreamsApartFillsItsPagesEveryTime) {
   const LaneEvent apart{.kind = Kind::streamed, .kernels = 4, .transfer = {6}, .fill = 0.5, .apart = true};
   EXPECT_DOUBLE_EQ(stall_of({apart}), 2.5);

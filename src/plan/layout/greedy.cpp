@@ -199,11 +199,7 @@ std::optional<Solution> place_conflicts_first(const Problem& problem, std::vecto
   return best;
 }
 
-}  // namespace
-
-Solution greedy(const Problem& problem, double enough) {
-  validate(problem);
-  const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
+Solution place_all(const Problem& problem, std::int64_t bound) {
   const std::vector<std::vector<Key>> keys = keys_of(problem);
   Solution best = place_by_keys(problem, keys, bound);
   if (best.height <= bound) return best;
@@ -216,5 +212,73 @@ Solution greedy(const Problem& problem, double enough) {
             [&](std::size_t i) { found[1 + i] = place_conflicts_first(problem, order_by(keys[kOrders[i]]), bound, passes); });
   return *std::move(found[best_of(found, std::numeric_limits<std::int64_t>::min())]);
 }
+
+// These first, by themselves, which takes few buffers many passes; then the others around them. Empty where they are most of all,
+// or nothing is lower for it.
+std::optional<Solution> place_around(const Problem& problem, std::vector<std::size_t> first, std::int64_t bound,
+                                     std::int64_t height) {
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    if (buffer.live() && buffer.pinned()) first.push_back(i);
+  }
+  std::sort(first.begin(), first.end());
+  first.erase(std::unique(first.begin(), first.end()), first.end());
+  if (5 * first.size() > 4 * problem.buffers.size()) return {};
+  Problem part{.buffers = {}, .alignment = problem.alignment}, around = problem;
+  for (const std::size_t i : first) part.buffers.push_back(problem.buffers[i]);
+  const Solution placed = place_all(part, bound);
+  if (placed.height >= height) return {};
+  for (std::size_t i = 0; i < first.size(); ++i) around.buffers[first[i]].fixed_offset = placed.offsets[i];
+  Solution all = place_by_keys(around, keys_of(around), bound);
+  if (all.height >= height) return {};
+  return all;
+}
+
+// What lives beside what ends too high, first; of what is too much the upper half, or all. Worth a look for so much, and again as
+// long as it lowers the layout.
+constexpr double kWorthAnotherLook = 1.003;
+
+Solution place_peak_first(const Problem& problem, Solution best, std::int64_t bound) {
+  const auto enough = static_cast<std::int64_t>(kWorthAnotherLook * static_cast<double>(bound));
+  for (bool lower = true; lower && best.height > enough;) {
+    lower = false;
+    for (const std::int64_t limit : {bound + (best.height - bound) / 2, bound}) {
+      std::optional<Solution> next = place_around(problem, beside_too_high(problem, best, limit), bound, best.height);
+      if (!next) continue;
+      best = *std::move(next);
+      lower = true;
+      break;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Solution greedy(const Problem& problem, double enough) {
+  validate(problem);
+  const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
+  return place_peak_first(problem, place_all(problem, bound), bound);
+}
+
+std::vector<std::size_t> beside_too_high(const Problem& problem, const Solution& solution, std::int64_t capacity) {
+  const auto too_high = [&](std::size_t i) {
+    return problem.buffers[i].live() && solution.offsets[i] + problem.buffers[i].size > capacity;
+  };
+  std::vector<std::size_t> high, some;
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    if (too_high(i)) high.push_back(i);
+  }
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    const auto beside = [&](std::size_t other) {
+      return buffer.lower < problem.buffers[other].upper && problem.buffers[other].lower < buffer.upper;
+    };
+    if (buffer.live() && std::any_of(high.begin(), high.end(), beside)) some.push_back(i);
+  }
+  return some;
+}
+
+Solution place_quickly(const Problem& problem, std::int64_t enough) { return place_by_keys(problem, keys_of(problem), enough); }
 
 }  // namespace plimsoll::layout

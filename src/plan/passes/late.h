@@ -1,0 +1,22 @@
+// Transfers in that begin later than their pass would have them, as a rewrite of the order: what the layout found too much beside
+// something that ends before they are needed. Lanes keep their order: what would have begun in between begins behind them.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+struct LateFetch {
+  NodeId fetch, after;  // a node that begins a transfer in, and a later one before that which waits for it
+  friend bool operator==(const LateFetch&, const LateFetch&) = default;
+};
+
+// Whether every one of them is possible, one after the other.
+bool are_possible(const Graph& graph, const std::vector<LateFetch>& late);
+
+// Ids keep their meaning.
+Graph apply_late(Graph graph, const std::vector<LateFetch>& late);
+
+}  // namespace plimsoll
