@@ -215,7 +215,8 @@ const CodeExplanation kExplanations[] = {
      "through, and each micro-batch of a group makes the plan larger.",
      "Leave plan.group on auto, or take a smaller one.", "plimsoll plan CONFIG --set plan.group=auto"},
     {"E-PLAN-REPLAY", "The plan in the file belongs to something else.",
-     "It was made for another model, batch, data format or machine, or its addresses were changed and are not legal.",
+     "It was made for another model, batch, data format or machine, or its decisions or addresses were changed and are not "
+     "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
     {"E-RESUME", "The run cannot be resumed with this configuration.",
      "Something that decides the result differs from what the run began with.",

@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 4096;
-constexpr std::size_t kMaxRank = 32;
+constexpr std::size_t kMaxRank = Shape::kMostAxes;
 
 struct StoredType {
   std::string_view word;
@@ -142,9 +142,6 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 StoredTensor checked_tensor(HeaderEvents::Entry& entry, std::int64_t data_bytes, const auto& refuse) {
   const StoredType* type = stored_type(*entry.dtype);
   if (type == nullptr) throw refuse(fmt::format("tensor '{}' has the unknown dtype '{}'", entry.name, *entry.dtype));
-  if (entry.shape->size() > Shape::kMostAxes) {
-    throw refuse(fmt::format("tensor '{}' has {} axes and {} is the most", entry.name, entry.shape->size(), Shape::kMostAxes));
-  }
   StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(*entry.shape), 0, 0};
   const auto elements = checked_elements(tensor.shape);
   if (!elements || __builtin_mul_overflow(*elements, type->bytes, &tensor.bytes)) {

@@ -52,7 +52,7 @@ std::vector<ValueId> Graph::parameters() const {
 
 ValueId Graph::find(std::string_view name) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[ValueId{i}].name == name) return ValueId{i};
+    if (values[ValueId{i}].name.text() == name) return ValueId{i};
   }
   return {};
 }

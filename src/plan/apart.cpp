@@ -40,7 +40,7 @@ std::optional<LateFetch> keep_apart(const Simulation& simulation, const std::vec
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [steps, late] : pairs) {
     const bool tried = std::find(refused.begin(), refused.end(), late) != refused.end();
-    if (!tried && are_possible(simulation.graph, {late})) return late;
+    if (!tried && is_possible(simulation.graph, late)) return late;
   }
   return {};
 }

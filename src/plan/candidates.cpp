@@ -31,29 +31,32 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       chunks_simulated_(request.loss_chunks.value_or(1)),
       saves_(request.saves),
       only_offloaded_(request.activations == RestPolicy::disk),
-      floor_(floor.counts),
+      looks_for_floor_(floor.counts),
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
   const Simulation keep = simulate_uniform(options_.front());
   look_at(keep, request, machine, floor);
-  for (Option* option : {&options_.front(), &options_[first_allowed_], &options_.back()}) {
-    if (option->profiles.empty())
-      look_at_option(*option, option == &options_.front() ? keep : simulate_uniform(*option), machine);
+  for (Option* option : {&options_.front(), &options_[first_allowed_], &options_.back()}) {  // one or the other may be the same
+    if (option == &options_.front()) {
+      look_at_option(*option, keep, machine);
+    } else if (option->profiles.empty()) {
+      look_at_option(*option, simulate_uniform(*option), machine);
+    }
   }
-  if (offloads(request)) add_offloaded(count_offloaded(), again().choice, request, machine);
+  if (offloads(request)) add_offloaded(most_offloaded(), again().choice, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
   for (Option& option : options_) {
-    if (option.profiles.empty()) look_at_option(option, simulate_uniform(option), machine);
+    if (option.profiles.empty() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
   }
-  if (floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
+  if (looks_for_floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
   if (offloads(request)) add_more_offloaded(request, machine);
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
-  const bool wanted = blocks().size() <= 1 || (floor_ && least_steps_ <= kMostSteps);
+  const bool wanted = blocks().size() <= 1 || (looks_for_floor_ && least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) add_replays(request, machine);
@@ -150,7 +153,8 @@ void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machi
   for (const BlockProfile& profile : again().profiles) held += profile.saved;
   if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
   const int half = static_cast<int>(blocks().size()) / 2;
-  if (half < count_offloaded()) add_offloaded(half, again().choice, request, machine);
+  if (half == most_offloaded()) return;
+  add_offloaded(half, again().choice, request, machine);
   // What the others do past a link that is fast enough: the cheapest of what lies between, or nothing.
   const bool fast = has_host(machine) || only_offloaded_;
   if (fast && &again() > &options_[1]) add_offloaded(half, options_[1].choice, request, machine);

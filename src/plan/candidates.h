@@ -47,6 +47,7 @@ class BatchCandidates {
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
   Paging paging(const Candidate& candidate) const;
+  // Every block does what is fastest, or what holds least, and what leaves memory as far as it can; where activations need not.
   std::vector<Candidate> ends(std::size_t batch_index) const;
   // After complete: every combination of chunks and modes that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
@@ -106,7 +107,7 @@ class BatchCandidates {
   MixtureProfile profile_of(const Candidate& candidate) const;
   void add_joined(const PlanRequest& request, const Machine& machine);
   bool offloads(const PlanRequest& request) const;
-  int count_offloaded() const { return static_cast<int>(blocks().size()) - 1; }
+  int most_offloaded() const { return static_cast<int>(blocks().size()) - 1; }
   const Option& again() const;
   void add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request, const Machine& machine);
   void add_more_offloaded(const PlanRequest& request, const Machine& machine);
@@ -124,8 +125,8 @@ class BatchCandidates {
   int chunks_simulated_;
   bool saves_;
   bool only_offloaded_;  // activations have to leave memory
-  bool floor_;           // little memory counts
-  Graph paged_;          // while candidates are simulated
+  bool looks_for_floor_;
+  Graph paged_;  // while candidates are simulated
   struct OuterLanes {
     LaneEvents before, between, after;
   } outer_lanes_;                  // what no block does, around the passes through them

@@ -162,7 +162,7 @@ Paging paging_from(const json& object) {
   return paging;
 }
 
-// Rows [node, before which it runs again].
+// Rows [transfer, node that it begins behind].
 json late_json(const std::vector<LateFetch>& late) {
   json rows = json::array();
   for (const LateFetch& each : late) rows.push_back({each.fetch.index, each.after.index});
@@ -175,6 +175,7 @@ std::vector<LateFetch> late_from(const json& rows) {
   return late;
 }
 
+// Rows [node, before which it runs again].
 json replays_json(const std::vector<NodeReplay>& replays) {
   json rows = json::array();
   for (const NodeReplay& replay : replays) rows.push_back({replay.node.index, replay.before.index});
@@ -407,7 +408,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.replays = replays_from(object.at("replays"));
-    record.decisions.late = late_from(object.at("late"));
+    record.decisions.late = late_from(object.value("late", json::array()));
     record.decisions.paging = paging_from(object.at("paging"));
     if (record.decisions.group > 1 && !record.decisions.replays.empty()) {
       throw config_error("E-PLAN-FILE", "plan", "nodes run again one by one, and micro-batches go together", "one of the two");

@@ -54,7 +54,7 @@ class LaneModel {
  private:
   double kernel_seconds(int step) const;
   LaneEvents stream(int step) const;
-  LaneEvent streamed(const Node& node, double seconds, bool first) const;
+  LaneEvent streamed(const Node& node, double seconds, bool first_round) const;
   LaneEvents transfer(const Node& node) const;
 
   struct Ways {

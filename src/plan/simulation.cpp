@@ -44,7 +44,7 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
   const bool always_first = simulation.timeline.rounds == 1;
   const LaneModel model(simulation, paging, machine);
   LaneEvents micro;
-  LaneClock update(always_first);
+  LaneClock update;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
     const bool in_micro = simulation.timeline.micro.contains(step);

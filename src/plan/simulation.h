@@ -27,8 +27,9 @@ struct Simulation {
 };
 
 struct Costs {
-  double micro = 0, update = 0;              // seconds of kernels in one micro-step, in the update section
-  double micro_stall = 0, update_stall = 0;  // in which they wait for transfers; on average over the micro-steps of a window
+  double micro = 0, update = 0;  // seconds of kernels in one micro-step, in the update section
+  // In which they wait for transfers, and in which each lane is busy; of a micro-step on average over those of a window.
+  double micro_stall = 0, update_stall = 0;
   LaneSeconds micro_lanes, update_lanes;
   int measured = 0, recorded = 0, bound = 0;
 };

@@ -89,6 +89,9 @@ struct PlanSpace::State {
   Bytes least_bound(bool in_memory) const;
   TimeBound time_bound(Bytes memory) const;
   Bytes least_process(const Candidate& candidate) const;
+  // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
+  // between are taken for too small, as they are before there is a plan.
+  Bytes needs(std::size_t index) { return std::max(rung(index).process, least_process(ladder[index])); }
   Bytes find_floor();
   // What rests there was chosen so that its process fits beside it: for what that could not know.
   bool fits_host(const Plan& plan) const {
@@ -145,7 +148,8 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     if (!start.paging.active()) least[1] = std::min(least[1], bound);
   });
   for (std::optional<BatchCandidates>& batch : batches) state.batches.push_back(*std::move(batch));
-  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor; });
+  // Without blocks to mix, single nodes that run again hold far less than the ends.
+  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor || starts[i].model->blocks.size() <= 1; });
   run_tasks(state.batches.size(), [&](std::size_t i) {
     if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
   });
@@ -155,8 +159,9 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
-// A batch whose fastest end is no faster and whose smallest end holds no less than one plan of another one. A plan may be too
-// much for a host in ways that only all of it shows, so that with one none is left out.
+// A batch whose fastest end is no faster and whose smallest end holds no less than one plan of another one. What lies between its
+// ends may hold a little less than both; no ladder that was looked at had a rung of that kind. A plan may be too much for a host
+// in ways that only all of it shows, so that with one none is left out.
 void PlanSpace::State::leave_out_beaten(const std::function<bool(std::size_t)>& needed) {
   beaten.assign(batches.size(), false);
   if (request.activations == RestPolicy::disk || (!request.beyond.empty() && has_host(machine))) return;
@@ -234,7 +239,8 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   const std::vector<BlockChoice> choices = batch.choices(candidate);
   for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({model.blocks[i].name, choices[i]});
   Plan plan = build(decisions, batch);
-  // The sum that put the rung into its place, not the same sum in another order.
+  // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
+  // later: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   const bool agree = plan.decisions.late.empty() ? plan.live == candidate.live : plan.live <= candidate.live;
   ensure(agree, "planner", "the simulator and the composed profile disagree about live bytes");
@@ -251,7 +257,7 @@ Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
     if (least_process(ladder[i]) > memory) continue;
-    if (rung(i).process <= memory && fits_host(rung(i))) return i;
+    if (needs(i) <= memory && fits_host(rung(i))) return i;
   }
   return {};
 }
@@ -260,7 +266,7 @@ Bytes PlanSpace::State::find_floor() {
   Bytes best{std::numeric_limits<std::int64_t>::max()};
   for (std::size_t i = ladder.size(); i-- > 0;) {
     if (least_process(ladder[i]) >= best) continue;
-    if (fits_host(rung(i))) best = std::min(best, rung(i).process);
+    if (fits_host(rung(i))) best = std::min(best, needs(i));
   }
   return best;
 }
@@ -301,7 +307,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) const {
 Bytes PlanSpace::floor_bound() { return state_->least_bound(false); }
 
 Bytes PlanSpace::ceiling() {
-  if (!state_->ceiling) state_->ceiling = state_->rung(0).process;
+  if (!state_->ceiling) state_->ceiling = state_->needs(0);
   return *state_->ceiling;
 }
 
@@ -314,7 +320,7 @@ std::size_t PlanSpace::State::find_knee() const {
 }
 
 Bytes PlanSpace::knee() {
-  if (!state_->knee) state_->knee = state_->rung(state_->find_knee()).process;
+  if (!state_->knee) state_->knee = state_->needs(state_->find_knee());
   return *state_->knee;
 }
 
@@ -331,7 +337,7 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   };
   for (const Bytes budget : wanted) add(budget);
   // A rung that layout has made larger than a faster one gives way to that one.
-  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) add(state_->rung(i).process);
+  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) add(state_->needs(i));
   std::vector<FrontierPoint> points;
   for (const std::size_t i : rungs) {
     const Plan& plan = state_->rung(i);

@@ -318,7 +318,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
   const bool simulated = !place.machine && config.device == DeviceChoice::sim;
-  if (simulated) simulate_device(input.machine);
+  if (simulated) simulate_device(input.machine.machine, cache, say);
   if (config.memory.disk) {
     add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
   }

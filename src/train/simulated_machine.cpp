@@ -1,7 +1,15 @@
 #include "train/simulated_machine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include "device/host_store.h"
+#include "train/machine_facts.h"
+#include "train/measure_store.h"
 
 namespace plimsoll {
 
@@ -28,13 +36,23 @@ MachineRecord simulated_machine(int threads) {
   return record;
 }
 
-void simulate_device(MachineRecord& record) {
-  Machine& machine = record.machine;
+void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say) {
+  constexpr Bytes kMost{96 << 20};
+  const StoreOfPages store = [](Bytes page, int pages, std::uint32_t events) {
+    std::vector<TierStore::Piece> pieces;
+    for (int i = 0; i < pages; ++i) pieces.push_back({page * i, page});
+    return std::make_unique<HostStore>(page * pages, events, pieces);
+  };
+  const int threads = std::min(machine.threads, usable_cores());
+  const StoreRate rate = store_rate(store, kMost, threads, "memory", "copies from memory to memory",
+                                    cache / fmt::format("host-{}.json", threads), say);
   const Bytes capacity = machine.tiers.front().capacity;
   machine.tiers = {{"device", capacity}, {"host", capacity}};
-  // The copy rate counts bytes that are read and written by the whole team. A link has a thread each way, which kernels miss.
-  const double payload = record.copy_bytes_per_second / 2, rate = payload / 2, lost = payload > 0 ? 1 / payload : 0;
-  machine.links = {{"device", "host", rate, 0, true, 0, lost}, {"host", "device", rate, 0, true, 0, lost}};
+  const auto link = [&](const char* from, const char* to) {
+    return Link{
+        from, to, rate.bytes_per_second, rate.latency_seconds, true, rate.alone_bytes_per_second, rate.kernel_seconds_per_byte};
+  };
+  machine.links = {link("device", "host"), link("host", "device")};
   machine.host_reserve = std::exchange(machine.reserve, {});
 }
 

@@ -3,6 +3,10 @@
 // its memory taken for that of a device.
 #pragma once
 
+#include <filesystem>
+#include <functional>
+#include <string>
+
 #include "train/config.h"
 #include "train/machine_file.h"
 
@@ -10,8 +14,9 @@ namespace plimsoll {
 
 MachineRecord simulated_machine(int threads);
 
-// Kernels run in the arena of a device, which alone counts as its memory; the process beside it is the host's.
-void simulate_device(MachineRecord& record);
+// Kernels run in the arena of a device, which alone counts as its memory; the process beside it is the host's. What lies between
+// is measured once, for a file in the cache.
+void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say);
 // Links are no faster than asked for.
 void limit_links(Machine& machine, const LinkRates& rates);
 

@@ -319,6 +319,10 @@ def changed_plans(test):
     for rows in ([[0, 10**6]], [[10**6, 0]], [[5, 4]]):
         refused("E-PLAN-REPLAY", lambda record, rows=rows: record.update(replays=rows))
     refused("E-PLAN-FILE", lambda record: record.update(replays=[[1]]))
+    for rows in ([[0, 10**6]], [[10**6, 0]], [[5, 6]], [[0, 0]]):
+        refused("E-PLAN-REPLAY", lambda record, rows=rows: record.update(late=rows))
+    for rows in ([[1]], [["a", 1]], [1]):
+        refused("E-PLAN-FILE", lambda record, rows=rows: record.update(late=rows))
 
 
 def training(test):

@@ -169,6 +169,7 @@ TEST(Safetensors, RefusesMalformedFiles) {
       {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", 8), "needs 4 bytes"},
       {one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})", 0), "more bytes than"},
       {one(R"({"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]})", 0), "more bytes than"},
+      {one(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]})", 4), "more than 8 axes"},
       {one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,0]})", 0), "passes 2^63"},
       {one(R"({"dtype":"F32","shape":[99999999999999999999999],"data_offsets":[0,0]})", 0), "whole number"},
       {one(R"({"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]})",

@@ -52,13 +52,23 @@ Plan as_late_as_can_be(const Plan& plan, const Config& config, const DataFacts& 
 TEST(Late, SameBitsAndExactBytes) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = config_with_disk();
-  for (const std::int64_t micro : {1, 4}) {
-    const Plan resident = plan_with(config, micro, {BlockMode::recompute}, 1, data.files.facts());
+  const Paging wide{1024, 4, true, true}, narrow{1024, 3, true, true, 0, true, true},
+      activations{1024, 4, true, true, 0, false, false, 2};
+  struct Case {
+    std::int64_t micro, group;
+    Paging paging;
+    std::size_t fewest;
+  };
+  for (const Case& each : {Case{1, 1, wide, 5}, Case{4, 1, wide, 5}, Case{1, 4, wide, 5}, Case{1, 2, wide, 5},
+                           Case{1, 1, narrow, 1}, Case{4, 1, narrow, 1}, Case{1, 1, activations, 5}}) {
+    SCOPED_TRACE(each.micro * 100 + each.group * 10 + each.paging.activations);
+    const DataFacts facts = data.files.facts();
+    const Plan resident = plan_with(config, each.micro, {BlockMode::recompute}, 1, facts);
     const Outcome expected = Session(config, resident, data.files).train(kUpdates);
-    for (const Paging& paging : {Paging{1024, 4, true, true}, Paging{1024, 3, true, true, 0, true, true}}) {
-      const Plan early = plan_with(config, micro, {BlockMode::recompute}, 1, data.files.facts(), paging);
-      const Plan plan = as_late_as_can_be(early, config, data.files.facts());
-      if (!paging.narrow) EXPECT_GT(plan.decisions.late.size(), 4u);
+    {
+      const Plan early = plan_with(config, each.micro, {BlockMode::recompute}, 1, facts, each.paging, each.group);
+      const Plan plan = as_late_as_can_be(early, config, facts);
+      EXPECT_GE(plan.decisions.late.size(), each.fewest);
       EXPECT_LE(plan.live, early.live);
       EXPECT_EQ(fetches(plan.graph), fetches(early.graph)) << "the lanes have another order";
       verify(plan.graph);

@@ -163,19 +163,27 @@ std::size_t best_of(const std::vector<std::optional<Solution>>& found, std::int6
   return best;
 }
 
-// Orders side by side: what is worse than another one, and what comes after one that reaches the bound, stops.
+// Orders side by side, where that is worth threads: what is worse than another one stops, and what comes after one that reaches
+// the bound does not begin.
+constexpr std::size_t kFewBuffers = 300;
+
 Solution place_by_keys(const Problem& problem, const std::vector<std::vector<Key>>& keys, std::int64_t bound) {
   constexpr std::array kFits{Fit::first, Fit::best};
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
   std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
   std::atomic<std::size_t> last{found.size()};
-  run_tasks(found.size(), [&](std::size_t i) {
+  const auto place = [&](std::size_t i) {
     if (i > last) return;
     found[i] = place_in_order(problem, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
     if (!found[i]) return;
-    lower(lowest, found[i]->height);
+    lower(lowest, std::max(found[i]->height, bound));  // what reaches the bound is not cut off: the first one of those counts
     if (found[i]->height <= bound) lower(last, i);
-  });
+  };
+  if (problem.buffers.size() < kFewBuffers) {
+    for (std::size_t i = 0; i < found.size(); ++i) place(i);
+  } else {
+    run_tasks(found.size(), place);
+  }
   return *std::move(found[best_of(found, bound)]);
 }
 
@@ -237,16 +245,18 @@ std::optional<Solution> place_around(const Problem& problem, std::vector<std::si
 // What lives beside what ends too high, first; of what is too much the upper half, or all. Worth a look for so much, and again as
 // long as it lowers the layout.
 constexpr double kWorthAnotherLook = 1.003;
+constexpr int kMostLooks = 4;
 
 Solution place_peak_first(const Problem& problem, Solution best, std::int64_t bound) {
   const auto enough = static_cast<std::int64_t>(kWorthAnotherLook * static_cast<double>(bound));
-  for (bool lower = true; lower && best.height > enough;) {
-    lower = false;
+  bool lowered = true;
+  for (int look = 0; look < kMostLooks && lowered && best.height > enough; ++look) {
+    lowered = false;
     for (const std::int64_t limit : {bound + (best.height - bound) / 2, bound}) {
       std::optional<Solution> next = place_around(problem, beside_too_high(problem, best, limit), bound, best.height);
       if (!next) continue;
       best = *std::move(next);
-      lower = true;
+      lowered = true;
       break;
     }
   }

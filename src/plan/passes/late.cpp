@@ -17,6 +17,14 @@ Stretch stretch_of(const Graph& graph, const LateFetch& late) {
   return {begin, after == graph.order.end() ? begin : after + 1};
 }
 
+void move(Graph& graph, const LateFetch& late) {
+  const Stretch stretch = stretch_of(graph, late);
+  const auto begin = graph.order.begin() + (stretch.begin - graph.order.cbegin());
+  std::stable_partition(begin, begin + (stretch.end - stretch.begin), [&](NodeId id) { return !begins_transfer(graph, id); });
+}
+
+}  // namespace
+
 // All that begins within the stretch is waited for behind it, and it lies within one section.
 bool is_possible(const Graph& graph, const LateFetch& late) {
   if (late.fetch.index >= graph.nodes.size() || late.after.index >= graph.nodes.size()) return false;
@@ -33,15 +41,8 @@ bool is_possible(const Graph& graph, const LateFetch& late) {
   });
 }
 
-void move(Graph& graph, const LateFetch& late) {
-  const Stretch stretch = stretch_of(graph, late);
-  const auto begin = graph.order.begin() + (stretch.begin - graph.order.cbegin());
-  std::stable_partition(begin, begin + (stretch.end - stretch.begin), [&](NodeId id) { return !begins_transfer(graph, id); });
-}
-
-}  // namespace
-
 bool are_possible(const Graph& graph, const std::vector<LateFetch>& late) {
+  if (late.empty()) return true;
   Graph moved = graph;
   return std::all_of(late.begin(), late.end(), [&](const LateFetch& each) {
     if (!is_possible(moved, each)) return false;

@@ -13,7 +13,8 @@ struct LateFetch {
   friend bool operator==(const LateFetch&, const LateFetch&) = default;
 };
 
-// Whether every one of them is possible, one after the other.
+bool is_possible(const Graph& graph, const LateFetch& late);
+// Whether every one of them is, one after the other.
 bool are_possible(const Graph& graph, const std::vector<LateFetch>& late);
 
 // Ids keep their meaning.
