@@ -43,11 +43,9 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
   const int threads = std::min(machine.threads, usable_cores());  // a described machine may have more
   const std::filesystem::path path =
       cache / fmt::format("disk-{:x}-{}-{}.json", static_cast<unsigned long long>(facts.st_dev), name(engine), threads);
-  const StoreOfPages store = [&](Bytes page, int pages, std::uint32_t events) {
-    std::vector<PageFile::Piece> pieces;
-    for (int i = 0; i < pages; ++i) pieces.push_back({page * i, page});
-    return std::make_unique<PageFile>(disk.folder, PageFile::Sizes{page * pages, kTransfers, kTransferStaging, events, engine},
-                                      pieces);
+  const StoreOfPieces store = [&](const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
+    const Bytes size = pieces.back().offset + pieces.back().bytes;
+    return std::make_unique<PageFile>(disk.folder, PageFile::Sizes{size, kTransfers, kTransferStaging, events, engine}, pieces);
   };
   const StoreRate rate =
       store_rate(store, disk.size, threads, std::string(name(engine)), "the disk of " + disk.folder.string(), path, say);

@@ -21,33 +21,41 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/4";
+constexpr const char* kSchema = "plimsoll.disk/5";
 constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
-constexpr int kPages = 96;    // where there is room for so many
+constexpr int kPages = 84;    // of each size, where there is room for so many
 constexpr int kInFlight = 4;  // of each way
-constexpr int kRounds = 3;
+constexpr int kRounds = 7;    // one after the other of all that is measured: a disk has better and worse moments
 constexpr double kMostRate = 1e12, kMostLatency = 10;
 
-// Pages that come in and go out side by side.
+double median(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
+
+// Pages that come in and go out side by side, large ones and behind them small ones.
 class MovingPages {
  public:
-  MovingPages(const StoreOfPages& store, Bytes page, int pages)
-      : page_(page), pages_(pages), store_(store(page, pages, 2 * kInFlight)), memory_(page.n * 2 * kInFlight) {
+  MovingPages(const StoreOfPieces& store, int pages)
+      : pages_(pages), store_(store(pieces(), 2 * kInFlight)), memory_(kLarge.n * 2 * kInFlight) {
     for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i * 2654435761u >> 13);
-    for (int i = 0; i < pages_; ++i)
-      store_->write(page_ * i, page_,
+    for (const TierStore::Piece& piece : pieces()) {
+      store_->write(piece.offset, piece.bytes,
                     [&](std::span<std::byte> part) { std::copy_n(memory_.begin(), part.size(), part.begin()); });
+    }
   }
 
   // Seconds of a page that is read, while as many are written, or none, and `work` is done for each.
-  double seconds_of_page(bool alone, int pages, const std::function<void()>& work) {
+  double seconds_of_page(Bytes page, bool alone, int pages, const std::function<void()>& work) {
+    const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
     for (int i = 0; i < pages; ++i) {
       const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
       if (i >= kInFlight) store_->wait(in);
       if (i >= kInFlight && !alone) store_->wait(out);
-      store_->start_read(in, page_ * i, slot(in));
-      if (!alone) store_->start_write(out, page_ * (pages_ / 2 + i), slot(out));
+      store_->start_read(in, first + page * i, slot(in, page));
+      if (!alone) store_->start_write(out, first + page * (pages_ / 2 + i), slot(out, page));
       work();
     }
     for (std::uint32_t event = 0; event < (alone ? 1 : 2) * kInFlight; ++event) store_->wait(event);
@@ -55,23 +63,20 @@ class MovingPages {
   }
 
  private:
-  std::span<std::byte> slot(std::uint32_t number) {
-    return std::span(memory_).subspan(static_cast<std::size_t>(page_.n * number), static_cast<std::size_t>(page_.n));
+  std::vector<TierStore::Piece> pieces() const {
+    std::vector<TierStore::Piece> pieces;
+    for (int i = 0; i < pages_; ++i) pieces.push_back({kLarge * i, kLarge});
+    for (int i = 0; i < pages_; ++i) pieces.push_back({kLarge * pages_ + kSmall * i, kSmall});
+    return pieces;
+  }
+  std::span<std::byte> slot(std::uint32_t number, Bytes page) {
+    return std::span(memory_).subspan(static_cast<std::size_t>(kLarge.n * number), static_cast<std::size_t>(page.n));
   }
 
-  Bytes page_;
   int pages_;
   std::unique_ptr<TierStore> store_;
   std::vector<std::byte> memory_;
 };
-
-// The best round, as others use the machine too.
-double measure_page(const StoreOfPages& store, Bytes page, int pages, bool alone) {
-  MovingPages moving(store, page, pages);
-  double best = 1e300;
-  for (int round = 0; round < kRounds; ++round) best = std::min(best, moving.seconds_of_page(alone, pages / 2, [] {}));
-  return best;
-}
 
 // Matrix products of a few milliseconds on the whole team.
 class Products {
@@ -94,42 +99,44 @@ class Products {
 };
 
 // What products that take several times as long as the transfers beside them lose for each byte.
-double measure_lost_seconds(const StoreOfPages& store, int pages, int threads) {
+double measure_lost_seconds(MovingPages& moving, double page, int pages, int threads) {
   constexpr int kLonger = 4, kFewest = 2 * kInFlight;
-  constexpr double kRound = 0.4;  // seconds
+  constexpr double kRound = 0.25;  // seconds
   cpu::set_thread_count(threads);
   Products products(threads);
-  MovingPages moving(store, kLarge, pages);
   products.run(8);
   const double begin = seconds_now();
   products.run(8);
   const double product = (seconds_now() - begin) / 8;
-  double page = 1e300;
-  for (int round = 0; round < kRounds; ++round) page = std::min(page, moving.seconds_of_page(false, pages / 2, [] {}));
   const int times = std::max(1, static_cast<int>(kLonger * page / product));
   const int count = std::clamp(static_cast<int>(kRound / (times * product)), std::min(kFewest, pages / 2), pages / 2);
-  double alone = 1e300, beside = 1e300;
+  std::vector<double> lost;
   for (int round = 0; round < kRounds; ++round) {
     const double start = seconds_now();
     for (int i = 0; i < count; ++i) products.run(times);
-    alone = std::min(alone, (seconds_now() - start) / count);
-    beside = std::min(beside, moving.seconds_of_page(false, count, [&] { products.run(times); }));
+    const double alone = (seconds_now() - start) / count;
+    lost.push_back(moving.seconds_of_page(kLarge, false, count, [&] { products.run(times); }) - alone);
   }
-  const double lost = std::clamp(beside - alone, 0.0, page);  // a page that moves takes no more from kernels than its time
-  return lost / static_cast<double>(2 * kLarge.n);
+  // A page that moves takes no more from kernels than its time.
+  return std::clamp(median(std::move(lost)), 0.0, page) / static_cast<double>(2 * kLarge.n);
 }
 
-StoreRate measure(const StoreOfPages& store, Bytes capacity, int threads) {
-  const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / kLarge.n, kPages));
+StoreRate measure(const StoreOfPieces& store, Bytes capacity, int threads) {
+  const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / (kLarge + kSmall).n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
-  const double large = measure_page(store, kLarge, pages, false);
-  const double small = std::min(measure_page(store, kSmall, pages, false), large);
+  MovingPages moving(store, pages);
+  std::vector<double> large_rounds, small_rounds, alone_rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2, [] {}));
+    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2, [] {}));
+    alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2, [] {}));
+  }
+  const double large = median(std::move(large_rounds)), small = std::min(median(std::move(small_rounds)), large);
   const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
-  const double alone = measure_page(store, kLarge, pages, true);
-  const double alone_rate = static_cast<double>(kLarge.n) / std::max(alone - latency, 1e-9);
+  const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
   const double most_alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
-  return {rate, latency, most_alone, measure_lost_seconds(store, pages, threads)};
+  return {rate, latency, most_alone, measure_lost_seconds(moving, large, pages, threads)};
 }
 
 json to_json(const StoreRate& rate) {
@@ -169,7 +176,7 @@ void keep(const StoreRate& rate, const std::string& kind, const std::filesystem:
 
 }  // namespace
 
-StoreRate store_rate(const StoreOfPages& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
+StoreRate store_rate(const StoreOfPieces& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
                      const std::filesystem::path& file, const std::function<void(const std::string&)>& say) {
   if (const std::optional<StoreRate> rate = known(file, kind)) return *rate;
   if (say) say(fmt::format("measuring {}, once, for {}", what, file.string()));

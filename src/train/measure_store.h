@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "device/tier_store.h"
@@ -18,12 +19,14 @@ struct StoreRate {
   double kernel_seconds_per_byte = 0;                // lost beside it
 };
 
-// A store with so many pages, one after the other, and so many events at a time.
-using StoreOfPages = std::function<std::unique_ptr<TierStore>(Bytes page, int pages, std::uint32_t events)>;
+// A store of these pieces, with so many events at a time.
+using StoreOfPieces =
+    std::function<std::unique_ptr<TierStore>(const std::vector<TierStore::Piece>& pieces, std::uint32_t events)>;
 
 // What the file holds, or what is measured now: of a file that is absent, damaged or of another `kind`. One that cannot be
-// written is said and does no harm. The pages are 1 MiB, from 8 to 96 of them, within the capacity. `what` is for people.
-StoreRate store_rate(const StoreOfPages& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
+// written is said and does no harm. The pages are 1 MiB, from 8 to 84 of them, and an eighth of that, within the capacity where
+// it holds 9 MiB. `what` is for people.
+StoreRate store_rate(const StoreOfPieces& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
                      const std::filesystem::path& file, const std::function<void(const std::string&)>& say);
 
 }  // namespace plimsoll

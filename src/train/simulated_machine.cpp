@@ -38,10 +38,8 @@ MachineRecord simulated_machine(int threads) {
 
 void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say) {
   constexpr Bytes kMost{96 << 20};
-  const StoreOfPages store = [](Bytes page, int pages, std::uint32_t events) {
-    std::vector<TierStore::Piece> pieces;
-    for (int i = 0; i < pages; ++i) pieces.push_back({page * i, page});
-    return std::make_unique<HostStore>(page * pages, events, pieces);
+  const StoreOfPieces store = [](const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
+    return std::make_unique<HostStore>(pieces.back().offset + pieces.back().bytes, events, pieces);
   };
   const int threads = std::min(machine.threads, usable_cores());
   const StoreRate rate = store_rate(store, kMost, threads, "memory", "copies from memory to memory",
