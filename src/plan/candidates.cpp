@@ -36,12 +36,9 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   list_options(request.recompute);
   const Simulation keep = simulate_uniform(options_.front());
   look_at(keep, request, machine, floor);
-  for (Option* option : {&options_.front(), &options_[first_allowed_], &options_.back()}) {  // one or the other may be the same
-    if (option == &options_.front()) {
-      look_at_option(*option, keep, machine);
-    } else if (option->profiles.empty()) {
-      look_at_option(*option, simulate_uniform(*option), machine);
-    }
+  look_at_option(options_.front(), keep, machine);
+  for (Option* option : {&options_[first_allowed_], &options_.back()}) {
+    if (option->profiles.empty() && !blocks().empty()) look_at_option(*option, simulate_uniform(*option), machine);
   }
   if (offloads(request)) add_offloaded(most_offloaded(), again().choice, request, machine);
   paged_ = {};

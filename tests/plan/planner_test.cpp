@@ -275,7 +275,7 @@ TEST(PlanRecord, BrokenObjectsAreRefused) {
   for (const auto& [key, value] : good.items()) {
     nlohmann::json bad = good;
     bad.erase(key);
-    EXPECT_THROW(record_from_json(bad), Error) << key;
+    if (key != "late") EXPECT_THROW(record_from_json(bad), Error) << key;  // files from before there were any have none
     bad[key] = nlohmann::json::object({{"x", 1}});
     EXPECT_THROW(record_from_json(bad), Error) << key;
   }
