@@ -162,36 +162,25 @@ Paging paging_from(const json& object) {
   return paging;
 }
 
-// Rows [transfer, node that it begins behind].
-json late_json(const std::vector<LateFetch>& late) {
+// Pairs of nodes as rows: [node, before which it runs again], [transfer, node that it begins behind].
+template <class Pair>
+json rows_json(const std::vector<Pair>& pairs) {
   json rows = json::array();
-  for (const LateFetch& each : late) rows.push_back({each.fetch.index, each.after.index});
+  for (const auto& [first, second] : pairs) rows.push_back({first.index, second.index});
   return rows;
 }
 
-std::vector<LateFetch> late_from(const json& rows) {
-  std::vector<LateFetch> late;
-  for (const json& row : rows) late.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
-  return late;
-}
-
-// Rows [node, before which it runs again].
-json replays_json(const std::vector<NodeReplay>& replays) {
-  json rows = json::array();
-  for (const NodeReplay& replay : replays) rows.push_back({replay.node.index, replay.before.index});
-  return rows;
-}
-
-std::vector<NodeReplay> replays_from(const json& rows) {
-  std::vector<NodeReplay> replays;
-  for (const json& row : rows) replays.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
-  return replays;
+template <class Pair>
+std::vector<Pair> rows_from(const json& rows) {
+  std::vector<Pair> pairs;
+  for (const json& row : rows) pairs.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
+  return pairs;
 }
 
 json decisions_json(const PlanDecisions& decisions) {
   return {{"loss_chunks", decisions.loss_chunks},      {"group", decisions.group},
-          {"recompute", blocks_json(decisions, true)}, {"replays", replays_json(decisions.replays)},
-          {"late", late_json(decisions.late)},         {"paging", paging_json(decisions.paging)}};
+          {"recompute", blocks_json(decisions, true)}, {"replays", rows_json(decisions.replays)},
+          {"late", rows_json(decisions.late)},         {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -380,8 +369,8 @@ json to_json(const PlanRecord& record) {
           {"group", record.decisions.group},
           {"loss_chunks", record.decisions.loss_chunks},
           {"blocks", blocks_json(record.decisions, false)},
-          {"replays", replays_json(record.decisions.replays)},
-          {"late", late_json(record.decisions.late)},
+          {"replays", rows_json(record.decisions.replays)},
+          {"late", rows_json(record.decisions.late)},
           {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
@@ -407,8 +396,8 @@ PlanRecord record_from_json(const json& object) {
     }
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
-    record.decisions.replays = replays_from(object.at("replays"));
-    record.decisions.late = late_from(object.value("late", json::array()));
+    record.decisions.replays = rows_from<NodeReplay>(object.at("replays"));
+    record.decisions.late = rows_from<LateFetch>(object.value("late", json::array()));
     record.decisions.paging = paging_from(object.at("paging"));
     if (record.decisions.group > 1 && !record.decisions.replays.empty()) {
       throw config_error("E-PLAN-FILE", "plan", "nodes run again one by one, and micro-batches go together", "one of the two");
