@@ -36,12 +36,6 @@ struct Case {
   std::string hash;
 };
 
-double median(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
-}
-
 // One run of a plan: the first update warms up.
 void measure(Case& one, const std::filesystem::path& folder, int updates, int& rejected) {
   const RandomNetwork network = skip_network(one.plan.decisions.micro_batch, kShape);

@@ -38,10 +38,8 @@ struct Built {
   Placed placed;
   Costs costs;
 
-  double seconds() const {
-    return static_cast<double>(simulation.timeline.rounds) * (costs.micro + costs.micro_stall) + costs.update +
-           costs.update_stall;
-  }
+  double stall() const { return static_cast<double>(simulation.timeline.rounds) * costs.micro_stall + costs.update_stall; }
+  double seconds() const { return static_cast<double>(simulation.timeline.rounds) * costs.micro + costs.update + stall(); }
 };
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
@@ -73,6 +71,11 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
   return problem;
 }
 
+Error not_of_this_graph(const std::string& why) {
+  return config_error("E-PLAN-REPLAY", "plan", why, "a plan of this configuration, unchanged",
+                      {"plimsoll plan CONFIG --out plan.json"});
+}
+
 // Given offsets come from outside: the judge, which shares nothing with the solver, has to accept them.
 Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const std::vector<Bytes>* given) {
   const layout::Problem problem = layout_problem(lifetimes, timeline);
@@ -92,8 +95,7 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const std::vector<std::string> violations = layout::judge(problem, solution);
   if (!violations.empty()) {
     if (given == nullptr) throw internal_error("layout", violations.front());
-    throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
-                       "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
+    throw not_of_this_graph("its addresses are not legal: " + violations.front());
   }
   Placed placed;
   for (const std::int64_t offset : solution.offsets) placed.offsets.push_back(Bytes{offset});
@@ -125,12 +127,11 @@ Built hand_back(Built built, PlanDecisions& decisions, Build&& build) {
     if (gap <= kWorthHandingBack) break;
     const std::optional<LateFetch> late = keep_apart(built.simulation, conflict_of(built), refused);
     if (!late) break;
-    decisions.late.push_back(*late);
-    Built next = build(decisions);
+    Built next = build(apply_late(built.simulation.graph, {*late}));
     if (next.placed.height < built.placed.height && next.seconds() <= built.seconds()) {
       built = std::move(next);
+      decisions.late.push_back(*late);
     } else {
-      decisions.late.pop_back();
       refused.push_back(*late);
     }
   }
@@ -253,22 +254,18 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
   std::vector<BlockChoice> choices;
   for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
-  const auto build = [&](const PlanDecisions& what) {
-    Graph decided = apply_decisions(graph, blocks, choices, what.replays, what.paging, what.window());
-    if (!are_possible(decided, what.late)) {
-      throw config_error("E-PLAN-REPLAY", "plan", "it begins a transfer where none can begin",
-                         "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
-    }
+  const auto build = [&](Graph decided) {
     Built built;
-    built.simulation =
-        simulate(apply_late(std::move(decided), what.late), what.window().rounds(), what.loss_chunks, request.saves, kernels);
+    built.simulation = simulate(std::move(decided), decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
     built.placed = place_buffers(built.simulation.lifetimes, built.simulation.timeline, offsets);
-    built.costs = costs_of(built.simulation, what.paging, machine);
+    built.costs = costs_of(built.simulation, decisions.paging, machine);
     return built;
   };
+  Graph decided = apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window());
+  if (!are_possible(decided, decisions.late)) throw not_of_this_graph("it begins a transfer where none can begin");
   Plan plan;
   plan.decisions = decisions;
-  Built built = build(decisions);
+  Built built = build(apply_late(std::move(decided), decisions.late));
   if (offsets == nullptr) built = hand_back(std::move(built), plan.decisions, build);
   auto& [simulation, placed, costs] = built;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -287,14 +284,14 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   if (decisions.paging.active()) plan.transfers = transfers_of(machine);
   for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
   const auto micro_steps = static_cast<double>(decisions.window().rounds());
-  plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
+  plan.stall_seconds = built.stall();
   plan.lanes.kernels = micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels;
   for (std::size_t i = 0; i < plan.lanes.in.size(); ++i) {
     plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
     plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
   }
   plan.micro_seconds = costs.micro + costs.micro_stall;
-  plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;
+  plan.update_seconds = built.seconds();
   plan.costs_measured = costs.measured;
   plan.costs_recorded = costs.recorded;
   plan.costs_bound = costs.bound;

@@ -36,8 +36,8 @@ double LaneModel::kernel_seconds(int step) const {
 }
 
 // Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
-LaneEvent LaneModel::streamed(const Node& node, double seconds, bool first_round) const {
-  const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
+LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>& inputs, double seconds,
+                              bool first_round) const {
   const int passes = ranges_of(simulation_.graph, node).passes;
   const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
   const bool apart = node.section != Section::update;
@@ -96,16 +96,15 @@ LaneEvents LaneModel::transfer(const Node& node) const {
 }
 
 // What streams together moves once, when the first of its steps comes.
-LaneEvents LaneModel::stream(int step) const {
+LaneEvents LaneModel::stream(int step, const std::vector<StreamedInput>& inputs) const {
   const StepRange together = streams_with(simulation_.graph, simulation_.timeline, step);
   if (step != together.begin) return {};
   double seconds = 0;
   for (int each = together.begin; each < together.end; ++each) seconds += kernel_seconds(each);
   const Node& node = simulation_.graph.nodes[simulation_.timeline.steps[static_cast<std::size_t>(step)].node];
-  LaneEvent first = streamed(node, seconds, true);
-  const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
+  LaneEvent first = streamed(node, inputs, seconds, true);
   if (std::none_of(inputs.begin(), inputs.end(), [](const StreamedInput& input) { return input.begins; })) return {first};
-  LaneEvent later = streamed(node, seconds, false);
+  LaneEvent later = streamed(node, inputs, seconds, false);
   first.when = LaneEvent::When::first;
   later.when = LaneEvent::When::later;
   return {first, later};
@@ -117,7 +116,8 @@ LaneEvents LaneModel::events_of(int step) const {
   if (what.kind == Step::Kind::node && links_[0].in != nullptr) {
     const Node& node = simulation_.graph.nodes[what.node];
     if (node.op->transfer != Transfer::none) return transfer(node);
-    if (!streamed_inputs(simulation_.graph, node).empty()) return stream(step);
+    const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
+    if (!inputs.empty()) return stream(step, inputs);
   }
   if (seconds == 0) return {};
   return {{.kind = LaneEvent::Kind::kernels, .kernels = seconds}};

@@ -53,8 +53,8 @@ class LaneModel {
 
  private:
   double kernel_seconds(int step) const;
-  LaneEvents stream(int step) const;
-  LaneEvent streamed(const Node& node, double seconds, bool first_round) const;
+  LaneEvents stream(int step, const std::vector<StreamedInput>& inputs) const;
+  LaneEvent streamed(const Node& node, const std::vector<StreamedInput>& inputs, double seconds, bool first_round) const;
   LaneEvents transfer(const Node& node) const;
 
   struct Ways {

@@ -171,9 +171,7 @@ class Operands {
       kernel.run(call);
       samples.push_back(seconds_now() - start);
     }
-    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-    std::nth_element(samples.begin(), middle, samples.end());
-    return *middle;
+    return median(std::move(samples));
   }
 
  private:
@@ -288,6 +286,12 @@ double Contention::others() const {
   // Clock ticks: a shorter time says nothing.
   if (total < 0.05) return 0;
   return std::clamp(((now.busy_ - busy_) - (now.own_ - own_)) / total, 0.0, 1.0);
+}
+
+double median(std::vector<double> samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
 }
 
 Rates measure_rates(int threads) {

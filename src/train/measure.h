@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "graph/graph.h"
 
 namespace plimsoll {
+
+// Of some samples, at least one; of an even number the upper of both.
+double median(std::vector<double> samples);
 
 struct Rates {
   double flops_per_second = 0;       // fp32 matrix products: the best of a few shapes

@@ -56,12 +56,7 @@ class KernelTimes : public RunObserver {
 
   KernelSeconds medians() const {
     KernelSeconds seconds;
-    for (const auto& [key, samples] : samples_) {
-      std::vector<double> sorted = samples;
-      const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-      std::nth_element(sorted.begin(), middle, sorted.end());
-      seconds[key] = *middle;
-    }
+    for (const auto& [key, samples] : samples_) seconds[key] = median(samples);
     return seconds;
   }
 

@@ -15,6 +15,7 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "train/child.h"
+#include "train/measure.h"
 
 namespace plimsoll {
 namespace {
@@ -27,12 +28,6 @@ constexpr int kPages = 84;    // of each size, where there is room for so many
 constexpr int kInFlight = 4;  // of each way
 constexpr int kRounds = 7;    // one after the other of all that is measured: a disk has better and worse moments
 constexpr double kMostRate = 1e12, kMostLatency = 10;
-
-double median(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
-}
 
 // Pages that come in and go out side by side, large ones and behind them small ones.
 class MovingPages {

@@ -10,12 +10,16 @@ namespace {
 // Buffers of a stretch that more are taken from than this are looked at in part: the largest ones.
 constexpr std::size_t kMost = 400;
 
-bool fits(const Problem& problem, const std::vector<std::size_t>& some, std::int64_t capacity) {
-  Problem part;
-  part.alignment = problem.alignment;
+Problem pinned_of(const Problem& problem) {
+  Problem pinned{.buffers = {}, .alignment = problem.alignment};
   for (const Buffer& buffer : problem.buffers) {
-    if (buffer.pinned() && buffer.live()) part.buffers.push_back(buffer);
+    if (buffer.pinned() && buffer.live()) pinned.buffers.push_back(buffer);
   }
+  return pinned;
+}
+
+// Beside what is pinned.
+bool fits(const Problem& problem, Problem part, const std::vector<std::size_t>& some, std::int64_t capacity) {
   for (const std::size_t i : some) part.buffers.push_back(problem.buffers[i]);
   return part.buffers.empty() || place_quickly(part, capacity).height <= capacity;
 }
@@ -29,13 +33,14 @@ std::vector<std::size_t> conflict(const Problem& problem, const Solution& soluti
   std::stable_sort(some.begin(), some.end(),
                    [&](std::size_t a, std::size_t b) { return problem.buffers[a].size > problem.buffers[b].size; });
   some.resize(std::min(some.size(), kMost));
-  if (some.empty() || fits(problem, some, capacity)) return {};
+  const Problem pinned = pinned_of(problem);
+  if (some.empty() || fits(problem, pinned, some, capacity)) return {};
   for (std::size_t part = (some.size() + 1) / 2;; part = (part + 1) / 2) {
     for (std::size_t end = some.size(); end > 0;) {
       const std::size_t begin = end > part ? end - part : 0;
       std::vector<std::size_t> rest(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(begin));
       rest.insert(rest.end(), some.begin() + static_cast<std::ptrdiff_t>(end), some.end());
-      if (!fits(problem, rest, capacity)) some = std::move(rest);
+      if (!fits(problem, pinned, rest, capacity)) some = std::move(rest);
       end = begin;
     }
     if (part == 1) break;
