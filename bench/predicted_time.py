@@ -3,10 +3,16 @@
 
 Each budget is planned, and the different plans are trained with for a few updates, all of them once and then again
 (--rounds). The least of a plan's medians (without the first update), which guests of the same host can only lengthen, is set
-against its time. An update during which other processes took more than a tenth of the machine is rejected and counted. Also
-what every run has to keep: the same bits for one split of the batch, no more bytes than planned. `--models` chooses among
-GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration with --config. With
-`--disk FOLDER:SIZE` plans may use a disk.
+against its time. Also what every run has to keep: the same bits for one split of the batch, no more bytes than planned.
+`--models` chooses among GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration
+with --config. Everything is measured in this run, nothing is taken from an earlier one.
+
+With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before each run, which is planned for that rate; of several
+rounds the median error counts.
+
+Rejected and counted: an update during which other processes took more than a tenth of the machine; all updates of a run where
+the rate of matrix products or of copies before or after it is more than 15 % below those beside the kernels' measurement, or
+that of the disk differs by more than 15 % from before to after: guests of the same host do not show otherwise.
 
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20 --disk /var/tmp/pages:8GiB
@@ -16,6 +22,7 @@ Standard library only.
 import argparse
 import array
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -46,6 +53,7 @@ effective_batch = {batch}
 name = "adamw"
 """
 BUSY = 0.1  # of the machine, by other processes
+UNSTEADY = 0.15  # of a rate
 
 
 class Processor:
@@ -105,43 +113,109 @@ def measure(binary, config, folder, arguments, updates):
     return json.loads(out), quiet, len(rows) - len(quiet)
 
 
+def cache():
+    return pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "plimsoll"
+
+
+def disk_rate(arguments, config):
+    """Bytes a second, measured now: what plans count on from here on."""
+    for file in cache().glob("disk-*.json"):
+        file.unlink()
+    plan(arguments.binary, config, ["--disk", arguments.disk, "--memory", "1TiB"])
+    (file,) = cache().glob("disk-*.json")
+    return json.loads(file.read_text())["bytes_per_second"]
+
+
+def machine_rates(binary, folder):
+    """Of matrix products and of copies, measured now; plans do not see it."""
+    subprocess.run(["rm", "-rf", folder / "probe"], check=True)
+    done = subprocess.run([binary, "machine", "--json"], capture_output=True, text=True, check=True,
+                          env={**os.environ, "XDG_CACHE_HOME": str(folder / "probe")})
+    facts = json.loads(done.stdout)
+    return facts["gemm_fp32_flops_per_second"], facts["copy_bytes_per_second"]
+
+
+class Conditions:
+    """What the machine and the disk give, from run to run."""
+
+    def __init__(self, arguments, config, folder):
+        self.arguments, self.config, self.folder = arguments, config, folder
+        self.rates, self.disk = [machine_rates(arguments.binary, folder)], []
+        subprocess.run([arguments.binary, "machine", config], check=True, capture_output=True)
+        self.measure()
+        self.first = [max(pair) for pair in zip(*self.rates)]
+
+    def measure(self):
+        self.rates.append(machine_rates(self.arguments.binary, self.folder))
+        if self.arguments.disk:
+            self.disk.append(disk_rate(self.arguments, self.config))
+
+    def steady(self):
+        """Since the measurement before the last."""
+        low = any(rate < (1 - UNSTEADY) * first for rates in self.rates[-2:] for rate, first in zip(rates, self.first))
+        return not low and (not self.disk or abs(self.disk[-1] / self.disk[-2] - 1) <= UNSTEADY)
+
+    def text(self):
+        columns = [("matrix products {} GFLOP/s", [rate[0] for rate in self.rates]), ("copies {} GB/s", [rate[1] for rate in self.rates]),
+                   ("the disk {} GB/s", self.disk)]
+        spread = [text.format(f"{min(each) / 1e9:.3g} to {max(each) / 1e9:.3g}") for text, each in columns if each]
+        return ", ".join(spread)
+
+
+class Budget:
+    """What was planned for it, and what came of that."""
+
+    def __init__(self, size):
+        self.size, self.samples, self.rejected = size, [], 0  # samples: predicted and measured seconds
+
+    def plan(self, binary, config, disk, folder):
+        self.file = folder / f"plan{self.size}.json"
+        self.planned = plan(binary, config, [*disk, "--memory", str(self.size)], self.file)
+        return self.planned["plan_hash"]
+
+    def error(self, disk):
+        errors = [predicted / measured - 1 for predicted, measured in self.samples]
+        return statistics.median(errors) if disk else max(errors)
+
+    def line(self, disk):
+        batch = self.planned["batch"]
+        pairs = ", ".join(f"{predicted:.4f} / {measured:.4f}" for predicted, measured in self.samples)
+        told = f"{self.error(disk):+7.1%}  predicted / measured {pairs} s" if self.samples else "not measured"
+        return f"  {self.size / 2**20:8.1f} MiB  {batch['micro']} x {batch['accumulation']:<3} {told}  ({self.rejected} rejected)"
+
+
 def run_model(arguments, name, config, folder):
     disk = ["--disk", arguments.disk] if arguments.disk else []
-    subprocess.run([arguments.binary, "machine", config], check=True, capture_output=True)
+    conditions = Conditions(arguments, config, folder)
     bounds = plan(arguments.binary, config, disk)["bounds"]
     floor, ceiling = bounds["floor_bytes"], bounds["ceiling_bytes"]
     print(f"{name}: floor {floor / 2**20:.1f} MiB, ceiling {ceiling / 2**20:.1f} MiB{', with a disk' if disk else ''}")
-    plans, hashes, before, faults = {}, {}, float("inf"), 0
     steps = arguments.budgets - 1
-    for i in range(arguments.budgets):
-        # Evenly in the logarithm: most of what differs is near the floor.
-        budget = ceiling if i == steps else int(floor * (ceiling / floor) ** (i / steps)) + 1
-        file = folder / f"plan{i}.json"
-        planned = plan(arguments.binary, config, [*disk, "--memory", str(budget)], file)
-        faults += planned["predicted"]["update_seconds"] > before
-        before = planned["predicted"]["update_seconds"]
-        known = plans.setdefault(planned["plan_hash"], dict(budget=budget, file=file, plan=planned, medians=[], rejected=0))
-        known["smallest"] = min(known.get("smallest", budget), budget)
+    # Evenly in the logarithm: most of what differs is near the floor.
+    sizes = [ceiling if i == steps else int(floor * (ceiling / floor) ** (i / steps)) + 1 for i in range(arguments.budgets)]
+    plans, hashes, faults = {}, {}, 0  # by the hash of the plan: the smallest of its budgets
+    for budget in map(Budget, sizes):
+        plans.setdefault(budget.plan(arguments.binary, config, disk, folder), budget)
+    seconds = [budget.planned["predicted"]["update_seconds"] for budget in plans.values()]
+    faults += sum(after > before for before, after in zip(seconds, seconds[1:]))
     for _ in range(arguments.rounds):
-        for each in plans.values():
-            more = ["--plan", each["file"], "--memory", str(each["smallest"]), *disk]
+        for budget in plans.values():
+            budget.plan(arguments.binary, config, disk, folder)
+            more = ["--plan", budget.file, "--memory", str(budget.size), *disk]
             report, quiet, rejected = measure(arguments.binary, config, folder, more, arguments.updates + 1)
-            faults += report["measured"]["process_hwm_bytes"] > each["smallest"]
-            hashes.setdefault(each["plan"]["batch"]["micro"], set()).add(report["final"]["parameters_xxh128"])
-            each["rejected"] += rejected
-            each["medians"] += [statistics.median(quiet)] if len(quiet) > rejected else []
-    sizes = []
-    for each in plans.values():
-        batch, predicted = each["plan"]["batch"], each["plan"]["predicted"]["update_seconds"]
-        line = f"  {each['budget'] / 2**20:8.1f} MiB  {batch['micro']} x {batch['accumulation']:<3} predicted {predicted:8.4f} s"
-        if not each["medians"]:
-            print(f"{line}  not measured: {each['rejected']} updates were disturbed")
-            continue
-        error = predicted / min(each["medians"]) - 1
-        sizes.append(abs(error))
-        all_rounds = ", ".join(f"{median:.4f}" for median in each["medians"])
-        print(f"{line}  measured {all_rounds}  {error:+7.1%}  ({each['rejected']} rejected)")
+            faults += report["measured"]["process_hwm_bytes"] > budget.size
+            hashes.setdefault(budget.planned["batch"]["micro"], set()).add(report["final"]["parameters_xxh128"])
+            conditions.measure()
+            if not conditions.steady():
+                quiet, rejected = [], rejected + len(quiet)
+            budget.rejected += rejected
+            if len(quiet) > rejected:
+                budget.samples.append((budget.planned["predicted"]["update_seconds"], statistics.median(quiet)))
+    for budget in plans.values():
+        print(budget.line(disk))
+    print(f"{name}: from run to run {conditions.text()}")
     faults += sum(len(each) - 1 for each in hashes.values())
+    sizes = [abs(budget.error(disk)) for budget in plans.values() if budget.samples]
     if sizes:
         within = sum(size <= 0.15 for size in sizes)
         print(f"{name}: {len(sizes)} plans; within 15 %: {within}; median {statistics.median(sizes):.1%}, worst {max(sizes):.1%}")
@@ -162,6 +236,7 @@ def main():
     arguments.binary = arguments.binary.resolve()
     with tempfile.TemporaryDirectory(prefix="plimsoll_bench_", dir="/var/tmp") as name:
         folder = pathlib.Path(name)
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # everything is measured in this run
         if arguments.config:
             return run_model(arguments, arguments.config.stem, arguments.config.resolve(), folder)
         faults = 0
