@@ -258,21 +258,33 @@ class UpdateSection {
     return inputs;
   }
 
+  bool decays(const ParameterInfo& parameter) const {
+    switch (settings_.decay) {
+      case OptimizerSettings::Decay::all: return true;
+      case OptimizerSettings::Decay::matrices: return parameter.decay;
+      case OptimizerSettings::Decay::no_embeddings: return parameter.decay && !parameter.table;
+    }
+    return false;
+  }
+
   // `coefficient`: of clipping; invalid without it.
   void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
-    const bool decays = settings_.decay_all || builder_.value(parameter).parameter->decay;
-    const double decay = decays ? settings_.weight_decay : 0;
+    const double decay = decays(*builder_.value(parameter).parameter) ? settings_.weight_decay : 0;
     const bool clipped = coefficient.valid();
     builder_.set_line("update." + builder_.value(parameter).name.text());
+    const double most = settings_.clip_value;
     if (settings_.kind == OptimizerSettings::Kind::adamw) {
-      const ops::AdamWAttributes attributes{settings_.beta1, settings_.beta2, settings_.epsilon, decay, clipped};
+      const ops::AdamWAttributes attributes{settings_.beta2, settings_.epsilon, decay, clipped, most};
       const ValueId m = state(parameter, "m"), v = state(parameter, "v");
       builder_.add(ops::kAdamW, attributes, with({parameter, m, v, gradient, scalars}, coefficient), {"", "m", "v"});
+    } else if (settings_.kind == OptimizerSettings::Kind::lion) {
+      const ops::LionAttributes attributes{settings_.beta2, decay, clipped, most};
+      builder_.add(ops::kLion, attributes, with({parameter, state(parameter, "m"), gradient, scalars}, coefficient), {"", "m"});
     } else {
-      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped};
+      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped, most};
       std::vector<ValueId> inputs{parameter};
       std::vector<std::string> names{""};
-      if (settings_.momentum > 0) {
+      if (settings_.momentum) {
         inputs.push_back(state(parameter, "momentum"));
         names.push_back("momentum");
       }

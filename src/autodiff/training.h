@@ -11,13 +11,15 @@
 namespace plimsoll {
 
 struct OptimizerSettings {
-  enum class Kind { adamw, sgd } kind = Kind::adamw;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double momentum = 0;
+  enum class Kind { adamw, sgd, lion } kind = Kind::adamw;
+  double beta2 = 0.95, epsilon = 1e-8;  // beta2: of lion too
+  bool momentum = false;                // of sgd; how much is fed, as AdamW's first beta is
   bool nesterov = false;
   double weight_decay = 0;
-  bool decay_all = false;  // false: tensors of two or more axes only
-  double clip = 1.0;       // of the global norm; 0: none
+  // Tensors of two or more axes; or all; or those of two or more axes that are not embeddings.
+  enum class Decay { matrices, all, no_embeddings } decay = Decay::matrices;
+  double clip = 1.0;      // of the global norm; 0: none
+  double clip_value = 0;  // of each element; 0: none
 };
 
 // What the trainer feeds and fetches, by value.

@@ -42,6 +42,8 @@ class GraphBuilder {
   ValueId add_persistent(std::string name, ValueType type, Role role);
   ValueId add_parameter(std::string name, Shape shape, Initializer initializer);
   // A value that is written from outside before each run of the current section.
+  // Rows of this parameter are looked up.
+  void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
   ValueId add_input(std::string name, ValueType type);
 
   // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).

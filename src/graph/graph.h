@@ -62,6 +62,7 @@ struct ParameterInfo {
   Initializer initializer;
   bool trainable = true;  // false: frozen; no gradient, accumulator or state
   bool decay = false;     // weight decay applies (tensors of two or more axes)
+  bool table = false;     // rows of it are looked up: an embedding
 };
 
 struct Value {

@@ -54,6 +54,7 @@ inline constexpr std::array kAllOps{
     &kSumOfSquares,
     &kClip,
     &kAdamW,
+    &kLion,
     &kSgd,
 };
 

@@ -108,9 +108,20 @@ std::vector<std::string> config_differences(const Config& from, const Config& to
   return lines;
 }
 
+namespace {
+
+RunLength length_of(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
+
+}  // namespace
+
 double learning_rate_at(const Config& config, std::int64_t samples_before) {
-  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
-  return config.optimizer.learning_rate * schedule_factor(config.schedule, run, samples_before);
+  return config.optimizer.learning_rate * schedule_factor(config.schedule, length_of(config), samples_before);
+}
+
+double momentum_at(const Config& config, std::int64_t samples_before) {
+  const OptimizerChoice& optimizer = config.optimizer;
+  const double usual = optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta1;
+  return scheduled_momentum(config.schedule, length_of(config), samples_before, usual);
 }
 
 void create_disk_folder(const DiskBudget& disk) {

@@ -3,6 +3,7 @@
 // header looks at a key or a text again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, naming file and line.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/training.h"
 #include "base/bytes.h"
 #include "data/order.h"
 #include "formats/huggingface.h"
@@ -41,6 +43,7 @@ struct TrainSettings {
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
   double gradient_clip = 1.0;         // of the global norm; 0: none
+  double gradient_clip_value = 0;     // of each element, instead; 0: none
   std::int64_t evaluate_every = 0;    // updates; 0: at the end only
   std::int64_t evaluate_samples = 0;  // 0: all of data.validation
   std::int64_t save_every = 0;        // updates; 0: at the end only
@@ -48,14 +51,15 @@ struct TrainSettings {
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
 };
 
-enum class OptimizerKind : std::uint8_t { adamw, sgd };
+using OptimizerKind = OptimizerSettings::Kind;
 
 struct OptimizerChoice {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 0;  // the peak
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  std::optional<std::array<Duration, 2>> half_lives;  // what the betas were given as
   double weight_decay = 0;
-  bool decay_all = false;  // false: parameters of two or more axes only
+  OptimizerSettings::Decay decay = OptimizerSettings::Decay::matrices;
   double momentum = 0;
   bool nesterov = false;
 
@@ -141,6 +145,8 @@ std::vector<std::string> config_differences(const Config& from, const Config& to
 
 // The rate of an update that `samples_before` samples come before; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
+// The same of momentum, which is AdamW's first beta.
+double momentum_at(const Config& config, std::int64_t samples_before);
 
 // Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.
 void create_disk_folder(const DiskBudget& disk);

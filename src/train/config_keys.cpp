@@ -18,12 +18,17 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::array<std::string_view, 1> kModels{"gpt2"}, kComputeTypes{"fp32"};
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
-constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"}, kOptimizers{"adamw", "sgd"};
-constexpr std::array<std::string_view, 2> kDecays{"matrices", "all"};
-constexpr std::array<std::string_view, 3> kSchedules{"constant", "linear", "cosine"}, kRecompute{"auto", "none", "all"},
-    kStatePlaces{"auto", "memory", "disk"};
+constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
+constexpr std::array<std::string_view, 3> kOptimizers{"adamw", "sgd", "lion"};
+constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
+constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
+                                                     "triangular2", "one_cycle", "wsd",    "polynomial"};
+constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
+constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
 constexpr double kMostRate = 1e15;
+constexpr std::int64_t kMostGrowth = 100;
+constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
@@ -111,11 +116,42 @@ void set_compute(Config& c, const Setting& s) {
                      "what exists: \"fp32\"", {"--set precision.compute=fp32"});
 }
 
-void set_warmup(Config& c, const Setting& s) {
+void set_half_lives(Config& c, const Setting& s) {
+  const auto* list = std::get_if<std::vector<std::string>>(&s.value);
+  if (list == nullptr || list->size() != 2) throw type_error(s, "two lengths of training: [\"200samples\", \"400samples\"]");
+  const std::string where = fmt::format("{} {}", s.where, s.name);
+  c.optimizer.half_lives = {parse_duration((*list)[0], c.train.updates, where),
+                            parse_duration((*list)[1], c.train.updates, where)};
+}
+
+std::string half_lives_text(const Config& c) {
+  const auto& pair = c.optimizer.half_lives;
+  return pair ? fmt::format("[{}, {}]", toml_text(to_text((*pair)[0])), toml_text(to_text((*pair)[1]))) : "";
+}
+
+Duration duration(const Config& c, const Setting& s) {
   const std::string where = fmt::format("{} {}", s.where, s.name);
   const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
   const std::string length = whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s);
-  c.schedule.warmup = parse_duration(length, c.train.updates, where);
+  return parse_duration(length, c.train.updates, where);
+}
+
+void set_momentum_range(Config& c, const Setting& s) {
+  c.schedule.momentum.reset();
+  if (const auto* name = std::get_if<std::string>(&s.value); name != nullptr && *name == "none") return;
+  const auto pair = numbers(s, 2, 0, kBelowOne);
+  c.schedule.momentum = {pair[0], pair[1]};
+}
+
+// What the schedule at hand has; the resolved file shows no other.
+std::string of_schedule(const Config& c, std::string_view key, std::string text) {
+  return schedule_has(c.schedule.kind, key) ? text : "";
+}
+
+std::string momentum_range_text(const Config& c) {
+  const auto& pair = c.schedule.momentum;
+  return of_schedule(c, "schedule.momentum",
+                     pair ? fmt::format("[{}, {}]", shown((*pair)[0]), shown((*pair)[1])) : toml_text("none"));
 }
 
 void set_disk(Config& c, const Setting& s) {
@@ -202,6 +238,9 @@ const ConfigKey kKeys[] = {
     {"train.gradient_clip", "longest gradient (global norm) that is applied as it is; 0: no limit", "1.0",
      [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
      [](const C& c) { return shown(c.train.gradient_clip); }},
+    {"train.gradient_clip_value", "instead: the largest element of a gradient, either way, that counts as it is; 0: no limit",
+     "0.5", [](C& c, const S& s) { c.train.gradient_clip_value = number(s, 0, 1e30); },
+     [](const C& c) { return shown(c.train.gradient_clip_value); }},
     {"train.evaluate_every", "updates between validation losses; 0: at the end only", "0",
      [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
      [](const C& c) { return shown(c.train.evaluate_every); }},
@@ -212,40 +251,71 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { c.train.save_every = whole(s, 0, kMaxUpdates); },
      [](const C& c) { return shown(c.train.save_every); }},
 
-    {"optimizer.name", "adamw or sgd", "\"adamw\"",
+    {"optimizer.name", "adamw, lion (half of its state) or sgd", "\"adamw\"",
      [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
      [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
     {"optimizer.learning_rate", "at its peak", "3e-4", [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
      [](const C& c) { return shown(c.optimizer.learning_rate); }},
-    {"optimizer.betas", "adamw: decay of the two moments per update", "[0.9, 0.95]",
+    {"optimizer.betas", "adamw, lion: decay of the two moments per update; lion's first is of its direction", "[0.9, 0.95]",
      [](C& c, const S& s) {
        const auto betas = numbers(s, 2, 0, kBelowOne);
        c.optimizer.beta1 = betas[0];
        c.optimizer.beta2 = betas[1];
      },
-     [](const C& c) { return fmt::format("[{}, {}]", shown(c.optimizer.beta1), shown(c.optimizer.beta2)); }},
+     [](const C& c) {
+       if (c.optimizer.half_lives) return Text();
+       return fmt::format("[{}, {}]", shown(c.optimizer.beta1), shown(c.optimizer.beta2));
+     }},
+    {"optimizer.half_lives", "instead of betas: after how much of the run half of a moment is forgotten, whatever the batch is",
+     "[\"200samples\", \"400samples\"]", set_half_lives, half_lives_text},
     {"optimizer.epsilon", "adamw: added to the root of the second moment", "1e-8",
      [](C& c, const S& s) { c.optimizer.epsilon = number(s, 1e-30, 1); }, [](const C& c) { return shown(c.optimizer.epsilon); }},
     {"optimizer.weight_decay", "times the learning rate, taken off the weights at each update", "0.1",
      [](C& c, const S& s) { c.optimizer.weight_decay = number(s, 0, 1e3); },
      [](const C& c) { return shown(c.optimizer.weight_decay); }},
-    {"optimizer.decay", "what decays: matrices (embeddings included) or all", "\"matrices\"",
-     [](C& c, const S& s) { c.optimizer.decay_all = choice(s, kDecays) == 1; },
-     [](const C& c) { return name_of(c.optimizer.decay_all ? 1 : 0, kDecays); }},
+    {"optimizer.decay", "what decays: matrices (embeddings included), all, or no_embeddings (the other matrices)", "\"matrices\"",
+     [](C& c, const S& s) { c.optimizer.decay = one_of<OptimizerSettings::Decay>(s, kDecays); },
+     [](const C& c) { return name_of(c.optimizer.decay, kDecays); }},
     {"optimizer.momentum", "sgd only", "0.0", [](C& c, const S& s) { c.optimizer.momentum = number(s, 0, kBelowOne); },
      [](const C& c) { return shown(c.optimizer.momentum); }},
     {"optimizer.nesterov", "sgd only: look ahead along the momentum", "false",
      [](C& c, const S& s) { c.optimizer.nesterov = flag(s); },
      [](const C& c) { return Text(c.optimizer.nesterov ? "true" : "false"); }},
 
-    {"schedule.name", "of the learning rate: constant, linear or cosine", "\"cosine\"",
-     [](C& c, const S& s) { c.schedule.kind = one_of<ScheduleKind>(s, kSchedules); },
+    {"schedule.name",
+     "of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, polynomial",
+     "\"cosine\"", [](C& c, const S& s) { c.schedule.kind = one_of<ScheduleKind>(s, kSchedules); },
      [](const C& c) { return name_of(c.schedule.kind, kSchedules); }},
     {"schedule.warmup", "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"",
-     "\"100updates\"", set_warmup, [](const C& c) { return toml_text(to_text(c.schedule.warmup)); }},
-    {"schedule.final_fraction", "linear, cosine: of the peak, at the end of the run", "0.1",
+     "\"100updates\"", [](C& c, const S& s) { c.schedule.warmup = duration(c, s); },
+     [](const C& c) { return toml_text(to_text(c.schedule.warmup)); }},
+    {"schedule.final_fraction", "of the peak, at the end of the run; with cycles, where these are lowest", "0.1",
      [](C& c, const S& s) { c.schedule.final_fraction = number(s, 0, 1); },
      [](const C& c) { return shown(c.schedule.final_fraction); }},
+    {"schedule.cycle", "cosine_restarts, triangular: length of the first cycle; of each", "\"1000updates\"",
+     [](C& c, const S& s) { c.schedule.cycle = duration(c, s); },
+     [](const C& c) { return of_schedule(c, "schedule.cycle", toml_text(to_text(c.schedule.cycle))); }},
+    {"schedule.cycle_growth", "cosine_restarts: each cycle is so many times as long as the one before", "1",
+     [](C& c, const S& s) { c.schedule.cycle_growth = whole(s, 1, kMostGrowth); },
+     [](const C& c) { return of_schedule(c, "schedule.cycle_growth", shown(c.schedule.cycle_growth)); }},
+    {"schedule.start_fraction", "one_cycle: of the peak, where it begins", "0.04",
+     [](C& c, const S& s) { c.schedule.start_fraction = number(s, 0, 1); },
+     [](const C& c) { return of_schedule(c, "schedule.start_fraction", shown(c.schedule.start_fraction)); }},
+    {"schedule.peak_at", "one_cycle: the share of the run in which the rate rises", "0.3",
+     [](C& c, const S& s) { c.schedule.peak_at = number(s, kLeastPeak, 1 - kLeastPeak); },
+     [](const C& c) { return of_schedule(c, "schedule.peak_at", shown(c.schedule.peak_at)); }},
+    {"schedule.decay", "wsd: how long the rate falls, at the end of the run", "\"20%\"",
+     [](C& c, const S& s) { c.schedule.decay = duration(c, s); },
+     [](const C& c) { return of_schedule(c, "schedule.decay", toml_text(to_text(c.schedule.decay))); }},
+    {"schedule.decay_shape", "wsd: linear, or sqrt, which falls faster at first", "\"sqrt\"",
+     [](C& c, const S& s) { c.schedule.decay_shape = one_of<DecayShape>(s, kDecayShapes); },
+     [](const C& c) { return of_schedule(c, "schedule.decay_shape", name_of(c.schedule.decay_shape, kDecayShapes)); }},
+    {"schedule.power", "polynomial: of what is left of the run", "2.0",
+     [](C& c, const S& s) { c.schedule.power = number(s, kLeastPower, kMostPower); },
+     [](const C& c) { return of_schedule(c, "schedule.power", shown(c.schedule.power)); }},
+    {"schedule.momentum",
+     "one_cycle, triangular: momentum, or adamw's first beta, where the rate is lowest and where it is highest; or \"none\"",
+     "[0.95, 0.85]", set_momentum_range, momentum_range_text},
 
     {"plan.recompute", "auto, none (keep every activation) or all", "\"auto\"",
      [](C& c, const S& s) { c.plan.recompute = one_of<RecomputePolicy>(s, kRecompute); },
@@ -305,6 +375,14 @@ void set_low_precision(Config& c, const Setting& s) {
   set_compute(c, named);
 }
 
+// Ours begin with a warm-up where one is given.
+void set_scheduler(Config& c, const Setting& s) {
+  Setting named = s;
+  if (text(s) == "constant_with_warmup") named.value = std::string("constant");
+  if (text(s) == "cosine_with_restarts") named.value = std::string("cosine_restarts");
+  config_key("schedule.name").set(c, named);
+}
+
 void set_optim(Config& c, const Setting& s) {
   Setting named = s;
   if (text(s).starts_with("adamw")) named.value = std::string("adamw");
@@ -337,7 +415,7 @@ const ConfigAlias kAliases[] = {
     {"lr0", "optimizer.learning_rate", nullptr},
     {"optim", "optimizer.name", set_optim},
     {"adam_epsilon", "optimizer.epsilon", nullptr},
-    {"lr_scheduler_type", "schedule.name", nullptr},
+    {"lr_scheduler_type", "schedule.name", set_scheduler},
     {"warmup_steps", "schedule.warmup", nullptr},
     {"warmup_iters", "schedule.warmup", nullptr},
     {"warmup_updates", "schedule.warmup", nullptr},

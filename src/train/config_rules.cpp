@@ -156,20 +156,105 @@ void mark_byte_vocabulary(Config& config) {
   if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
 }
 
+struct UsualSettings {
+  double learning_rate, weight_decay, beta2;
+};
+
+// Lion's steps are of one length in every coordinate: a third of AdamW's rate and three times its decay (Chen et al., 2023).
+UsualSettings usual_settings(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw: return {3e-4, 0.1, 0.95};
+    case OptimizerKind::lion: return {1e-4, 0.3, 0.99};
+    case OptimizerKind::sgd: return {1e-2, 0, 0.95};
+  }
+  return {};
+}
+
 void complete_optimizer(Config& config, const GivenSettings& given) {
-  const bool adamw = config.optimizer.kind == OptimizerKind::adamw;
-  if (!given.has("optimizer.learning_rate")) config.optimizer.learning_rate = adamw ? 3e-4 : 1e-2;
-  if (!given.has("optimizer.weight_decay")) config.optimizer.weight_decay = adamw ? 0.1 : 0;
-  if (!given.has("schedule.final_fraction")) {
-    constexpr double kFinal[] = {1, 0, 0.1};
-    config.schedule.final_fraction = kFinal[static_cast<std::size_t>(config.schedule.kind)];
+  OptimizerChoice& optimizer = config.optimizer;
+  const UsualSettings usual = usual_settings(optimizer.kind);
+  if (!given.has("optimizer.learning_rate")) optimizer.learning_rate = usual.learning_rate;
+  if (!given.has("optimizer.weight_decay")) optimizer.weight_decay = usual.weight_decay;
+  if (!given.has("optimizer.betas")) optimizer.beta2 = usual.beta2;
+  if (given.has("optimizer.betas") && optimizer.half_lives) {
+    throw config_error("E-CONFIG-VALUE", given.where("optimizer.half_lives"), "betas and half_lives are both given",
+                       "one of the two: half-lives are betas for any batch size");
+  }
+  if (config.train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) config.train.gradient_clip = 0;
+  if (config.train.gradient_clip_value > 0 && config.train.gradient_clip > 0) {
+    throw config_error("E-CONFIG-VALUE", given.where("train.gradient_clip_value"),
+                       "gradients are clipped by their norm and by value", "one of the two",
+                       {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
+  }
+  if (!optimizer.half_lives) return;
+  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  const auto beta = [&](const Duration& half_life) {
+    const double samples = in_samples(half_life, run);
+    if (samples <= 0) {
+      throw config_error("E-CONFIG-RANGE", given.where("optimizer.half_lives"), "a half-life is 0",
+                         "two lengths of training, each at least a sample");
+    }
+    return std::min(kBelowOne, std::exp2(-static_cast<double>(run.effective_batch) / samples));
+  };
+  optimizer.beta1 = beta((*optimizer.half_lives)[0]);
+  optimizer.beta2 = beta((*optimizer.half_lives)[1]);
+}
+
+// Where a schedule ends, or its cycles are lowest, if nobody says.
+double usual_end(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant: return 1;
+    case ScheduleKind::linear:
+    case ScheduleKind::polynomial:
+    case ScheduleKind::wsd:
+    case ScheduleKind::cosine_restarts: return 0;
+    case ScheduleKind::cosine:
+    case ScheduleKind::triangular:
+    case ScheduleKind::triangular2: return 0.1;
+    case ScheduleKind::one_cycle: return 4e-6;  // 1 / 25 at its beginning, over 10^4
+  }
+  return 0;
+}
+
+void complete_schedule(Config& config, const GivenSettings& given) {
+  constexpr double kUsualCycle = 0.25, kUsualDecay = 0.2;  // of the run
+  Schedule& schedule = config.schedule;
+  const auto share = [&](double of) {
+    return Duration{static_cast<std::int64_t>(std::ceil(of * static_cast<double>(config.train.updates))), ClockUnit::updates};
+  };
+  if (!given.has("schedule.final_fraction")) schedule.final_fraction = usual_end(schedule.kind);
+  if (!given.has("schedule.cycle")) schedule.cycle = share(kUsualCycle);
+  if (!given.has("schedule.decay")) schedule.decay = share(kUsualDecay);
+  const bool no_momentum = config.optimizer.kind == OptimizerKind::sgd && config.optimizer.momentum == 0;
+  if (schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum") && !no_momentum) {
+    schedule.momentum = {0.95, 0.85};
+  }
+  if (schedule.momentum && no_momentum) {
+    throw config_error("E-CONFIG-VALUE", given.where("schedule.momentum"), "schedule.momentum is given and there is no momentum",
+                       "an optimizer that has momentum", {"--set optimizer.momentum=0.9", "--set optimizer.name=adamw"});
   }
   const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
-  const double warmup = in_samples(config.schedule.warmup, run);
+  if (in_samples(schedule.cycle, run) <= 0) {
+    throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), "schedule.cycle is 0", "a cycle of at least one sample",
+                       {"--set schedule.cycle=25%"});
+  }
+  const double warmup = in_samples(schedule.warmup, run);
   const double total = static_cast<double>(run.effective_batch) * static_cast<double>(run.updates);
   if (warmup > total) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
                                        given.where("schedule.warmup"), warmup, total));
+  }
+}
+
+// What would be read and then not used.
+void check_schedule(const Config& config, const GivenSettings& given) {
+  for (const ConfigKey& key : config_keys()) {
+    const Setting* setting = given.find(key.name);
+    if (setting == nullptr || schedule_has(config.schedule.kind, key.name)) continue;
+    throw config_error("E-CONFIG-VALUE", setting->where,
+                       fmt::format("{} is given, and the schedule {} has no such thing", setting->name,
+                                   config_key("schedule.name").text(config)),
+                       fmt::format("without it, or a schedule that has it: {}", key.comment));
   }
 }
 
@@ -228,6 +313,8 @@ void complete(Config& config, const GivenSettings& given) {
   complete_vocabulary(config, given);
   mark_byte_vocabulary(config);
   complete_optimizer(config, given);
+  check_schedule(config, given);
+  complete_schedule(config, given);
   check_resting(config, given);
   if (config.threads == 0) config.threads = usable_cores();
 }

@@ -20,12 +20,15 @@ constexpr std::int64_t kMaxFileBytes = 1 << 20;
 
 SettingValue list_value(const toml::array& array) {
   std::vector<double> numbers;
+  std::vector<std::string> texts;
   for (const toml::node& element : array) {
     const std::optional<double> number = element.is_number() ? element.value<double>() : std::nullopt;
-    if (!number) return OtherValue{"a list with something else than numbers"};
-    numbers.push_back(*number);
+    if (number) numbers.push_back(*number);
+    if (const auto* text = element.as_string()) texts.push_back(text->get());
   }
-  return numbers;
+  if (numbers.size() == array.size()) return numbers;
+  if (texts.size() == array.size()) return texts;
+  return OtherValue{"a list with something else than numbers"};
 }
 
 SettingValue value_of(const toml::node& node) {

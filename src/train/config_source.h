@@ -20,7 +20,8 @@ struct OtherValue {
   std::string what;  // "a table", "a date"
 };
 
-using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>, OtherValue>;
+using SettingValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<double>, std::vector<std::string>, OtherValue>;
 
 struct Setting {
   std::string name;            // as written, with its section: "train.micro_batch"

@@ -30,6 +30,9 @@ std::string describe(const Setting& setting) {
     std::string operator()(double value) const { return fmt::format("the number {}", value); }
     std::string operator()(const std::string& value) const { return fmt::format("the text \"{}\"", printable(value)); }
     std::string operator()(const std::vector<double>& value) const { return fmt::format("a list of {} numbers", value.size()); }
+    std::string operator()(const std::vector<std::string>& value) const {
+      return fmt::format("a list of {} texts", value.size());
+    }
     std::string operator()(const OtherValue& value) const { return value.what; }
   };
   return std::visit(Describe{}, setting.value);

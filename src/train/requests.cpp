@@ -1,19 +1,18 @@
 #include "train/requests.h"
 
 namespace plimsoll {
-
 OptimizerSettings optimizer_settings(const Config& config) {
   const OptimizerChoice& choice = config.optimizer;
   OptimizerSettings settings;
-  settings.kind = choice.kind == OptimizerKind::adamw ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
-  settings.beta1 = choice.beta1;
+  settings.kind = choice.kind;
   settings.beta2 = choice.beta2;
   settings.epsilon = choice.epsilon;
-  settings.momentum = choice.momentum;
+  settings.momentum = choice.momentum > 0;
   settings.nesterov = choice.nesterov;
   settings.weight_decay = choice.weight_decay;
-  settings.decay_all = choice.decay_all;
+  settings.decay = choice.decay;
   settings.clip = config.train.gradient_clip;
+  settings.clip_value = config.train.gradient_clip_value;
   return settings;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <utility>
@@ -46,16 +47,87 @@ double take_multiple(std::string_view& text) {
   return 1;
 }
 
-double shape(ScheduleKind kind, double progress) {
-  switch (kind) {
-    case ScheduleKind::constant: return 1;
-    case ScheduleKind::linear: return 1 - progress;
-    case ScheduleKind::cosine: return (1 + std::cos(std::numbers::pi * progress)) / 2;
+// From 1 to 0 along half a wave.
+double half_wave(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
+
+// Where a schedule stands between its lowest rate, a fraction of the peak, and the peak.
+struct Height {
+  double lowest = 0, level = 1;
+  double factor() const { return lowest + (1 - lowest) * level; }
+};
+
+struct Cycle {
+  double before = 0, progress = 0;  // cycles that are over; the share of this one
+};
+
+Cycle cycle_at(double samples, double length, std::int64_t growth) {
+  if (length <= 0) return {};
+  double before = 0;
+  for (; growth > 1 && samples >= length; ++before) {
+    samples -= length;
+    length *= static_cast<double>(growth);
   }
-  return 1;
+  if (growth == 1) before = std::floor(samples / length);
+  return {before, growth == 1 ? samples / length - before : samples / length};
 }
 
+// `samples`: since the warm-up; the schedule takes `total` of them.
+Height height_at(const Schedule& schedule, const RunLength& run, double samples, double total) {
+  const double progress = total > 0 ? std::clamp(samples / total, 0.0, 1.0) : 0.0, lowest = schedule.final_fraction;
+  const auto cycle = [&] { return cycle_at(samples, in_samples(schedule.cycle, run), schedule.cycle_growth); };
+  const auto triangle = [](double at) { return 1 - std::abs(2 * at - 1); };
+  switch (schedule.kind) {
+    case ScheduleKind::constant: return {lowest, 1};
+    case ScheduleKind::linear: return {lowest, 1 - progress};
+    case ScheduleKind::cosine: return {lowest, half_wave(progress)};
+    case ScheduleKind::polynomial: return {lowest, std::pow(1 - progress, schedule.power)};
+    case ScheduleKind::cosine_restarts: return {lowest, half_wave(cycle().progress)};
+    case ScheduleKind::triangular: return {lowest, triangle(cycle().progress)};
+    case ScheduleKind::triangular2: return {lowest, triangle(cycle().progress) * std::exp2(-cycle().before)};
+    case ScheduleKind::one_cycle: {
+      const double peak = schedule.peak_at;
+      if (progress < peak) return {schedule.start_fraction, half_wave(1 - progress / peak)};
+      return {lowest, peak < 1 ? half_wave((progress - peak) / (1 - peak)) : 1};
+    }
+    case ScheduleKind::wsd: {
+      const double decay = std::min(in_samples(schedule.decay, run), total);
+      if (decay <= 0 || samples <= total - decay) return {lowest, 1};
+      const double over = std::min(1.0, (samples - (total - decay)) / decay);
+      return {lowest, 1 - (schedule.decay_shape == DecayShape::sqrt ? std::sqrt(over) : over)};
+    }
+  }
+  return {};
+}
+
+// Since the warm-up, and the schedule's length.
+std::pair<double, double> behind_warmup(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
+  const double warmup = in_samples(schedule.warmup, run);
+  const double total = static_cast<double>(run.updates) * static_cast<double>(run.effective_batch);
+  return {std::max(0.0, static_cast<double>(samples_before) - warmup), std::max(0.0, total - warmup)};
+}
+
+struct KeyOf {
+  std::string_view key;
+  std::initializer_list<ScheduleKind> kinds;
+};
+
 }  // namespace
+
+bool schedule_has(ScheduleKind kind, std::string_view key) {
+  using enum ScheduleKind;
+  static const KeyOf kKeys[] = {{"schedule.cycle", {cosine_restarts, triangular, triangular2}},
+                                {"schedule.cycle_growth", {cosine_restarts}},
+                                {"schedule.start_fraction", {one_cycle}},
+                                {"schedule.peak_at", {one_cycle}},
+                                {"schedule.decay", {wsd}},
+                                {"schedule.decay_shape", {wsd}},
+                                {"schedule.power", {polynomial}},
+                                {"schedule.momentum", {one_cycle, triangular, triangular2}}};
+  for (const auto& [name, kinds] : kKeys) {
+    if (name == key) return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  }
+  return true;
+}
 
 Duration parse_duration(std::string_view text, std::int64_t updates, const std::string& where) {
   const auto refuse = [&](const char* code, const char* why) {
@@ -97,11 +169,17 @@ double in_samples(const Duration& duration, const RunLength& run) {
 }
 
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
-  const double before = static_cast<double>(samples_before), batch = static_cast<double>(run.effective_batch);
-  const double warmup = in_samples(schedule.warmup, run), total = static_cast<double>(run.updates) * batch;
-  if (before + batch < warmup) return (before + batch) / warmup;
-  const double progress = total > warmup ? std::clamp((before - warmup) / (total - warmup), 0.0, 1.0) : 0.0;
-  return schedule.final_fraction + (1 - schedule.final_fraction) * shape(schedule.kind, progress);
+  const auto [samples, total] = behind_warmup(schedule, run, samples_before);
+  const double factor = height_at(schedule, run, samples, total).factor(), warmup = in_samples(schedule.warmup, run);
+  const double after = static_cast<double>(samples_before) + static_cast<double>(run.effective_batch);
+  return after < warmup ? after / warmup * factor : factor;
+}
+
+double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual) {
+  if (!schedule.momentum) return usual;
+  const auto [samples, total] = behind_warmup(schedule, run, samples_before);
+  const auto [slow, fast] = *schedule.momentum;
+  return slow + (fast - slow) * height_at(schedule, run, samples, total).level;
 }
 
 }  // namespace plimsoll

@@ -1,14 +1,26 @@
-// Learning rate schedules. Clocks run in samples: the rate of an update depends on how many samples come before it, so it is the
-// same for every micro-batch and accumulation, and after a restart.
+// Schedules of the learning rate, and of momentum beside it. Clocks run in samples: the rate of an update depends on how many
+// samples come before it, so it is the same for every micro-batch and accumulation, and after a restart.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace plimsoll {
 
-enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+enum class ScheduleKind : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  cosine_restarts,  // Loshchilov and Hutter 2017 (arXiv 1608.03983)
+  triangular,       // Smith 2017 (arXiv 1506.01186)
+  triangular2,      // the same, each cycle half as high as the one before
+  one_cycle,        // Smith and Topin 2018 (arXiv 1708.07120)
+  wsd,              // warm-up, stable, decay: Hu et al. 2024 (arXiv 2404.06395)
+  polynomial,
+};
 
 enum class ClockUnit : std::uint8_t { updates, samples, tokens };
 
@@ -20,13 +32,27 @@ struct Duration {
   friend bool operator==(const Duration&, const Duration&) = default;
 };
 
+enum class DecayShape : std::uint8_t { linear, sqrt };  // 1 - p, 1 - sqrt(p): Hägele et al. 2024 (arXiv 2405.18392)
+
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   Duration warmup;
-  double final_fraction = 1;  // of the peak, at the end of the run
+  double final_fraction = 1;      // of the peak, at the end of the run; with cycles where these are lowest
+  Duration cycle;                 // cosine_restarts: the first; triangular: up and down again
+  std::int64_t cycle_growth = 1;  // cosine_restarts: each is so many times as long as the one before
+  double start_fraction = 0.04;   // one_cycle: of the peak
+  double peak_at = 0.3;           // one_cycle: the share of the run in which the rate rises
+  Duration decay;                 // wsd: at the end of the run
+  DecayShape decay_shape = DecayShape::sqrt;
+  double power = 1;  // polynomial
+  // one_cycle, triangular: momentum, or AdamW's first beta, where the rate is lowest and where it is highest.
+  std::optional<std::array<double, 2>> momentum;
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+// Whether the key, one behind schedule.final_fraction, says something about such a schedule.
+bool schedule_has(ScheduleKind kind, std::string_view key);
 
 // What turns updates and tokens into samples.
 struct RunLength {
@@ -43,9 +69,17 @@ double in_samples(const Duration& duration, const RunLength& run);
 
 // The rate as a fraction of the peak, for the update that begins after s samples. With B samples of an update, a warm-up of W
 // samples and a run of S = updates * B samples:
-//   s + B < W   (s + B) / W: update 1 of a warm-up of n updates has 1 / n, update n has 1
-//   otherwise   f + (1 - f) * shape(p), where f = final_fraction and p = clamp((s - W) / (S - W), 0, 1),
-//               with shape(p) = 1 (constant), 1 - p (linear), (1 + cos(pi p)) / 2 (cosine)
+//   s + B < W   (s + B) / W times the fraction that follows: update 1 of a warm-up of n updates has 1 / n of it
+//   otherwise   f + (1 - f) * level, where f = final_fraction and p = clamp((s - W) / (S - W), 0, 1), with the levels
+//     constant 1, linear 1 - p, cosine (1 + cos(pi p)) / 2, polynomial (1 - p)^power
+//     cosine_restarts (1 + cos(pi q)) / 2, triangular 1 - |2 q - 1|, where q is the share of its cycle that is over;
+//     triangular2 the same over 2^(cycles before)
+//     one_cycle (1 - cos(pi p / peak_at)) / 2 up to p = peak_at, there with f = start_fraction, then
+//     (1 + cos(pi (p - peak_at) / (1 - peak_at))) / 2
+//     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
+
+// The momentum of that update: between the two, by the level. `usual` where the schedule has none.
+double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual);
 
 }  // namespace plimsoll

@@ -126,7 +126,8 @@ void Trainer::feed_micro(double inverse_units) {
 void Trainer::feed_update(std::int64_t update) {
   double* scalars = executor_.view(model_.training.update_scalars).as_pointer<double>();
   scalars[ops::kLearningRate] = learning_rate_at(config_, progress_.samples);
-  scalars[ops::kBiasCorrection1] = 1 - std::pow(config_.optimizer.beta1, static_cast<double>(update));
+  scalars[ops::kMomentum] = momentum_at(config_, progress_.samples);
+  scalars[ops::kBiasCorrection1] = 1 - std::pow(scalars[ops::kMomentum], static_cast<double>(update));
   scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
   scalars[ops::kFirstUpdate] = update == 1 ? 1 : 0;
 }

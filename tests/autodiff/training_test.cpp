@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "autodiff/dense_run.h"
@@ -15,6 +17,7 @@
 #include "models/gpt2.h"
 #include "nn/layers.h"
 #include "ops/all.h"
+#include "ops/update/update.h"
 
 namespace plimsoll::test {
 namespace {
@@ -173,7 +176,7 @@ void expect_update(const OptimizerSettings& settings) {
   model.load(run);
   Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, model.batch(1));
   run.run(Section::micro, true);
-  run.set(model.values.update_scalars, {1e-2, 0.1, 0.05, 0});
+  run.set(model.values.update_scalars, {1e-2, 0.1, 0.05, 0, 0.9});
   ReferenceRun expected(graph);
   std::vector<ValueId> states;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
@@ -197,8 +200,36 @@ void expect_update(const OptimizerSettings& settings) {
 
 TEST(Update, AdamWAgreesWithTheReference) { expect_update({.weight_decay = 0.1, .clip = 0.05}); }
 TEST(Update, SgdAgreesWithTheReference) { expect_update({.kind = OptimizerSettings::Kind::sgd, .weight_decay = 0.1, .clip = 0}); }
+TEST(Update, LionAgreesWithTheReference) {
+  expect_update({.kind = OptimizerSettings::Kind::lion, .beta2 = 0.99, .weight_decay = 0.1, .clip = 0, .clip_value = 0.01});
+}
 TEST(Update, NesterovAgreesWithTheReference) {
-  expect_update({.kind = OptimizerSettings::Kind::sgd, .momentum = 0.9, .nesterov = true, .decay_all = true});
+  expect_update(
+      {.kind = OptimizerSettings::Kind::sgd, .momentum = true, .nesterov = true, .decay = OptimizerSettings::Decay::all});
+}
+
+// By the name of each parameter, of the update ops.
+std::map<std::string, double> decays(OptimizerSettings::Decay decay) {
+  const Model model(small_config(0), {.weight_decay = 0.1, .decay = decay});
+  std::map<std::string, double> by_name;
+  for (const Node& node : model.training.graph.nodes) {
+    if (node.op != &ops::kAdamW) continue;
+    by_name[model.training.graph.values[node.inputs[0]].name.text()] = node.attributes.as<ops::AdamWAttributes>().weight_decay;
+  }
+  return by_name;
+}
+
+TEST(Update, WeightDecayReachesItsGroup) {
+  using Decay = OptimizerSettings::Decay;
+  auto matrices = decays(Decay::matrices), all = decays(Decay::all), without = decays(Decay::no_embeddings);
+  for (const char* name : {"wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", "h.0.ln_1.weight", "h.0.mlp.c_fc.bias"}) {
+    SCOPED_TRACE(name);
+    const bool embedding = std::string(name).starts_with("w"), vector = std::string(name).find("c_attn.w") == std::string::npos;
+    ASSERT_TRUE(all.contains(name));
+    EXPECT_EQ(all[name], 0.1);
+    EXPECT_EQ(matrices[name], embedding || !vector ? 0.1 : 0);
+    EXPECT_EQ(without[name], embedding || vector ? 0 : 0.1);
+  }
 }
 
 TEST(AddTraining, GivesEachTrainableParameterAnAccumulator) {

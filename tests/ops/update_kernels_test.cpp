@@ -92,6 +92,47 @@ TEST(UpdateKernels, SgdFollowsDoubleForHundredSteps) {
   });
 }
 
+// google/automl's Lion: c = b1 m + (1 - b1) g, p -= lr (sign(c) + decay p), m = b2 m + (1 - b2) g.
+TEST(UpdateKernels, LionFollowsDoubleForHundredSteps) {
+  on_every_target([] {
+    for (const std::int64_t n : {1, 1003}) {
+      Floats p = random_floats(n, 1), m(n);
+      std::vector<double> dp = doubles(p), dm(dp.size());
+      for (int t = 1; t <= kSteps; ++t) {
+        const Floats g = random_floats(n, static_cast<std::uint32_t>(100 + t), 0.1f);
+        const Floats before = m.clone();
+        lion(n, p.data(), m.data(), g.data(), {1e-3, 0.9, 0.99, 0.1, 0.5});
+        for (std::size_t i = 0; i < dp.size(); ++i) {
+          const auto at = static_cast<std::int64_t>(i);
+          const double d = 0.5 * double{g[at]}, direction = 0.9 * double{before[at]} + 0.1 * d;  // the sign as fp32 has it
+          dp[i] = dp[i] * (1 - 1e-3 * 0.1) - 1e-3 * (direction > 0 ? 1 : -1);
+          dm[i] = 0.99 * dm[i] + 0.01 * d;
+        }
+      }
+      expect_close(p, dp, 3e-6);
+      expect_close(m, dm, 1e-8);
+    }
+  });
+}
+
+TEST(UpdateKernels, ClipsByValueAndLetsNaNThrough) {
+  on_every_target([] {
+    Floats p(4, 1), g(4);
+    g[0] = 5, g[1] = -5, g[2] = 0.25f, g[3] = std::numeric_limits<float>::quiet_NaN();
+    sgd(4, p.data(), nullptr, g.data(), {.lr = 1, .gradient_scale = 0.5, .clip_value = 2});
+    EXPECT_EQ(p[0], -1);
+    EXPECT_EQ(p[1], 3);
+    EXPECT_EQ(p[2], 0.875f);
+    EXPECT_TRUE(std::isnan(p[3]));
+    Floats q(1, 1), m(1);
+    g[0] = 0;
+    lion(1, q.data(), m.data(), g.data(), {.lr = 1});
+    EXPECT_EQ(q[0], 1) << "no direction, no step";
+    lion(1, q.data(), m.data(), g.data() + 3, {.lr = 1});
+    EXPECT_TRUE(std::isnan(q[0]) && std::isnan(m[0]));
+  });
+}
+
 TEST(UpdateKernels, PiecesGiveTheBitsOfTheWhole) {
   on_every_target([] {
     const std::int64_t n = 40001, cut = 12347;

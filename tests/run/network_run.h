@@ -95,6 +95,7 @@ class NetworkRun {
   void feed_update() {
     double* scalars = executor_.view(network_.training.update_scalars).as_pointer<double>();
     scalars[ops::kLearningRate] = 1e-2;
+    scalars[ops::kMomentum] = 0.9;
     scalars[ops::kBiasCorrection1] = 1 - std::pow(0.9, updates_);
     scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, updates_);
     scalars[ops::kFirstUpdate] = updates_ == 1;

@@ -85,7 +85,7 @@ class NetworkMaker {
     gamma_ = parameter("norm.g", Shape{width_}, Initializer::Kind::ones);
     beta_ = parameter("norm.b", Shape{width_});
     optimizer_.kind = pick(2) == 0 ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
-    optimizer_.momentum = pick(2) == 0 ? 0 : 0.9;
+    optimizer_.momentum = pick(2) != 0;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)

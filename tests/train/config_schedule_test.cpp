@@ -48,6 +48,80 @@ TEST(Schedule, DecayFollowsTheCommonFormulas) {
   EXPECT_EQ(factor(linear, 500), 0);
 }
 
+// torch.optim.lr_scheduler: CosineAnnealingWarmRestarts(T_0=10, T_mult), CyclicLR(step_size_up=5), PolynomialLR.
+TEST(Schedule, CyclesBeginAgain) {
+  const auto wave = [](double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; };
+  Schedule restarts{.kind = ScheduleKind::cosine_restarts, .final_fraction = 0.1, .cycle = {10, ClockUnit::updates}};
+  for (std::int64_t before = 0; before < 40; ++before)
+    EXPECT_NEAR(factor(restarts, before + 1), 0.1 + 0.9 * wave(static_cast<double>(before % 10) / 10), 1e-12);
+  restarts.cycle_growth = 2;
+  EXPECT_EQ(factor(restarts, 1), 1);
+  EXPECT_EQ(factor(restarts, 11), 1) << "10 updates";
+  EXPECT_NEAR(factor(restarts, 21), 0.55, 1e-12) << "the half of 20";
+  EXPECT_EQ(factor(restarts, 31), 1);
+  EXPECT_EQ(factor(restarts, 71), 1) << "40 updates later";
+  Schedule triangle{.kind = ScheduleKind::triangular, .final_fraction = 0.2, .cycle = {320, ClockUnit::samples}};
+  Schedule halved = triangle;
+  halved.kind = ScheduleKind::triangular2;
+  for (std::int64_t before = 0; before < 40; ++before) {
+    const double at = static_cast<double>(before % 10) / 5, height = at <= 1 ? at : 2 - at;
+    EXPECT_NEAR(factor(triangle, before + 1), 0.2 + 0.8 * height, 1e-12);
+    EXPECT_NEAR(factor(halved, before + 1), 0.2 + 0.8 * height / std::pow(2, before / 10), 1e-12);
+  }
+  const Schedule polynomial{.kind = ScheduleKind::polynomial, .final_fraction = 0, .power = 2};
+  for (std::int64_t before = 0; before < 100; ++before)
+    EXPECT_NEAR(factor(polynomial, before + 1), std::pow(1 - static_cast<double>(before) / 100, 2), 1e-12);
+}
+
+TEST(Schedule, OneCycleRisesAndFallsAgainstItsMomentum) {
+  Schedule schedule{.kind = ScheduleKind::one_cycle, .final_fraction = 0.001, .momentum = {{0.95, 0.85}}};
+  const auto momentum = [&](std::int64_t update) { return scheduled_momentum(schedule, kRun, (update - 1) * 32, 0.5); };
+  EXPECT_DOUBLE_EQ(factor(schedule, 1), 0.04);
+  EXPECT_DOUBLE_EQ(momentum(1), 0.95);
+  EXPECT_NEAR(factor(schedule, 16), 0.52, 1e-12) << "half way up";
+  EXPECT_NEAR(momentum(16), 0.9, 1e-12);
+  EXPECT_DOUBLE_EQ(factor(schedule, 31), 1);
+  EXPECT_DOUBLE_EQ(momentum(31), 0.85);
+  EXPECT_NEAR(factor(schedule, 66), 0.001 + 0.999 / 2, 1e-12) << "half way down";
+  EXPECT_NEAR(momentum(66), 0.9, 1e-12);
+  EXPECT_NEAR(factor(schedule, 101), 0.001, 1e-12);
+  EXPECT_NEAR(momentum(101), 0.95, 1e-12);
+  for (std::int64_t update = 1; update < 100; ++update)
+    EXPECT_EQ(factor(schedule, update) < factor(schedule, update + 1), update <= 30) << update;
+  schedule.momentum.reset();
+  EXPECT_EQ(momentum(31), 0.5);
+}
+
+TEST(Schedule, StableUntilTheDecay) {
+  Schedule schedule{
+      .kind = ScheduleKind::wsd, .warmup = {10, ClockUnit::updates}, .final_fraction = 0.1, .decay = {20, ClockUnit::updates}};
+  for (const DecayShape shape : {DecayShape::linear, DecayShape::sqrt}) {
+    schedule.decay_shape = shape;
+    EXPECT_DOUBLE_EQ(factor(schedule, 5), 0.5);
+    for (std::int64_t update = 10; update <= 81; ++update) EXPECT_EQ(factor(schedule, update), 1) << update;
+    EXPECT_NEAR(factor(schedule, 86), 0.1 + 0.9 * (shape == DecayShape::linear ? 0.75 : 0.5), 1e-12);
+    EXPECT_NEAR(factor(schedule, 101), 0.1, 1e-12);
+  }
+  schedule.decay = {200, ClockUnit::updates};
+  EXPECT_EQ(factor(schedule, 10), 1) << "a decay that is longer than the run begins behind the warm-up";
+  EXPECT_LT(factor(schedule, 12), 1);
+}
+
+// A warm-up rises to where the schedule begins, whichever it is.
+TEST(Schedule, WarmUpAnywhere) {
+  for (const ScheduleKind kind : {ScheduleKind::cosine_restarts, ScheduleKind::triangular, ScheduleKind::triangular2,
+                                  ScheduleKind::one_cycle, ScheduleKind::wsd, ScheduleKind::polynomial}) {
+    Schedule plain{.kind = kind, .final_fraction = 0.1, .cycle = {25, ClockUnit::updates}, .decay = {20, ClockUnit::updates}};
+    Schedule warmed = plain;
+    warmed.warmup = {10, ClockUnit::updates};
+    const RunLength shorter{32, 128, 90};
+    for (std::int64_t update = 1; update <= 10; ++update)
+      EXPECT_NEAR(factor(warmed, update), factor(plain, 1, shorter) * static_cast<double>(update) / 10, 1e-12);
+    for (std::int64_t update = 11; update <= 100; ++update)
+      EXPECT_NEAR(factor(warmed, update), factor(plain, update - 10, shorter), 1e-9) << update;
+  }
+}
+
 TEST(Schedule, WarmUpLongerThanTheRunOnlyRises) {
   const Schedule schedule{ScheduleKind::cosine, {200, ClockUnit::updates}, 0.1};
   for (std::int64_t update = 1; update <= 100; ++update)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -291,6 +292,55 @@ TEST_F(ConfigTest, AgreeingNamesAreAccepted) {
   const Config config = load(std::string(kSmall) + "micro_batch = 4\nmicro_batch_size = 4\n");
   EXPECT_EQ(config.train.micro_batch, 4);
   EXPECT_EQ(config.train.accumulation, 25);
+}
+
+TEST_F(ConfigTest, SchedulesAreCompletedAndTakeOnlyWhatIsTheirs) {
+  const Config cycle = small({"schedule.name=one_cycle"});
+  EXPECT_EQ(cycle.schedule.momentum, (std::array{0.95, 0.85}));
+  EXPECT_EQ(momentum_at(cycle, 0), 0.95);
+  EXPECT_NE(resolved_toml(cycle).find("momentum = [0.95, 0.85]"), std::string::npos);
+  EXPECT_EQ(resolved_toml(cycle).find("decay_shape"), std::string::npos) << "of other schedules";
+  const Config still = small({"schedule.name=one_cycle", "schedule.momentum=none"});
+  EXPECT_EQ(momentum_at(still, 0), still.optimizer.beta1);
+  EXPECT_FALSE(small({"schedule.name=one_cycle", "optimizer.name=sgd"}).schedule.momentum);
+  EXPECT_ERROR(small({"schedule.name=triangular", "optimizer.name=sgd", "schedule.momentum=[0.9, 0.8]"}), "E-CONFIG-VALUE",
+               "there is no momentum");
+  EXPECT_EQ(small({"schedule.name=wsd", "train.updates=50"}).schedule.decay, (Duration{10, ClockUnit::updates}));
+  EXPECT_EQ(small({"schedule.name=cosine_restarts", "schedule.cycle=640samples"}).schedule.cycle,
+            (Duration{640, ClockUnit::samples}));
+  EXPECT_ERROR(small({"schedule.name=triangular", "schedule.cycle=0updates"}), "E-CONFIG-RANGE", "schedule.cycle");
+  EXPECT_ERROR(small({"schedule.name=cosine", "schedule.decay=5%"}), "E-CONFIG-VALUE", "has no such thing");
+  EXPECT_EQ(small({"lr_scheduler_type=cosine_with_restarts"}).schedule.kind, ScheduleKind::cosine_restarts);
+  // The same trace for every split of the window.
+  const auto split = [&](const std::string& micro) { return small({"schedule.name=triangular2", "train.micro_batch=" + micro}); };
+  for (std::int64_t samples = 0; samples < 2000; samples += 100) {
+    EXPECT_EQ(learning_rate_at(split("4"), samples), learning_rate_at(split("100"), samples));
+  }
+}
+
+TEST_F(ConfigTest, HalfLivesGiveTheBetasOfTheBatch) {
+  const std::vector<std::string> lives{"optimizer.half_lives=[\"200samples\", \"4updates\"]"};
+  const Config config = small(lives);  // 100 samples an update
+  EXPECT_DOUBLE_EQ(config.optimizer.beta1, std::sqrt(0.5));
+  EXPECT_DOUBLE_EQ(config.optimizer.beta2, std::pow(0.5, 0.25));
+  EXPECT_NE(resolved_toml(config).find("half_lives = [\"200samples\", \"4updates\"]"), std::string::npos);
+  EXPECT_EQ(resolved_toml(config).find("betas"), std::string::npos);
+  EXPECT_ERROR(small({lives[0], "optimizer.betas=[0.9, 0.99]"}), "E-CONFIG-VALUE", "both given");
+  EXPECT_ERROR(small({"optimizer.half_lives=[\"0samples\", \"4updates\"]"}), "E-CONFIG-RANGE", "half-life is 0");
+  EXPECT_ERROR(small({"optimizer.half_lives=[1, 2]"}), "E-CONFIG-TYPE", "two lengths");
+}
+
+TEST_F(ConfigTest, LionAndClippingByValue) {
+  const Config lion = small({"optimizer.name=lion"});
+  EXPECT_EQ(optimizer_settings(lion).kind, OptimizerSettings::Kind::lion);
+  EXPECT_EQ(lion.optimizer.learning_rate, 1e-4);
+  EXPECT_EQ(lion.optimizer.beta2, 0.99);
+  EXPECT_EQ(momentum_at(lion, 0), 0.9);
+  const Config clipped = small({"train.gradient_clip_value=0.5"});
+  EXPECT_EQ(optimizer_settings(clipped).clip, 0);
+  EXPECT_EQ(optimizer_settings(clipped).clip_value, 0.5);
+  EXPECT_EQ(small({"train.gradient_clip_value=0.5", "train.gradient_clip=0"}).train.gradient_clip_value, 0.5);
+  EXPECT_ERROR(small({"train.gradient_clip_value=0.5", "train.gradient_clip=1"}), "E-CONFIG-VALUE", "by their norm and by value");
 }
 
 TEST_F(ConfigTest, DoubtfulChoicesAreNoted) {

@@ -163,6 +163,9 @@ const OpDef kSelectRow{.name = "select_row",
                        .not_differentiable = "it serves generation, which has no backward pass"};
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name) {
+  for (const ValueId each : {table, positions}) {
+    if (builder.value(each).parameter) builder.mark_table(each);
+  }
   return builder.add1(kEmbedding, NoAttributes{}, {tokens, table, positions}, std::move(name));
 }
 

@@ -36,30 +36,41 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
       [a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
         const double* scalars = call.in<double>(4);
         const cpu::AdamWStep step{scalars[ops::kLearningRate],
-                                  a.beta1,
+                                  scalars[ops::kMomentum],
                                   a.beta2,
                                   a.epsilon,
                                   a.weight_decay,
                                   scalars[ops::kBiasCorrection1],
                                   scalars[ops::kBiasCorrection2],
-                                  a.clipped ? *call.in(5) : 1.0f};
+                                  a.clipped ? *call.in(5) : 1.0f,
+                                  a.clip_value};
         cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), call.in(3), step);
       });
 }
 
-std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
+std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
   return make_kernel(
-      [a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const std::size_t states = a.momentum > 0 ? 2 : 1;
-        const double* scalars = call.in<double>(states + 1);
-        const cpu::SgdStep step{scalars[ops::kLearningRate],
-                                a.momentum,
-                                a.weight_decay,
-                                a.nesterov,
-                                scalars[ops::kFirstUpdate] != 0,
-                                a.clipped ? *call.in(states + 2) : 1.0f};
-        cpu::sgd(count_of(call, n), call.out(0), states == 2 ? call.out(1) : nullptr, call.in(states), step);
+      [a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
+        const double* scalars = call.in<double>(3);
+        const cpu::LionStep step{scalars[ops::kLearningRate],
+                                 scalars[ops::kMomentum],
+                                 a.beta2,
+                                 a.weight_decay,
+                                 a.clipped ? *call.in(4) : 1.0f,
+                                 a.clip_value};
+        cpu::lion(count_of(call, n), call.out(0), call.out(1), call.in(2), step);
       });
+}
+
+std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
+  return make_kernel([a = request.attributes->as<ops::SgdAttributes>(),
+                      n = request.inputs[0].shape.elements()](const KernelCall& call) {
+    const std::size_t states = a.momentum ? 2 : 1;
+    const double* scalars = call.in<double>(states + 1);
+    const cpu::SgdStep step{scalars[ops::kLearningRate],     a.momentum ? scalars[ops::kMomentum] : 0, a.weight_decay, a.nesterov,
+                            scalars[ops::kFirstUpdate] != 0, a.clipped ? *call.in(states + 2) : 1.0f,  a.clip_value};
+    cpu::sgd(count_of(call, n), call.out(0), states == 2 ? call.out(1) : nullptr, call.in(states), step);
+  });
 }
 
 }  // namespace
@@ -68,6 +79,7 @@ CpuKernels update_cpu_kernels() {
   return {{&ops::kSumOfSquares, choose_sum, bind_sum},
           {&ops::kClip, nullptr, bind_clip},
           {&ops::kAdamW, nullptr, bind_adamw},
+          {&ops::kLion, nullptr, bind_lion},
           {&ops::kSgd, nullptr, bind_sgd}};
 }
 

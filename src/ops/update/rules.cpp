@@ -43,15 +43,21 @@ std::vector<ValueType> infer_adamw(const Attributes& any, TypeSpan inputs) {
   return infer_update(inputs, 3, any.as<AdamWAttributes>(), "adamw");
 }
 
+std::vector<ValueType> infer_lion(const Attributes& any, TypeSpan inputs) {
+  return infer_update(inputs, 2, any.as<LionAttributes>(), "lion");
+}
+
 std::vector<ValueType> infer_sgd(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<SgdAttributes>();
-  return infer_update(inputs, attributes.momentum > 0 ? 2 : 1, attributes, "sgd");
+  return infer_update(inputs, attributes.momentum ? 2 : 1, attributes, "sgd");
 }
 
 std::vector<Alias> aliases_of_sgd(const Attributes& any) {
-  if (any.as<SgdAttributes>().momentum > 0) return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}};
+  if (any.as<SgdAttributes>().momentum) return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}};
   return {{0, 0, AliasKind::updates}};
 }
+
+std::vector<Alias> aliases_of_lion(const Attributes&) { return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}}; }
 
 std::vector<Alias> aliases_of_adamw(const Attributes&) {
   return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
@@ -85,6 +91,12 @@ const OpDef kAdamW{.name = "adamw",
                    .not_differentiable = kUpdateOnly,
                    .aliases = aliases_of_adamw,
                    .ranges = ranges_of_update};
+const OpDef kLion{.name = "lion",
+                  .infer = infer_lion,
+                  .cost = cost_of_update<9>,
+                  .not_differentiable = kUpdateOnly,
+                  .aliases = aliases_of_lion,
+                  .ranges = ranges_of_update};
 const OpDef kSgd{.name = "sgd",
                  .infer = infer_sgd,
                  .cost = cost_of_update<6>,

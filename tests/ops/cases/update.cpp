@@ -21,15 +21,22 @@ std::vector<Numbers> clip(const ReferenceCall& call) {
   return {{norm}, {limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6))}};
 }
 
+// As an update takes it.
+double taken(double gradient, double coefficient, double clip_value) {
+  const double scaled = gradient * coefficient;
+  return clip_value == 0 ? scaled : std::clamp(scaled, -clip_value, clip_value);
+}
+
 std::vector<Numbers> adamw(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::AdamWAttributes>();
   const Numbers &g = call.values[3], &scalars = call.values[4];
   Numbers p = call.values[0], m = call.values[1], v = call.values[2];
-  const double lr = scalars[ops::kLearningRate], coefficient = a.clipped ? call.values[5][0] : 1;
+  const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum];
+  const double coefficient = a.clipped ? call.values[5][0] : 1;
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const double gradient = g[i] * coefficient;
+    const double gradient = taken(g[i], coefficient, a.clip_value);
     p[i] -= lr * a.weight_decay * p[i];
-    m[i] = a.beta1 * m[i] + (1 - a.beta1) * gradient;
+    m[i] = beta1 * m[i] + (1 - beta1) * gradient;
     v[i] = a.beta2 * v[i] + (1 - a.beta2) * gradient * gradient;
     const double root = std::sqrt(v[i] / scalars[ops::kBiasCorrection2]);
     p[i] -= lr * (m[i] / scalars[ops::kBiasCorrection1]) / (root + a.epsilon);
@@ -37,22 +44,36 @@ std::vector<Numbers> adamw(const ReferenceCall& call) {
   return {p, m, v};
 }
 
+std::vector<Numbers> lion(const ReferenceCall& call) {
+  const auto& a = call.attributes.as<ops::LionAttributes>();
+  const Numbers &g = call.values[2], &scalars = call.values[3];
+  Numbers p = call.values[0], m = call.values[1];
+  const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum], coefficient = a.clipped ? call.values[4][0] : 1;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const double gradient = taken(g[i], coefficient, a.clip_value), direction = beta1 * m[i] + (1 - beta1) * gradient;
+    p[i] = (1 - lr * a.weight_decay) * p[i] - lr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+    m[i] = a.beta2 * m[i] + (1 - a.beta2) * gradient;
+  }
+  return {p, m};
+}
+
 std::vector<Numbers> sgd(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::SgdAttributes>();
-  const std::size_t states = a.momentum > 0 ? 2 : 1;
+  const std::size_t states = a.momentum ? 2 : 1;
   const Numbers &g = call.values[states], &scalars = call.values[states + 1];
   Numbers p = call.values[0], buffer = states == 2 ? call.values[1] : Numbers(p.size());
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const double d = g[i] * (a.clipped ? call.values[states + 2][0] : 1) + a.weight_decay * p[i];
-    buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : a.momentum * buffer[i] + d;
-    const double step = states == 1 ? d : a.nesterov ? d + a.momentum * buffer[i] : buffer[i];
+    const double d = taken(g[i], a.clipped ? call.values[states + 2][0] : 1, a.clip_value) + a.weight_decay * p[i];
+    const double momentum = scalars[ops::kMomentum];
+    buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : momentum * buffer[i] + d;
+    const double step = states == 1 ? d : a.nesterov ? d + momentum * buffer[i] : buffer[i];
     p[i] -= scalars[ops::kLearningRate] * step;
   }
   if (states == 1) return {p};
   return {p, buffer};
 }
 
-// Learning rate, bias corrections, whether it is the first update.
+// Learning rate, bias corrections, whether it is the first update, momentum.
 OpCase with_scalars(OpCase a_case, std::size_t at, Numbers scalars) {
   a_case.derive = [at, scalars = std::move(scalars)](std::vector<Numbers>& values) { values[at] = scalars; };
   return a_case;
@@ -64,11 +85,13 @@ const std::vector<Shape>& shapes() {
 }
 const Shape kLarge{8192, 768};
 
-OpCase adamw_case(const Shape& shape, double decay, bool clipped = true) {
-  OpCase result{ops::AdamWAttributes{0.9, 0.95, 1e-8, decay, clipped},
+constexpr double kClipValue = 0.3;  // of gradients up to 1
+
+OpCase adamw_case(const Shape& shape, double decay, bool clipped = true, double clip_value = 0) {
+  OpCase result{ops::AdamWAttributes{0.95, 1e-8, decay, clipped, clip_value},
                 {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars})}};
   if (clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 0});
+  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 0, 0.9});
 }
 
 std::vector<OpCase> adamw_cases() {
@@ -76,29 +99,56 @@ std::vector<OpCase> adamw_cases() {
   for (const Shape& shape : shapes()) {
     for (const double decay : {0.0, 0.1}) cases.push_back(adamw_case(shape, decay));
     cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false));
+    cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false, kClipValue));
   }
   cases.push_back(timed(adamw_case(kLarge, 0.1)));
   return cases;
 }
 
+// Where the sign of the direction is in doubt, a rounding decides about a whole step: numbers come from a grid on which the
+// direction 0.9 m + 0.1 g is 0 or far from it.
+OpCase lion_case(const Shape& shape, double decay, bool clipped, double clip_value = 0) {
+  OpCase result{ops::LionAttributes{0.99, decay, clipped, clip_value},
+                {f32(shape), f32(shape), f32(shape), f64({ops::kUpdateScalars})}};
+  if (clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
+  result.derive = [clipped](std::vector<Numbers>& values) {
+    for (double& m : values[1]) m = std::round(4 * m) / 4;
+    for (double& g : values[2]) g = std::round(4 * g) / 4;
+    values[3] = {1e-2, 1, 1, 0, 0.9};
+    if (clipped) values[4] = {0.5};
+  };
+  return result;
+}
+
+std::vector<OpCase> lion_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    for (const bool clipped : {false, true}) cases.push_back(lion_case(shape, 0.1, clipped));
+    cases.push_back(lion_case(shape, 0, false, 0.25));
+  }
+  cases.push_back(timed(lion_case(kLarge, 0.1, true)));
+  return cases;
+}
+
 OpCase sgd_case(const Shape& shape, ops::SgdAttributes attributes, bool first) {
   OpCase result{attributes, {f32(shape)}};
-  if (attributes.momentum > 0) result.inputs.push_back(f32(shape));
+  if (attributes.momentum) result.inputs.push_back(f32(shape));
   result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars})});
   if (attributes.clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, attributes.momentum > 0 ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 0.0});
+  return with_scalars(result, attributes.momentum ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 0.0, 0.9});
 }
 
 std::vector<OpCase> sgd_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape : shapes()) {
-    cases.push_back(sgd_case(shape, {0, 0, false, true}, false));
-    cases.push_back(sgd_case(shape, {0, 0.1, false, false}, true));
+    cases.push_back(sgd_case(shape, {false, 0, false, true}, false));
+    cases.push_back(sgd_case(shape, {false, 0.1, false, false}, true));
     for (const bool nesterov : {false, true}) {
-      for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {0.9, 0.1, nesterov, first}, first));
+      for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {true, 0.1, nesterov, first}, first));
     }
+    cases.push_back(sgd_case(shape, {true, 0.1, true, true, kClipValue}, false));
   }
-  cases.push_back(timed(sgd_case(kLarge, {0.9, 0.1, false, true}, false)));
+  cases.push_back(timed(sgd_case(kLarge, {true, 0.1, false, true}, false)));
   return cases;
 }
 
@@ -126,6 +176,7 @@ std::vector<OpCases> update_cases() {
   return {{&ops::kSumOfSquares, sum_of_squares, sums(), {}},
           {&ops::kClip, clip, clips(), {}},
           {&ops::kAdamW, adamw, adamw_cases(), {}},
+          {&ops::kLion, lion, lion_cases(), {}},
           {&ops::kSgd, sgd, sgd_cases(), {}}};
 }
 
