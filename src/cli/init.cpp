@@ -39,11 +39,16 @@ std::string value_of(const ConfigKey& key, const Config& config) {
   return key.text(config);
 }
 
+// Keys that something else would have to be chosen for, or that stand instead of another one.
+bool of_another_choice(std::string_view key, const Config& config) {
+  return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives";
+}
+
 std::string line_of(const ConfigKey& key, const Config& config) {
   const std::string value = value_of(key, config);
   const bool absent = value.empty() || answered_by_preset(key.name);
-  const std::string setting =
-      fmt::format("{}{} = {}", absent ? "# " : "", leaf_of(key.name), value.empty() ? std::string(key.example) : value);
+  const std::string_view sign = of_another_choice(key.name, config) ? "## " : absent ? "# " : "";
+  const std::string setting = fmt::format("{}{} = {}", sign, leaf_of(key.name), value.empty() ? std::string(key.example) : value);
   return fmt::format("{:<32} # {}\n", setting, key.comment);
 }
 
@@ -55,7 +60,8 @@ std::string init_text(std::string_view preset) {
       "# A configuration of Plimsoll. Change what you like, then:\n"
       "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
       "#   plimsoll train run.toml --run run\n"
-      "# Lines that begin with a comment sign show what holds where they are left out. Paths are relative to this file.\n";
+      "# Lines that begin with a comment sign show what holds where they are left out; with two signs, an example that belongs\n"
+      "# to another choice than the one above it. Paths are relative to this file.\n";
   if (!config.model.shape.byte_vocabulary) {
     text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
   }

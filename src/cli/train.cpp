@@ -81,7 +81,7 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
       fmt::print(stderr, "note: changed since the run began: {}; the learning rate follows its schedule to the new end\n", line);
     }
-    if (dropout || starts_with_any(line, {"train.gradient_clip:", "optimizer.", "schedule.", "machine.threads:"})) {
+    if (dropout || starts_with_any(line, {"train.gradient_clip", "optimizer.", "schedule.", "machine.threads:"})) {
       fmt::print(stderr, "note: changed since the run began: {}\n", line);
     }
   }

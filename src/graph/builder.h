@@ -42,13 +42,13 @@ class GraphBuilder {
   ValueId add_persistent(std::string name, ValueType type, Role role);
   ValueId add_parameter(std::string name, Shape shape, Initializer initializer);
   // A value that is written from outside before each run of the current section.
-  // Rows of this parameter are looked up.
-  void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
   ValueId add_input(std::string name, ValueType type);
 
   // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).
   std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
+  // Rows of this parameter are looked up.
+  void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
   // Gives a value another name than that after its line.
   void rename(ValueId value, std::string name) { graph_.values[value].name = std::move(name); }
   // Like add, for an op that draws noise at a site of the model: random_site(full_name(name of its first output)).

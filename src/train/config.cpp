@@ -23,7 +23,7 @@ class Merged {
   // Two names for one key in the same file must not contradict each other.
   void put_from_file(KeySetting setting) {
     const std::optional<KeySetting>& before = slot(*setting.key);
-    if (before && value_text(*before) != value_text(setting)) {
+    if (before && !(set_alone(*before) == set_alone(setting))) {
       throw config_error("E-CONFIG-TWICE", setting.setting.where,
                          fmt::format("{} is {} and {} ({}) is {}", setting.setting.name, setting.setting.text,
                                      before->setting.name, before->setting.where, before->setting.text),
@@ -39,10 +39,10 @@ class Merged {
     return settings_[static_cast<std::size_t>(&key - config_keys().data())];
   }
 
-  static std::string value_text(const KeySetting& setting) {
+  static Config set_alone(const KeySetting& setting) {
     Config scratch;
     setting.set(scratch, setting.setting);
-    return setting.key->text(scratch);
+    return scratch;
   }
 
   std::vector<std::optional<KeySetting>> settings_;

@@ -145,7 +145,7 @@ std::vector<std::string> config_differences(const Config& from, const Config& to
 
 // The rate of an update that `samples_before` samples come before; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
-// The same of momentum, which is AdamW's first beta.
+// The same of momentum, which is the first beta of AdamW and Lion.
 double momentum_at(const Config& config, std::int64_t samples_before);
 
 // Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",   
 constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
 constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
-constexpr double kMostRate = 1e15;
+constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
@@ -117,6 +117,8 @@ void set_compute(Config& c, const Setting& s) {
 }
 
 void set_half_lives(Config& c, const Setting& s) {
+  c.optimizer.half_lives.reset();
+  if (const auto* name = std::get_if<std::string>(&s.value); name != nullptr && *name == "none") return;
   const auto* list = std::get_if<std::vector<std::string>>(&s.value);
   if (list == nullptr || list->size() != 2) throw type_error(s, "two lengths of training: [\"200samples\", \"400samples\"]");
   const std::string where = fmt::format("{} {}", s.where, s.name);
@@ -150,7 +152,7 @@ std::string of_schedule(const Config& c, std::string_view key, std::string text)
 
 std::string momentum_range_text(const Config& c) {
   const auto& pair = c.schedule.momentum;
-  return of_schedule(c, "schedule.momentum",
+  return of_schedule(c, "schedule.momentum_range",
                      pair ? fmt::format("[{}, {}]", shown((*pair)[0]), shown((*pair)[1])) : toml_text("none"));
 }
 
@@ -239,7 +241,11 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
      [](const C& c) { return shown(c.train.gradient_clip); }},
     {"train.gradient_clip_value", "instead: the largest element of a gradient, either way, that counts as it is; 0: no limit",
-     "0.5", [](C& c, const S& s) { c.train.gradient_clip_value = number(s, 0, 1e30); },
+     "0.5",
+     [](C& c, const S& s) {
+       c.train.gradient_clip_value = number(s, 0, 1e30);
+       if (c.train.gradient_clip_value > 0) number(s, kLeastClip, 1e30);
+     },
      [](const C& c) { return shown(c.train.gradient_clip_value); }},
     {"train.evaluate_every", "updates between validation losses; 0: at the end only", "0",
      [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
@@ -292,7 +298,7 @@ const ConfigKey kKeys[] = {
     {"schedule.final_fraction", "of the peak, at the end of the run; with cycles, where these are lowest", "0.1",
      [](C& c, const S& s) { c.schedule.final_fraction = number(s, 0, 1); },
      [](const C& c) { return shown(c.schedule.final_fraction); }},
-    {"schedule.cycle", "cosine_restarts, triangular: length of the first cycle; of each", "\"1000updates\"",
+    {"schedule.cycle", "cosine_restarts, triangular: length of the first cycle; of each", "\"25%\"",
      [](C& c, const S& s) { c.schedule.cycle = duration(c, s); },
      [](const C& c) { return of_schedule(c, "schedule.cycle", toml_text(to_text(c.schedule.cycle))); }},
     {"schedule.cycle_growth", "cosine_restarts: each cycle is so many times as long as the one before", "1",
@@ -304,17 +310,17 @@ const ConfigKey kKeys[] = {
     {"schedule.peak_at", "one_cycle: the share of the run in which the rate rises", "0.3",
      [](C& c, const S& s) { c.schedule.peak_at = number(s, kLeastPeak, 1 - kLeastPeak); },
      [](const C& c) { return of_schedule(c, "schedule.peak_at", shown(c.schedule.peak_at)); }},
-    {"schedule.decay", "wsd: how long the rate falls, at the end of the run", "\"20%\"",
+    {"schedule.decay_length", "wsd: how long the rate falls, at the end of the run", "\"20%\"",
      [](C& c, const S& s) { c.schedule.decay = duration(c, s); },
-     [](const C& c) { return of_schedule(c, "schedule.decay", toml_text(to_text(c.schedule.decay))); }},
+     [](const C& c) { return of_schedule(c, "schedule.decay_length", toml_text(to_text(c.schedule.decay))); }},
     {"schedule.decay_shape", "wsd: linear, or sqrt, which falls faster at first", "\"sqrt\"",
      [](C& c, const S& s) { c.schedule.decay_shape = one_of<DecayShape>(s, kDecayShapes); },
      [](const C& c) { return of_schedule(c, "schedule.decay_shape", name_of(c.schedule.decay_shape, kDecayShapes)); }},
-    {"schedule.power", "polynomial: of what is left of the run", "2.0",
+    {"schedule.power", "polynomial: of what is left of the run", "1.0",
      [](C& c, const S& s) { c.schedule.power = number(s, kLeastPower, kMostPower); },
      [](const C& c) { return of_schedule(c, "schedule.power", shown(c.schedule.power)); }},
-    {"schedule.momentum",
-     "one_cycle, triangular: momentum, or adamw's first beta, where the rate is lowest and where it is highest; or \"none\"",
+    {"schedule.momentum_range",
+     "one_cycle, triangular: momentum, or the first beta, where the rate is lowest and where it is highest; or \"none\"",
      "[0.95, 0.85]", set_momentum_range, momentum_range_text},
 
     {"plan.recompute", "auto, none (keep every activation) or all", "\"auto\"",
@@ -379,7 +385,6 @@ void set_low_precision(Config& c, const Setting& s) {
 void set_scheduler(Config& c, const Setting& s) {
   Setting named = s;
   if (text(s) == "constant_with_warmup") named.value = std::string("constant");
-  if (text(s) == "cosine_with_restarts") named.value = std::string("cosine_restarts");
   config_key("schedule.name").set(c, named);
 }
 

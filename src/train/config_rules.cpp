@@ -156,6 +156,48 @@ void mark_byte_vocabulary(Config& config) {
   if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
 }
 
+// What the command line says, over what the file does.
+bool typed_over(const GivenSettings& given, std::string_view key, std::string_view other) {
+  const Setting *one = given.find(key), *two = given.find(other);
+  return one != nullptr && one->typed && (two == nullptr || !two->typed);
+}
+
+void check_clips(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  if (train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) train.gradient_clip = 0;
+  if (train.gradient_clip_value == 0 || train.gradient_clip == 0) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("train.gradient_clip_value"),
+                     "gradients are clipped by their norm and by value", "one of the two",
+                     {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
+}
+
+// From half-lives, of two that are both given what the command line says.
+void complete_betas(Config& config, const GivenSettings& given) {
+  OptimizerChoice& optimizer = config.optimizer;
+  if (!optimizer.half_lives) return;
+  if (typed_over(given, "optimizer.betas", "optimizer.half_lives")) {
+    optimizer.half_lives.reset();
+    return;
+  }
+  const std::string where = given.where("optimizer.half_lives");
+  const bool both = given.has("optimizer.betas") && !typed_over(given, "optimizer.half_lives", "optimizer.betas");
+  if (both || optimizer.kind == OptimizerKind::sgd) {
+    throw config_error(
+        "E-CONFIG-CONFLICT", where, both ? "betas and half_lives are both given" : "half_lives are given, and sgd has no betas",
+        "half-lives alone, of adamw or lion: they are betas for any batch size", {"--set optimizer.half_lives=none"});
+  }
+  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  const auto beta = [&](const Duration& half_life) {
+    const double updates = in_samples(half_life, run) / static_cast<double>(run.effective_batch);
+    const double beta = updates > 0 ? std::exp2(-1 / updates) : 0;
+    if (updates > 0 && beta <= kBelowOne) return beta;
+    throw config_error("E-CONFIG-RANGE", where, fmt::format("a half-life is {:g} updates", updates),
+                       "more than 0 updates, and at most 693,000: a longer memory is lost in fp32");
+  };
+  optimizer.beta1 = beta((*optimizer.half_lives)[0]);
+  optimizer.beta2 = beta((*optimizer.half_lives)[1]);
+}
+
 struct UsualSettings {
   double learning_rate, weight_decay, beta2;
 };
@@ -176,30 +218,9 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   if (!given.has("optimizer.learning_rate")) optimizer.learning_rate = usual.learning_rate;
   if (!given.has("optimizer.weight_decay")) optimizer.weight_decay = usual.weight_decay;
   if (!given.has("optimizer.betas")) optimizer.beta2 = usual.beta2;
-  if (given.has("optimizer.betas") && optimizer.half_lives) {
-    throw config_error("E-CONFIG-VALUE", given.where("optimizer.half_lives"), "betas and half_lives are both given",
-                       "one of the two: half-lives are betas for any batch size");
-  }
-  if (config.train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) config.train.gradient_clip = 0;
-  if (config.train.gradient_clip_value > 0 && config.train.gradient_clip > 0) {
-    throw config_error("E-CONFIG-VALUE", given.where("train.gradient_clip_value"),
-                       "gradients are clipped by their norm and by value", "one of the two",
-                       {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
-  }
-  if (!optimizer.half_lives) return;
-  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
-  const auto beta = [&](const Duration& half_life) {
-    const double samples = in_samples(half_life, run);
-    if (samples <= 0) {
-      throw config_error("E-CONFIG-RANGE", given.where("optimizer.half_lives"), "a half-life is 0",
-                         "two lengths of training, each at least a sample");
-    }
-    return std::min(kBelowOne, std::exp2(-static_cast<double>(run.effective_batch) / samples));
-  };
-  optimizer.beta1 = beta((*optimizer.half_lives)[0]);
-  optimizer.beta2 = beta((*optimizer.half_lives)[1]);
+  check_clips(config, given);
+  complete_betas(config, given);
 }
-
 // Where a schedule ends, or its cycles are lowest, if nobody says.
 double usual_end(ScheduleKind kind) {
   switch (kind) {
@@ -211,47 +232,64 @@ double usual_end(ScheduleKind kind) {
     case ScheduleKind::cosine:
     case ScheduleKind::triangular:
     case ScheduleKind::triangular2: return 0.1;
-    case ScheduleKind::one_cycle: return 4e-6;  // 1 / 25 at its beginning, over 10^4
+    case ScheduleKind::one_cycle: return 0;  // follows from where it starts
   }
   return 0;
 }
 
-void complete_schedule(Config& config, const GivenSettings& given) {
-  constexpr double kUsualCycle = 0.25, kUsualDecay = 0.2;  // of the run
+// One-cycle swings momentum as well, where nobody has said what it is.
+void complete_momentum(Config& config, const GivenSettings& given) {
   Schedule& schedule = config.schedule;
-  const auto share = [&](double of) {
-    return Duration{static_cast<std::int64_t>(std::ceil(of * static_cast<double>(config.train.updates))), ClockUnit::updates};
-  };
-  if (!given.has("schedule.final_fraction")) schedule.final_fraction = usual_end(schedule.kind);
-  if (!given.has("schedule.cycle")) schedule.cycle = share(kUsualCycle);
-  if (!given.has("schedule.decay")) schedule.decay = share(kUsualDecay);
-  const bool no_momentum = config.optimizer.kind == OptimizerKind::sgd && config.optimizer.momentum == 0;
-  if (schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum") && !no_momentum) {
-    schedule.momentum = {0.95, 0.85};
-  }
-  if (schedule.momentum && no_momentum) {
-    throw config_error("E-CONFIG-VALUE", given.where("schedule.momentum"), "schedule.momentum is given and there is no momentum",
-                       "an optimizer that has momentum", {"--set optimizer.momentum=0.9", "--set optimizer.name=adamw"});
-  }
+  const bool none = config.optimizer.kind == OptimizerKind::sgd && config.optimizer.momentum == 0;
+  const bool said = given.has("optimizer.betas") || given.has("optimizer.half_lives") || given.has("optimizer.momentum");
+  const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
+  if (open && !none && !said) schedule.momentum = {0.95, 0.85};
+  if (!schedule_has(schedule.kind, "schedule.momentum_range")) schedule.momentum.reset();
+  if (!schedule.momentum || !none) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
+                     "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
+                     {"--set optimizer.momentum=0.9", "--set schedule.momentum_range=none"});
+}
+
+void complete_schedule(Config& config, const GivenSettings& given) {
+  constexpr double kUsualCycles = 4, kUsualDecay = 0.2, kOneCycleDepth = 1e4;  // the last as in PyTorch
+  Schedule& schedule = config.schedule;
   const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
-  if (in_samples(schedule.cycle, run) <= 0) {
-    throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), "schedule.cycle is 0", "a cycle of at least one sample",
-                       {"--set schedule.cycle=25%"});
+  const double batch = static_cast<double>(run.effective_batch), total = batch * static_cast<double>(run.updates);
+  const double warmup = in_samples(schedule.warmup, run), behind = std::max(0.0, total - warmup);
+  const auto samples = [](double count) { return Duration{static_cast<std::int64_t>(std::ceil(count)), ClockUnit::samples}; };
+  if (!given.has("schedule.final_fraction")) {
+    const bool one = schedule.kind == ScheduleKind::one_cycle;
+    schedule.final_fraction = one ? schedule.start_fraction / kOneCycleDepth : usual_end(schedule.kind);
   }
-  const double warmup = in_samples(schedule.warmup, run);
-  const double total = static_cast<double>(run.effective_batch) * static_cast<double>(run.updates);
+  if (!given.has("schedule.cycle")) schedule.cycle = samples(std::max(behind / kUsualCycles, 2 * batch));
+  if (!given.has("schedule.decay_length")) schedule.decay = samples(kUsualDecay * total);
+  complete_momentum(config, given);
+  const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
+  if (cycle < 2) {
+    throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), fmt::format("schedule.cycle is {:g} updates", cycle),
+                       "a cycle of at least two updates", {"--set schedule.cycle=25%"});
+  }
   if (warmup > total) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
                                        given.where("schedule.warmup"), warmup, total));
+  } else if (schedule.kind == ScheduleKind::wsd && decay >= behind) {
+    config.notes.push_back(
+        fmt::format("{}: the decay takes {:.0f} samples, and {:.0f} follow the warm-up; the rate is never stable",
+                    given.where("schedule.decay_length"), decay, behind));
   }
 }
 
-// What would be read and then not used.
-void check_schedule(const Config& config, const GivenSettings& given) {
+// What would be read and then not used. A schedule that the command line names leaves aside what the file says of its own.
+void check_schedule(Config& config, const GivenSettings& given) {
   for (const ConfigKey& key : config_keys()) {
     const Setting* setting = given.find(key.name);
     if (setting == nullptr || schedule_has(config.schedule.kind, key.name)) continue;
-    throw config_error("E-CONFIG-VALUE", setting->where,
+    if (typed_over(given, "schedule.name", key.name)) {
+      config.notes.push_back(fmt::format("{}: {} is left aside: it is of another schedule", setting->where, setting->name));
+      continue;
+    }
+    throw config_error("E-CONFIG-CONFLICT", setting->where,
                        fmt::format("{} is given, and the schedule {} has no such thing", setting->name,
                                    config_key("schedule.name").text(config)),
                        fmt::format("without it, or a schedule that has it: {}", key.comment));

@@ -28,7 +28,7 @@ SettingValue list_value(const toml::array& array) {
   }
   if (numbers.size() == array.size()) return numbers;
   if (texts.size() == array.size()) return texts;
-  return OtherValue{"a list with something else than numbers"};
+  return OtherValue{"a list of neither numbers nor texts alone"};
 }
 
 SettingValue value_of(const toml::node& node) {

@@ -41,6 +41,15 @@ std::vector<std::string> both(std::vector<std::string> a, const std::vector<std:
   return a;
 }
 
+std::string_view optimizer_text(const OptimizerChoice& optimizer) {
+  switch (optimizer.kind) {
+    case OptimizerKind::adamw: return "AdamW";
+    case OptimizerKind::lion: return "Lion";
+    case OptimizerKind::sgd: return "SGD with momentum";
+  }
+  return "";
+}
+
 // A folder for temporary files that is on a disk, not in memory, and has room; empty where there is none.
 std::filesystem::path disk_for(Bytes bytes) {
   constexpr long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
@@ -117,12 +126,15 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                        set("model.context", std::to_string(context)), true,
                        [context](Config& c, PlanRequest& r, Budget&) { c.model.context = r.units_per_sample = context; }});
   }
-  if (config.optimizer.kind == OptimizerKind::adamw) {
-    changes.push_back({"SGD without momentum instead of AdamW",
-                       both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0")), true,
-                       [](Config& c, PlanRequest&, Budget&) {
+  if (config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0) {
+    std::vector<std::string> arguments = both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0"));
+    if (config.schedule.momentum) arguments = both(std::move(arguments), set("schedule.momentum_range", "none"));
+    if (config.optimizer.half_lives) arguments = both(std::move(arguments), set("optimizer.half_lives", "none"));
+    changes.push_back({fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments),
+                       true, [](Config& c, PlanRequest&, Budget&) {
                          c.optimizer.kind = OptimizerKind::sgd;
                          c.optimizer.momentum = 0;
+                         c.schedule.momentum.reset();
                        }});
   }
   return changes;

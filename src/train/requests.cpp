@@ -1,6 +1,7 @@
 #include "train/requests.h"
 
 namespace plimsoll {
+
 OptimizerSettings optimizer_settings(const Config& config) {
   const OptimizerChoice& choice = config.optimizer;
   OptimizerSettings settings;

@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <utility>
@@ -62,13 +61,16 @@ struct Cycle {
 
 Cycle cycle_at(double samples, double length, std::int64_t growth) {
   if (length <= 0) return {};
+  if (growth == 1) {
+    const double before = std::floor(samples / length);
+    return {before, samples / length - before};
+  }
   double before = 0;
-  for (; growth > 1 && samples >= length; ++before) {
+  for (; samples >= length; ++before) {
     samples -= length;
     length *= static_cast<double>(growth);
   }
-  if (growth == 1) before = std::floor(samples / length);
-  return {before, growth == 1 ? samples / length - before : samples / length};
+  return {before, samples / length};
 }
 
 // `samples`: since the warm-up; the schedule takes `total` of them.
@@ -85,9 +87,11 @@ Height height_at(const Schedule& schedule, const RunLength& run, double samples,
     case ScheduleKind::triangular: return {lowest, triangle(cycle().progress)};
     case ScheduleKind::triangular2: return {lowest, triangle(cycle().progress) * std::exp2(-cycle().before)};
     case ScheduleKind::one_cycle: {
-      const double peak = schedule.peak_at;
-      if (progress < peak) return {schedule.start_fraction, half_wave(1 - progress / peak)};
-      return {lowest, peak < 1 ? half_wave((progress - peak) / (1 - peak)) : 1};
+      // The last update of each phase reaches its end, as in PyTorch.
+      const double batch = static_cast<double>(run.effective_batch);
+      const double peak = std::max(0.0, schedule.peak_at * total - batch), end = std::max(peak, total - batch);
+      if (samples < peak) return {schedule.start_fraction, half_wave(1 - samples / peak)};
+      return {lowest, half_wave(end > peak ? std::min(1.0, (samples - peak) / (end - peak)) : 0)};
     }
     case ScheduleKind::wsd: {
       const double decay = std::min(in_samples(schedule.decay, run), total);
@@ -106,25 +110,21 @@ std::pair<double, double> behind_warmup(const Schedule& schedule, const RunLengt
   return {std::max(0.0, static_cast<double>(samples_before) - warmup), std::max(0.0, total - warmup)};
 }
 
-struct KeyOf {
-  std::string_view key;
-  std::initializer_list<ScheduleKind> kinds;
-};
-
 }  // namespace
 
 bool schedule_has(ScheduleKind kind, std::string_view key) {
   using enum ScheduleKind;
-  static const KeyOf kKeys[] = {{"schedule.cycle", {cosine_restarts, triangular, triangular2}},
-                                {"schedule.cycle_growth", {cosine_restarts}},
-                                {"schedule.start_fraction", {one_cycle}},
-                                {"schedule.peak_at", {one_cycle}},
-                                {"schedule.decay", {wsd}},
-                                {"schedule.decay_shape", {wsd}},
-                                {"schedule.power", {polynomial}},
-                                {"schedule.momentum", {one_cycle, triangular, triangular2}}};
-  for (const auto& [name, kinds] : kKeys) {
-    if (name == key) return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  const bool triangle = kind == triangular || kind == triangular2;
+  const std::pair<std::string_view, bool> keys[] = {{"schedule.cycle", triangle || kind == cosine_restarts},
+                                                    {"schedule.cycle_growth", kind == cosine_restarts},
+                                                    {"schedule.start_fraction", kind == one_cycle},
+                                                    {"schedule.peak_at", kind == one_cycle},
+                                                    {"schedule.decay_length", kind == wsd},
+                                                    {"schedule.decay_shape", kind == wsd},
+                                                    {"schedule.power", kind == polynomial},
+                                                    {"schedule.momentum_range", triangle || kind == one_cycle}};
+  for (const auto& [name, has] : keys) {
+    if (name == key) return has;
   }
   return true;
 }

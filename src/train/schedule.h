@@ -45,13 +45,13 @@ struct Schedule {
   Duration decay;                 // wsd: at the end of the run
   DecayShape decay_shape = DecayShape::sqrt;
   double power = 1;  // polynomial
-  // one_cycle, triangular: momentum, or AdamW's first beta, where the rate is lowest and where it is highest.
+  // one_cycle, triangular: momentum, or the first beta, where the rate is lowest and where it is highest.
   std::optional<std::array<double, 2>> momentum;
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// Whether the key, one behind schedule.final_fraction, says something about such a schedule.
+// Whether such a schedule has what the key says; true of keys that all of them have, and of other sections.
 bool schedule_has(ScheduleKind kind, std::string_view key);
 
 // What turns updates and tokens into samples.
@@ -74,8 +74,8 @@ double in_samples(const Duration& duration, const RunLength& run);
 //     constant 1, linear 1 - p, cosine (1 + cos(pi p)) / 2, polynomial (1 - p)^power
 //     cosine_restarts (1 + cos(pi q)) / 2, triangular 1 - |2 q - 1|, where q is the share of its cycle that is over;
 //     triangular2 the same over 2^(cycles before)
-//     one_cycle (1 - cos(pi p / peak_at)) / 2 up to p = peak_at, there with f = start_fraction, then
-//     (1 + cos(pi (p - peak_at) / (1 - peak_at))) / 2
+//     one_cycle (1 - cos(pi q)) / 2 with f = start_fraction, then (1 + cos(pi q)) / 2, where q is the share of the phase that is
+//     over: 1 for the last update of the first peak_at (S - W) samples, and for the last of the run, as in PyTorch
 //     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
 

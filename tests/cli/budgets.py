@@ -220,6 +220,8 @@ EDGES = {
     "context-7": ["model.context=7", "model.vocab=257"],
     "sgd": ['optimizer.name="sgd"', "optimizer.momentum=0"],
     "momentum": ['optimizer.name="sgd"', "optimizer.momentum=0.9", "train.gradient_clip=0"],
+    "lion": ['optimizer.name="lion"'],
+    "lion-by-value": ['optimizer.name="lion"', "train.gradient_clip_value=0.01", "train.micro_batch=6"],
     "no-validation": ['data.validation=""'],
     "recompute-all": ['plan.recompute="all"', "train.micro_batch=1"],
     "chunks": ["plan.loss_chunks=5"],
@@ -249,7 +251,9 @@ def check_remedies(test):
     betas = base.replace(
         "learning_rate = 1e-3", "learning_rate = 1e-3\nbetas = [0.9, 0.99]\nepsilon = 1e-7\nweight_decay = 0.1"
     )
-    for name, text in {"parts": parts, "preset": preset, "betas": betas}.items():
+    swing = re.sub(r"\[schedule\][^\[]*", '[schedule]\nname = "one_cycle"\nmomentum_range = [0.95, 0.85]\n', base)
+    lives = betas.replace("betas = [0.9, 0.99]", 'half_lives = ["40samples", "400samples"]')
+    for name, text in {"parts": parts, "preset": preset, "betas": betas, "swing": swing, "lives": lives}.items():
         test.write(f"{name}.toml", text)
         check_refusal(test, name, f"{name}.toml", [], bounds_of(test, f"{name}.toml", [])[0])
 

@@ -117,15 +117,18 @@ TEST(UpdateKernels, LionFollowsDoubleForHundredSteps) {
 
 TEST(UpdateKernels, ClipsByValueAndLetsNaNThrough) {
   on_every_target([] {
-    Floats p(4, 1), g(4);
-    g[0] = 5, g[1] = -5, g[2] = 0.25f, g[3] = std::numeric_limits<float>::quiet_NaN();
-    sgd(4, p.data(), nullptr, g.data(), {.lr = 1, .gradient_scale = 0.5, .clip_value = 2});
-    EXPECT_EQ(p[0], -1);
-    EXPECT_EQ(p[1], 3);
-    EXPECT_EQ(p[2], 0.875f);
-    EXPECT_TRUE(std::isnan(p[3]));
+    const std::int64_t n = 67;
+    Floats p(n, 1), g(n);
+    for (std::int64_t i = 0; i + 3 < n; i += 4) g[i] = 5, g[i + 1] = -5, g[i + 2] = 0.25f, g[i + 3] = std::nanf("");
+    sgd(n, p.data(), nullptr, g.data(), {.lr = 1, .gradient_scale = 0.5, .clip_value = 2});
+    for (std::int64_t i = 0; i + 3 < n; i += 4) {
+      EXPECT_EQ(p[i], -1);
+      EXPECT_EQ(p[i + 1], 3);
+      EXPECT_EQ(p[i + 2], 0.875f);
+      EXPECT_TRUE(std::isnan(p[i + 3]));
+    }
+    g[0] = 0, g[3] = std::nanf("");
     Floats q(1, 1), m(1);
-    g[0] = 0;
     lion(1, q.data(), m.data(), g.data(), {.lr = 1});
     EXPECT_EQ(q[0], 1) << "no direction, no step";
     lion(1, q.data(), m.data(), g.data() + 3, {.lr = 1});

@@ -2,6 +2,7 @@
 // attention, products), a norm and a chunked loss; trained with a random optimizer. A seed is a network.
 #pragma once
 
+#include <array>
 #include <random>
 #include <string>
 #include <utility>
@@ -84,7 +85,9 @@ class NetworkMaker {
     }
     gamma_ = parameter("norm.g", Shape{width_}, Initializer::Kind::ones);
     beta_ = parameter("norm.b", Shape{width_});
-    optimizer_.kind = pick(2) == 0 ? OptimizerSettings::Kind::adamw : OptimizerSettings::Kind::sgd;
+    using Kind = OptimizerSettings::Kind;
+    optimizer_.kind = std::array{Kind::adamw, Kind::sgd, Kind::lion}[static_cast<std::size_t>(pick(3))];
+    optimizer_.clip_value = pick(4) == 0 ? 1e-3 : 0;
     optimizer_.momentum = pick(2) != 0;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
     partners_.clear();

@@ -76,18 +76,19 @@ TEST(Schedule, CyclesBeginAgain) {
 TEST(Schedule, OneCycleRisesAndFallsAgainstItsMomentum) {
   Schedule schedule{.kind = ScheduleKind::one_cycle, .final_fraction = 0.001, .momentum = {{0.95, 0.85}}};
   const auto momentum = [&](std::int64_t update) { return scheduled_momentum(schedule, kRun, (update - 1) * 32, 0.5); };
-  EXPECT_DOUBLE_EQ(factor(schedule, 1), 0.04);
-  EXPECT_DOUBLE_EQ(momentum(1), 0.95);
-  EXPECT_NEAR(factor(schedule, 16), 0.52, 1e-12) << "half way up";
-  EXPECT_NEAR(momentum(16), 0.9, 1e-12);
-  EXPECT_DOUBLE_EQ(factor(schedule, 31), 1);
-  EXPECT_DOUBLE_EQ(momentum(31), 0.85);
-  EXPECT_NEAR(factor(schedule, 66), 0.001 + 0.999 / 2, 1e-12) << "half way down";
-  EXPECT_NEAR(momentum(66), 0.9, 1e-12);
-  EXPECT_NEAR(factor(schedule, 101), 0.001, 1e-12);
-  EXPECT_NEAR(momentum(101), 0.95, 1e-12);
-  for (std::int64_t update = 1; update < 100; ++update)
-    EXPECT_EQ(factor(schedule, update) < factor(schedule, update + 1), update <= 30) << update;
+  // torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=100, final_div_factor=40), whose step 0 is update 1.
+  const auto wave = [](double progress) { return (1 - std::cos(std::numbers::pi * progress)) / 2; };
+  for (std::int64_t update = 1; update <= 30; ++update) {
+    const double level = wave(static_cast<double>(update - 1) / 29);
+    EXPECT_NEAR(factor(schedule, update), 0.04 + 0.96 * level, 1e-12);
+    EXPECT_NEAR(momentum(update), 0.95 - 0.1 * level, 1e-12);
+  }
+  for (std::int64_t update = 30; update <= 100; ++update) {
+    const double level = 1 - wave(static_cast<double>(update - 30) / 70);
+    EXPECT_NEAR(factor(schedule, update), 0.001 + 0.999 * level, 1e-12);
+    EXPECT_NEAR(momentum(update), 0.95 - 0.1 * level, 1e-12);
+  }
+  EXPECT_DOUBLE_EQ(factor(schedule, 100), 0.001);
   schedule.momentum.reset();
   EXPECT_EQ(momentum(31), 0.5);
 }

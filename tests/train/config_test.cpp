@@ -298,23 +298,56 @@ TEST_F(ConfigTest, SchedulesAreCompletedAndTakeOnlyWhatIsTheirs) {
   const Config cycle = small({"schedule.name=one_cycle"});
   EXPECT_EQ(cycle.schedule.momentum, (std::array{0.95, 0.85}));
   EXPECT_EQ(momentum_at(cycle, 0), 0.95);
-  EXPECT_NE(resolved_toml(cycle).find("momentum = [0.95, 0.85]"), std::string::npos);
+  EXPECT_DOUBLE_EQ(cycle.schedule.final_fraction, 4e-6);
   EXPECT_EQ(resolved_toml(cycle).find("decay_shape"), std::string::npos) << "of other schedules";
-  const Config still = small({"schedule.name=one_cycle", "schedule.momentum=none"});
-  EXPECT_EQ(momentum_at(still, 0), still.optimizer.beta1);
+  for (const char* said : {"schedule.momentum_range=none", "optimizer.betas=[0.9, 0.95]"}) {
+    const Config still = small({"schedule.name=one_cycle", said});
+    EXPECT_EQ(momentum_at(still, 0), 0.9) << said;
+  }
   EXPECT_FALSE(small({"schedule.name=one_cycle", "optimizer.name=sgd"}).schedule.momentum);
-  EXPECT_ERROR(small({"schedule.name=triangular", "optimizer.name=sgd", "schedule.momentum=[0.9, 0.8]"}), "E-CONFIG-VALUE",
-               "there is no momentum");
-  EXPECT_EQ(small({"schedule.name=wsd", "train.updates=50"}).schedule.decay, (Duration{10, ClockUnit::updates}));
+  EXPECT_ERROR(small({"schedule.name=triangular", "optimizer.name=sgd", "schedule.momentum_range=[0.9, 0.8]"}),
+               "E-CONFIG-CONFLICT", "there is no momentum");
+  EXPECT_EQ(small({"schedule.name=wsd", "train.updates=50"}).schedule.decay, (Duration{1000, ClockUnit::samples}));
   EXPECT_EQ(small({"schedule.name=cosine_restarts", "schedule.cycle=640samples"}).schedule.cycle,
             (Duration{640, ClockUnit::samples}));
-  EXPECT_ERROR(small({"schedule.name=triangular", "schedule.cycle=0updates"}), "E-CONFIG-RANGE", "schedule.cycle");
-  EXPECT_ERROR(small({"schedule.name=cosine", "schedule.decay=5%"}), "E-CONFIG-VALUE", "has no such thing");
-  EXPECT_EQ(small({"lr_scheduler_type=cosine_with_restarts"}).schedule.kind, ScheduleKind::cosine_restarts);
-  // The same trace for every split of the window.
-  const auto split = [&](const std::string& micro) { return small({"schedule.name=triangular2", "train.micro_batch=" + micro}); };
-  for (std::int64_t samples = 0; samples < 2000; samples += 100) {
-    EXPECT_EQ(learning_rate_at(split("4"), samples), learning_rate_at(split("100"), samples));
+  EXPECT_ERROR(small({"schedule.name=triangular", "schedule.cycle=1updates"}), "E-CONFIG-RANGE", "two updates");
+  EXPECT_ERROR(small({"schedule.name=cosine", "schedule.decay_length=5%"}), "E-CONFIG-CONFLICT", "has no such thing");
+  EXPECT_TRUE(has_note(small({"schedule.name=wsd", "schedule.decay_length=100%"}), "never stable"));
+  EXPECT_EQ(small({"lr_scheduler_type=constant_with_warmup"}).schedule.kind, ScheduleKind::constant);
+}
+
+// With a warm-up too, the last of the usual cycles ends with the run.
+TEST_F(ConfigTest, UsualCyclesFillTheRun) {
+  const Config config = small({"schedule.name=cosine_restarts", "train.updates=100", "schedule.warmup=20updates"});
+  EXPECT_EQ(config.schedule.cycle, (Duration{2000, ClockUnit::samples}));  // of 100 an update
+  EXPECT_DOUBLE_EQ(learning_rate_at(config, 100 * 80), config.optimizer.learning_rate);
+  EXPECT_LT(learning_rate_at(config, 100 * 99), 0.01 * config.optimizer.learning_rate);
+}
+
+// A key of the file is left aside where the command line names another schedule; two of the file contradict each other.
+TEST_F(ConfigTest, TheCommandLineWinsOverOtherChoicesOfTheFile) {
+  const std::string file = std::string(kSmall) + "[schedule]\nname = \"triangular\"\ncycle = \"10updates\"\n" +
+                           "[optimizer]\nhalf_lives = [\"200samples\", \"400samples\"]\n";
+  const Config config = load(file, {"schedule.name=cosine", "optimizer.betas=[0.5, 0.6]"});
+  EXPECT_EQ(config.schedule.kind, ScheduleKind::cosine);
+  EXPECT_TRUE(has_note(config, "left aside"));
+  EXPECT_EQ(config.optimizer.beta1, 0.5);
+  EXPECT_FALSE(config.optimizer.half_lives);
+  EXPECT_ERROR(load("cycle = \"20updates\"\n" + file), "E-CONFIG-TWICE", "cycle");
+}
+
+TEST_F(ConfigTest, NewKeysReadBackEqual) {
+  const std::vector<std::vector<std::string>> all{
+      {"schedule.name=cosine_restarts", "schedule.cycle_growth=2", "optimizer.name=lion", "optimizer.decay=no_embeddings"},
+      {"schedule.name=triangular", "schedule.cycle=640samples", "schedule.momentum_range=[0.9, 0.8]"},
+      {"schedule.name=triangular2", "optimizer.half_lives=[\"200samples\", \"4updates\"]"},
+      {"schedule.name=one_cycle", "schedule.start_fraction=0.1", "schedule.peak_at=0.4", "train.gradient_clip_value=0.5"},
+      {"schedule.name=one_cycle", "schedule.momentum_range=none"},
+      {"schedule.name=wsd", "schedule.decay_length=10%", "schedule.decay_shape=linear"},
+      {"schedule.name=polynomial", "schedule.power=2"}};
+  for (const std::vector<std::string>& sets : all) {
+    const Config config = small(sets);
+    EXPECT_EQ(load(resolved_toml(config)), config) << resolved_toml(config);
   }
 }
 
@@ -325,8 +358,10 @@ TEST_F(ConfigTest, HalfLivesGiveTheBetasOfTheBatch) {
   EXPECT_DOUBLE_EQ(config.optimizer.beta2, std::pow(0.5, 0.25));
   EXPECT_NE(resolved_toml(config).find("half_lives = [\"200samples\", \"4updates\"]"), std::string::npos);
   EXPECT_EQ(resolved_toml(config).find("betas"), std::string::npos);
-  EXPECT_ERROR(small({lives[0], "optimizer.betas=[0.9, 0.99]"}), "E-CONFIG-VALUE", "both given");
-  EXPECT_ERROR(small({"optimizer.half_lives=[\"0samples\", \"4updates\"]"}), "E-CONFIG-RANGE", "half-life is 0");
+  EXPECT_ERROR(small({lives[0], "optimizer.betas=[0.9, 0.99]"}), "E-CONFIG-CONFLICT", "both given");
+  EXPECT_ERROR(small({lives[0], "optimizer.name=sgd"}), "E-CONFIG-CONFLICT", "sgd has no betas");
+  EXPECT_ERROR(small({"optimizer.half_lives=[\"1Mupdates\", \"1updates\"]"}), "E-CONFIG-RANGE", "693,000");
+  EXPECT_ERROR(small({"optimizer.half_lives=[\"0samples\", \"4updates\"]"}), "E-CONFIG-RANGE", "a half-life is 0 updates");
   EXPECT_ERROR(small({"optimizer.half_lives=[1, 2]"}), "E-CONFIG-TYPE", "two lengths");
 }
 
@@ -340,7 +375,8 @@ TEST_F(ConfigTest, LionAndClippingByValue) {
   EXPECT_EQ(optimizer_settings(clipped).clip, 0);
   EXPECT_EQ(optimizer_settings(clipped).clip_value, 0.5);
   EXPECT_EQ(small({"train.gradient_clip_value=0.5", "train.gradient_clip=0"}).train.gradient_clip_value, 0.5);
-  EXPECT_ERROR(small({"train.gradient_clip_value=0.5", "train.gradient_clip=1"}), "E-CONFIG-VALUE", "by their norm and by value");
+  EXPECT_ERROR(small({"train.gradient_clip_value=0.5", "train.gradient_clip=1"}), "E-CONFIG-CONFLICT",
+               "by their norm and by value");
 }
 
 TEST_F(ConfigTest, DoubtfulChoicesAreNoted) {

@@ -52,12 +52,12 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
   return make_kernel(
       [a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
         const double* scalars = call.in<double>(3);
-        const cpu::LionStep step{scalars[ops::kLearningRate],
-                                 scalars[ops::kMomentum],
-                                 a.beta2,
-                                 a.weight_decay,
-                                 a.clipped ? *call.in(4) : 1.0f,
-                                 a.clip_value};
+        const cpu::LionStep step{.lr = scalars[ops::kLearningRate],
+                                 .beta1 = scalars[ops::kMomentum],
+                                 .beta2 = a.beta2,
+                                 .weight_decay = a.weight_decay,
+                                 .gradient_scale = a.clipped ? *call.in(4) : 1.0f,
+                                 .clip_value = a.clip_value};
         cpu::lion(count_of(call, n), call.out(0), call.out(1), call.in(2), step);
       });
 }
