@@ -149,7 +149,7 @@ class Conditions:
             self.measure()
             pairs = list(zip(*self.rates[-2:]))
             self.first = [max(pair) for pair in pairs]
-            if all(min(pair) >= (1 - UNSTEADY) * max(pair) for pair in pairs):
+            if arguments.audit or all(min(pair) >= (1 - UNSTEADY) * max(pair) for pair in pairs):
                 break
         else:
             print("the machine was not steady while its kernels were measured", flush=True)
