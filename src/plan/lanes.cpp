@@ -11,12 +11,14 @@ namespace {
 
 constexpr std::int64_t kElement = sizeof(float);
 
+double pieces_of(Bytes bytes, Bytes page) { return static_cast<double>(ceil_div(bytes.n, page.n)); }
 double seconds_at(double bytes_per_second, const Link& link, Bytes bytes, Bytes page) {
-  const auto pieces = static_cast<double>(ceil_div(bytes.n, page.n));
-  return pieces * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
+  return pieces_of(bytes, page) * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
 }
 double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at(link.bytes_per_second, link, bytes, page); }
-double lost_to(const Link& link, Bytes bytes) { return link.kernel_seconds_per_byte * static_cast<double>(bytes.n); }
+double lost_to(const Link& link, Bytes bytes, Bytes page) {
+  return pieces_of(bytes, page) * link.kernel_seconds_per_piece + static_cast<double>(bytes.n) * link.kernel_seconds_per_byte;
+}
 
 }  // namespace
 
@@ -55,9 +57,9 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
       const bool comes = !first_round || !streamed.begins;
       const int times = comes ? (streamed.changes ? 1 : passes) : 0;
       event.in[i] += times * seconds_on(way_in, value.bytes(), page_);
-      event.lost += times * lost_to(way_in, value.bytes());
+      event.lost += times * lost_to(way_in, value.bytes(), page_);
       if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page_);
-      if (streamed.changes) event.lost += lost_to(way_out, value.bytes());
+      if (streamed.changes) event.lost += lost_to(way_out, value.bytes(), page_);
       if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_);
       room += 1;
     }
@@ -90,7 +92,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
     const Link& link = out ? *links_[i].out : *links_[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page_);
     event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);
-    event.lost += lost_to(link, home.bytes());
+    event.lost += lost_to(link, home.bytes(), page_);
   }
   return {event};
 }

@@ -26,8 +26,9 @@ struct Link {
   double latency_seconds = 0;
   bool beside_compute = true;
   double alone_bytes_per_second = 0;  // while the other way is idle; 0: the same
-  // What kernels lose for each byte that passes beside them: the processors that move and check it, and the memory's bandwidth.
-  double kernel_seconds_per_byte = 0;
+  // What kernels lose for what passes beside them: for each byte the processors that move and check it and the memory's
+  // bandwidth, for each piece the calls and the threads that wake.
+  double kernel_seconds_per_byte = 0, kernel_seconds_per_piece = 0;
 
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
 };

@@ -77,21 +77,36 @@ ReserveModel reserve_of(const json& object) {
           bytes(object, "slack")};
 }
 
+json to_json(const Link& link) {
+  return {{"from", link.from},
+          {"to", link.to},
+          {"bytes_per_second", link.bytes_per_second},
+          {"latency_seconds", link.latency_seconds},
+          {"beside_compute", link.beside_compute},
+          {"alone_bytes_per_second", link.alone()},
+          {"kernel_seconds_per_byte", link.kernel_seconds_per_byte},
+          {"kernel_seconds_per_piece", link.kernel_seconds_per_piece}};
+}
+
+Link link_of(const json& object) {
+  const auto if_given = [&](const char* key, double most) { return object.contains(key) ? positive(object, key, most) : 0; };
+  return {.from = object.at("from"),
+          .to = object.at("to"),
+          .bytes_per_second = positive(object, "bytes_per_second", kMostRate),
+          .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
+          .beside_compute = object.at("beside_compute"),
+          .alone_bytes_per_second = if_given("alone_bytes_per_second", kMostRate),
+          .kernel_seconds_per_byte = if_given("kernel_seconds_per_byte", kMostSeconds),
+          .kernel_seconds_per_piece = if_given("kernel_seconds_per_piece", kMostSeconds)};
+}
+
 json to_json(const Machine& machine) {
   json tiers = json::array(), links = json::array();
   for (const Tier& tier : machine.tiers) {
     tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
     if (tier.name == "disk") tiers.back()["transfers"] = name(tier.transfers);
   }
-  for (const Link& link : machine.links) {
-    links.push_back({{"from", link.from},
-                     {"to", link.to},
-                     {"bytes_per_second", link.bytes_per_second},
-                     {"latency_seconds", link.latency_seconds},
-                     {"beside_compute", link.beside_compute},
-                     {"alone_bytes_per_second", link.alone()},
-                     {"kernel_seconds_per_byte", link.kernel_seconds_per_byte}});
-  }
+  for (const Link& link : machine.links) links.push_back(to_json(link));
   return {{"name", machine.name},
           {"instruction_set", machine.instruction_set},
           {"libraries", machine.libraries},
@@ -122,13 +137,7 @@ Machine machine_of(const json& object) {
   if (machine.tiers.size() == kMostTiers && (disk_of(machine) != 2 || !has_host(machine))) {
     refuse("the last of its tiers is no \"disk\" behind a host");
   }
-  for (const json& link : object.at("links")) {
-    machine.links.push_back(
-        {link.at("from"), link.at("to"), positive(link, "bytes_per_second", kMostRate),
-         positive(link, "latency_seconds", kMostSeconds), link.at("beside_compute"),
-         link.contains("alone_bytes_per_second") ? positive(link, "alone_bytes_per_second", kMostRate) : 0,
-         link.contains("kernel_seconds_per_byte") ? positive(link, "kernel_seconds_per_byte", kMostSeconds) : 0});
-  }
+  for (const json& link : object.at("links")) machine.links.push_back(link_of(link));
   const json& rates = object.at("rates");
   machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
   machine.bytes_per_second = positive(rates, "bytes_per_second", kMostRate);
@@ -177,11 +186,15 @@ std::string machine_hash(const Machine& machine) {
   }
   for (const Link& link : machine.links) {
     hasher.add(link.from).add(link.to);
-    hasher.add(fmt::format("{} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone(),
-                           link.kernel_seconds_per_byte));
+    hasher.add(fmt::format("{} {} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone(),
+                           link.kernel_seconds_per_byte, link.kernel_seconds_per_piece));
   }
   return hasher.hex();
 }
+
+std::string link_text(const Link& link) { return to_json(link).dump(); }
+
+Link link_from(const std::string& text) { return link_of(json::parse(text)); }
 
 std::string machine_text(const Machine& machine) { return to_json(machine).dump(); }
 

@@ -26,6 +26,10 @@ std::string machine_hash(const Machine& machine);
 std::string machine_text(const Machine& machine);
 Machine machine_from(const std::string& text);
 
+// The same of a link. link_from throws what no file of ours gives reason to.
+std::string link_text(const Link& link);
+Link link_from(const std::string& text);
+
 // folder/machine-<hash of the facts>.json.
 std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts);
 

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "base/error.h"
 #include "device/disk/page_file.h"
 #include "plan/passes/paging.h"
-#include "train/machine_facts.h"
 #include "train/machine_file.h"
 #include "train/measure_store.h"
 
@@ -40,21 +38,18 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
     throw data_error("E-DISK-FOLDER", disk.folder.string(), "there is no such folder", "a folder that can be written");
   }
   const TransferEngine engine = choose_engine(policy, say);
-  const int threads = std::min(machine.threads, usable_cores());  // a described machine may have more
-  const std::filesystem::path path =
-      cache / fmt::format("disk-{:x}-{}-{}.json", static_cast<unsigned long long>(facts.st_dev), name(engine), threads);
-  const StoreOfPieces store = [&](const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
-    const Bytes size = pieces.back().offset + pieces.back().bytes;
-    return std::make_unique<PageFile>(disk.folder, PageFile::Sizes{size, kTransfers, kTransferStaging, events, engine}, pieces);
-  };
-  const StoreRate rate =
-      store_rate(store, disk.size, threads, std::string(name(engine)), "the disk of " + disk.folder.string(), path, say);
+  const MeasuredStore store{"the disk of " + disk.folder.string(),
+                            fmt::format("disk-{:x}-{}", static_cast<unsigned long long>(facts.st_dev), name(engine)), disk.size,
+                            [&](Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
+                              return std::make_unique<PageFile>(
+                                  disk.folder, PageFile::Sizes{size, kTransfers, kTransferStaging, events, engine}, pieces);
+                            }};
+  const Link measured = store_link(store, machine.threads, cache, say);
   const std::string near = machine.tiers.back().name;
   machine.tiers.push_back({"disk", disk.size, engine});
-  // What is written alone was not measured: no slower than what is written beside reads.
-  machine.links.push_back({near, "disk", rate.bytes_per_second, rate.latency_seconds, true, 0, rate.kernel_seconds_per_byte});
-  machine.links.push_back({"disk", near, rate.bytes_per_second, rate.latency_seconds, true, rate.alone_bytes_per_second,
-                           rate.kernel_seconds_per_byte});
+  machine.links.push_back(between(near, "disk", measured));
+  machine.links.back().alone_bytes_per_second = 0;  // not measured: no slower than what is written beside reads
+  machine.links.push_back(between("disk", near, measured));
   machine.hash = machine_hash(machine);
 }
 

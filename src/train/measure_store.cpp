@@ -15,6 +15,8 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "train/child.h"
+#include "train/machine_facts.h"
+#include "train/machine_file.h"
 #include "train/measure.h"
 
 namespace plimsoll {
@@ -22,18 +24,17 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/5";
-constexpr Bytes kLarge{1 << 20}, kSmall{128 << 10};
+constexpr const char* kSchema = "plimsoll.disk/6";
+constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;    // of each size, where there is room for so many
 constexpr int kInFlight = 4;  // of each way
 constexpr int kRounds = 7;    // one after the other of all that is measured: a disk has better and worse moments
-constexpr double kMostRate = 1e12, kMostLatency = 10;
 
 // Pages that come in and go out side by side, large ones and behind them small ones.
 class MovingPages {
  public:
-  MovingPages(const StoreOfPieces& store, int pages)
-      : pages_(pages), store_(store(pieces(), 2 * kInFlight)), memory_(kLarge.n * 2 * kInFlight) {
+  MovingPages(const MeasuredStore& store, int pages)
+      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge.n * 2 * kInFlight) {
     for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     for (const TierStore::Piece& piece : pieces()) {
       store_->write(piece.offset, piece.bytes,
@@ -85,6 +86,12 @@ class Products {
     float *b = a + kShape.m * kShape.k, *c = b + kShape.k * kShape.n;
     for (int i = 0; i < times; ++i) gemm_.run(a, b, nullptr, c, reinterpret_cast<std::byte*>(a + kOperands));
   }
+  double seconds() {
+    constexpr int kTimes = 8;
+    const double begin = seconds_now();
+    run(kTimes);
+    return (seconds_now() - begin) / kTimes;
+  }
 
  private:
   static constexpr cpu::GemmShape kShape{.batch = 1, .m = 512, .n = 768, .k = 768};
@@ -93,31 +100,31 @@ class Products {
   Arena arena_;
 };
 
-// What products that take several times as long as the transfers beside them lose for each byte.
-double measure_lost_seconds(MovingPages& moving, double page, int pages, int threads) {
+// What products that take several times as long as the transfers beside them lose for a page that comes in and one that goes out.
+// `together`: as many of each pass beside one run of products. No more than the time that a page takes.
+double lost_seconds(MovingPages& moving, Products& products, Bytes size, int together, double page, int pages) {
   constexpr int kLonger = 4, kFewest = 2 * kInFlight;
   constexpr double kRound = 0.25;  // seconds
-  cpu::set_thread_count(threads);
-  Products products(threads);
-  products.run(8);
-  const double begin = seconds_now();
-  products.run(8);
-  const double product = (seconds_now() - begin) / 8;
-  const int times = std::max(1, static_cast<int>(kLonger * page / product));
-  const int count = std::clamp(static_cast<int>(kRound / (times * product)), std::min(kFewest, pages / 2), pages / 2);
+  const double product = products.seconds();
+  const int times = std::max(1, static_cast<int>(kLonger * page * together / product));
+  const int most = pages / 2 / together;
+  const int count = std::clamp(static_cast<int>(kRound / (times * product)), std::min(kFewest, most), most);
   std::vector<double> lost;
   for (int round = 0; round < kRounds; ++round) {
     const double start = seconds_now();
     for (int i = 0; i < count; ++i) products.run(times);
     const double alone = (seconds_now() - start) / count;
-    lost.push_back(moving.seconds_of_page(kLarge, false, count, [&] { products.run(times); }) - alone);
+    int passed = 0;
+    const auto work = [&] {
+      if (++passed % together == 0) products.run(times);
+    };
+    lost.push_back(moving.seconds_of_page(size, false, count * together, work) - alone / together);
   }
-  // A page that moves takes no more from kernels than its time.
-  return std::clamp(median(std::move(lost)), 0.0, page) / static_cast<double>(2 * kLarge.n);
+  return std::clamp(median(std::move(lost)), 0.0, page);
 }
 
-StoreRate measure(const StoreOfPieces& store, Bytes capacity, int threads) {
-  const auto most = static_cast<int>(std::min<std::int64_t>(capacity.n / (kLarge + kSmall).n, kPages));
+Link measure(const MeasuredStore& store, int threads) {
+  const auto most = static_cast<int>(std::min<std::int64_t>(store.capacity.n / (kLarge + kSmall).n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
   MovingPages moving(store, pages);
   std::vector<double> large_rounds, small_rounds, alone_rounds;
@@ -126,62 +133,64 @@ StoreRate measure(const StoreOfPieces& store, Bytes capacity, int threads) {
     small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2, [] {}));
     alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2, [] {}));
   }
+  const auto more = static_cast<double>((kLarge - kSmall).n);
   const double large = median(std::move(large_rounds)), small = std::min(median(std::move(small_rounds)), large);
-  const double rate = static_cast<double>((kLarge - kSmall).n) / std::max(large - small, 1e-9);
+  const double rate = more / std::max(large - small, 1e-9);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
-  const double most_alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
-  return {rate, latency, most_alone, measure_lost_seconds(moving, large, pages, threads)};
+  cpu::set_thread_count(threads);
+  Products products(threads);
+  products.run(8);
+  const double lost_large = lost_seconds(moving, products, kLarge, 1, large, pages);
+  const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small, pages), lost_large);
+  const double lost_byte = (lost_large - lost_small) / (2 * more);
+  return {.bytes_per_second = rate,
+          .latency_seconds = latency,
+          .alone_bytes_per_second = std::clamp(alone_rate, rate, 4 * rate),  // more than that is no rate
+          .kernel_seconds_per_byte = lost_byte,
+          .kernel_seconds_per_piece = std::max(0.0, lost_small / 2 - static_cast<double>(kSmall.n) * lost_byte)};
 }
 
-json to_json(const StoreRate& rate) {
-  return {{"bytes_per_second", rate.bytes_per_second},
-          {"alone_bytes_per_second", rate.alone_bytes_per_second},
-          {"kernel_seconds_per_byte", rate.kernel_seconds_per_byte},
-          {"latency_seconds", rate.latency_seconds}};
-}
-
-StoreRate rate_from(const json& object) {
-  return {object.at("bytes_per_second").get<double>(), object.at("latency_seconds").get<double>(),
-          object.at("alone_bytes_per_second").get<double>(), object.at("kernel_seconds_per_byte").get<double>()};
-}
-
-std::optional<StoreRate> known(const std::filesystem::path& path, const std::string& kind) {
+std::optional<Link> known(const std::filesystem::path& path) {
   try {
-    const json object = json::parse(read_text(path, 4096, "E-MACHINE-FILE"));
-    const StoreRate rate = rate_from(object);
-    const bool sound = rate.bytes_per_second > 0 && rate.alone_bytes_per_second >= rate.bytes_per_second &&
-                       rate.alone_bytes_per_second < kMostRate && rate.latency_seconds >= 0 &&
-                       rate.latency_seconds < kMostLatency && rate.kernel_seconds_per_byte >= 0 &&
-                       rate.kernel_seconds_per_byte < kMostLatency;
-    if (object.at("schema") == kSchema && object.at("transfers") == kind && sound) return rate;
+    const std::string text = read_text(path, 4096, "E-MACHINE-FILE");
+    Link link = link_from(text);
+    if (json::parse(text).at("schema") == kSchema && link.bytes_per_second > 0) return link;
   } catch (const std::exception&) {
     // Absent or damaged: measured again.
   }
   return {};
 }
 
-void keep(const StoreRate& rate, const std::string& kind, const std::filesystem::path& path) {
+void keep(const Link& link, const std::filesystem::path& path) {
   std::error_code ignored;  // the write says what is wrong with the folder
   std::filesystem::create_directories(path.parent_path(), ignored);
-  json object = to_json(rate);
-  object.update({{"schema", kSchema}, {"transfers", kind}});
+  json object = json::parse(link_text(link));
+  object["schema"] = kSchema;
   write_file_atomically(path, object.dump() + "\n");
 }
 
 }  // namespace
 
-StoreRate store_rate(const StoreOfPieces& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
-                     const std::filesystem::path& file, const std::function<void(const std::string&)>& say) {
-  if (const std::optional<StoreRate> rate = known(file, kind)) return *rate;
-  if (say) say(fmt::format("measuring {}, once, for {}", what, file.string()));
-  const StoreRate rate = rate_from(json::parse(run_in_child([&] { return to_json(measure(store, capacity, threads)).dump(); })));
+Link store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache,
+                const std::function<void(const std::string&)>& say) {
+  threads = std::min(threads, usable_cores());  // a described machine may have more
+  const std::filesystem::path file = cache / fmt::format("{}-{}.json", store.file, threads);
+  if (const std::optional<Link> link = known(file)) return *link;
+  if (say) say(fmt::format("measuring {}, once, for {}", store.name, file.string()));
+  const Link link = link_from(run_in_child([&] { return link_text(measure(store, threads)); }));
   try {
-    keep(rate, kind, file);
+    keep(link, file);
   } catch (const std::exception& error) {
     if (say) say(fmt::format("the measurement is not kept: {}", error.what()));
   }
-  return rate;
+  return link;
+}
+
+Link between(std::string from, std::string to, Link link) {
+  link.from = std::move(from);
+  link.to = std::move(to);
+  return link;
 }
 
 }  // namespace plimsoll

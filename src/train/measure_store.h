@@ -10,23 +10,22 @@
 
 #include "base/bytes.h"
 #include "device/tier_store.h"
+#include "plan/machine.h"
 
 namespace plimsoll {
 
-struct StoreRate {
-  double bytes_per_second = 0, latency_seconds = 0;  // a page takes latency + bytes / rate
-  double alone_bytes_per_second = 0;                 // with nothing the other way
-  double kernel_seconds_per_byte = 0;                // lost beside it
+struct MeasuredStore {
+  std::string name, file;  // for people; of the file that keeps it, which the number of threads is added to
+  Bytes capacity;
+  // Of so many bytes, with so many events at a time.
+  std::function<std::unique_ptr<TierStore>(Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events)> open;
 };
 
-// A store of these pieces, with so many events at a time.
-using StoreOfPieces =
-    std::function<std::unique_ptr<TierStore>(const std::vector<TierStore::Piece>& pieces, std::uint32_t events)>;
-
-// What the file holds, or what is measured now: of a file that is absent, damaged or of another `kind`. One that cannot be
-// written is said and does no harm. The pages are 1 MiB, from 8 to 84 of them, and an eighth of that, within the capacity where
-// it holds 9 MiB. `what` is for people.
-StoreRate store_rate(const StoreOfPieces& store, Bytes capacity, int threads, const std::string& kind, const std::string& what,
-                     const std::filesystem::path& file, const std::function<void(const std::string&)>& say);
+// What the file in the cache holds, or what is measured now: of one that is absent or damaged. One that cannot be written is said
+// and does no harm. The pages are 1 MiB, from 8 to 84 of them, and as many of 32 KiB, within the capacity where it holds 9 MiB.
+// The link has no ends yet.
+Link store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache,
+                const std::function<void(const std::string&)>& say);
+Link between(std::string from, std::string to, Link link);
 
 }  // namespace plimsoll

@@ -1,14 +1,11 @@
 #include "train/simulated_machine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "device/host_store.h"
-#include "train/machine_facts.h"
 #include "train/measure_store.h"
 
 namespace plimsoll {
@@ -37,20 +34,14 @@ MachineRecord simulated_machine(int threads) {
 }
 
 void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say) {
-  constexpr Bytes kMost{96 << 20};
-  const StoreOfPieces store = [](const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
-    return std::make_unique<HostStore>(pieces.back().offset + pieces.back().bytes, events, pieces);
-  };
-  const int threads = std::min(machine.threads, usable_cores());
-  const StoreRate rate = store_rate(store, kMost, threads, "memory", "copies from memory to memory",
-                                    cache / fmt::format("host-{}.json", threads), say);
   const Bytes capacity = machine.tiers.front().capacity;
+  const MeasuredStore store{"copies from memory to memory", "host", capacity,
+                            [](Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
+                              return std::make_unique<HostStore>(size, events, pieces);
+                            }};
+  const Link measured = store_link(store, machine.threads, cache, say);
   machine.tiers = {{"device", capacity}, {"host", capacity}};
-  const auto link = [&](const char* from, const char* to) {
-    return Link{
-        from, to, rate.bytes_per_second, rate.latency_seconds, true, rate.alone_bytes_per_second, rate.kernel_seconds_per_byte};
-  };
-  machine.links = {link("device", "host"), link("host", "device")};
+  machine.links = {between("device", "host", measured), between("host", "device", measured)};
   machine.host_reserve = std::exchange(machine.reserve, {});
 }
 

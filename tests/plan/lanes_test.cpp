@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/ceil_div.h"
+#include "plan/small_models.h"
+
 namespace plimsoll {
 namespace {
 
@@ -35,6 +38,39 @@ TEST(LaneClock, KernelsLoseWhatPassesBesideThem) {
   EXPECT_DOUBLE_EQ(stall_of({in, wait(false)}), 2) << "no more than the transfer, where nothing else runs";
   const LaneEvent streams{.kind = Kind::streamed, .kernels = 4, .transfer = {3}, .lost = 0.5, .apart = true};
   EXPECT_DOUBLE_EQ(stall_of({streams}), 0.5);
+}
+
+// State comes in and goes out once an update, in pages.
+TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
+  const Config config = config_for({2, 256, 4, 16, 301}, 2);
+  const Paging paging{kPageStep, 4};
+  const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
+  CpuCatalogue catalogue = round_catalogue();
+  NodeKernels kernels(2, catalogue);
+  const Simulation simulation = simulate(apply_paging(graph, find_blocks(graph), paging), 1, 1, true, kernels);
+  double bytes = 0, pieces = 0;
+  for (const Value& value : simulation.graph.values) {
+    if (!value.persistent() || value.tier == 0) continue;
+    bytes += 2 * static_cast<double>(value.bytes().n);
+    pieces += 2 * static_cast<double>(ceil_div(value.bytes().n, paging.page * static_cast<std::int64_t>(sizeof(float))));
+  }
+  ASSERT_GT(pieces, 0);
+  const auto lost = [&](double per_byte, double per_piece) {
+    Machine machine = round_machine();
+    for (Link& link : machine.links) {
+      link.kernel_seconds_per_byte = per_byte;
+      link.kernel_seconds_per_piece = per_piece;
+    }
+    const LaneModel model(simulation, paging, machine);
+    double sum = 0;
+    for (std::size_t step = 0; step < simulation.timeline.steps.size(); ++step) {
+      for (const LaneEvent& event : model.events_of(static_cast<int>(step))) sum += event.lost;
+    }
+    return sum;
+  };
+  EXPECT_DOUBLE_EQ(lost(1, 0), bytes);
+  EXPECT_DOUBLE_EQ(lost(0, 1), pieces);
+  EXPECT_DOUBLE_EQ(lost(1, 2), bytes + 2 * pieces);
 }
 
 TEST(LaneClock, WhatPassesTwoLinksIsThereWhenBothLetItThrough) {

@@ -114,9 +114,11 @@ class PagingPass {
   }
 
  private:
+  // State of no more than a block of a disk stays: its instructions and its checksum take as much, and its transfer is all
+  // latency.
   bool rests_elsewhere(ValueId value) const {
     switch (result_.values[value].role) {
-      case Role::optimizer_state: return true;
+      case Role::optimizer_state: return result_.values[value].bytes() > kStoredAlignment;
       case Role::parameter: return (paging_.parameters && leaves_a_block(value)) || table_[value] != 0;
       case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
       default: return false;

@@ -1,8 +1,8 @@
-// What rests on other tiers, as a rewrite of the graph: optimizer state, of the blocks also parameters and accumulators, and
-// tables. Updates act on ranges, and so do the ops that read tables: what they need of a range comes into a slot of pages, is
-// read or updated there and goes back, while the slots beside it are on their way. Which bytes move when is the program's
-// business (program/stream.h); the graph says where they rest and through which room they pass. What kernels of the blocks need
-// is fetched whole (plan/passes/fetching.h).
+// What rests on other tiers, as a rewrite of the graph: optimizer state of more than a disk's block, of the blocks also
+// parameters and accumulators, and tables. Updates act on ranges, and so do the ops that read tables: what they need of a range
+// comes into a slot of pages, is read or updated there and goes back, while the slots beside it are on their way. Which bytes
+// move when is the program's business (program/stream.h); the graph says where they rest and through which room they pass. What
+// kernels of the blocks need is fetched whole (plan/passes/fetching.h).
 #pragma once
 
 #include <array>
