@@ -98,8 +98,8 @@ int main(int argc, char** argv) {
       before = plan.update_seconds;
       if (known.insert(plan.plan_hash).second) cases.push_back({std::move(plan), budget, 1e30, {}});
     }
+    if (pass > 0) break;
     for (const Case& one : cases) {
-      if (pass > 0) break;
       const Graph graph = source(one.plan.decisions.micro_batch);
       seconds.merge(measure_kernels(graph, record.machine.threads, one.plan.decisions.loss_chunks, seconds, limits));
     }

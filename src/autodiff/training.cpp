@@ -248,16 +248,6 @@ class UpdateSection {
     builder_.rename(gradient.accumulator, name);
   }
 
-  ValueId state(ValueId parameter, const char* name) {
-    const Value& value = builder_.value(parameter);
-    return builder_.add_persistent(value.name + "." + name, ValueType(value.type), Role::optimizer_state);
-  }
-
-  static std::vector<ValueId> with(std::vector<ValueId> inputs, ValueId coefficient) {
-    if (coefficient.valid()) inputs.push_back(coefficient);
-    return inputs;
-  }
-
   bool decays(const ParameterInfo& parameter) const {
     switch (settings_.decay) {
       case OptimizerSettings::Decay::all: return true;
@@ -267,30 +257,40 @@ class UpdateSection {
     return false;
   }
 
+  struct Update {
+    const OpDef* op;
+    Attributes attributes;
+    std::vector<const char*> states;
+  };
+
+  Update update_of(double decay, bool clipped) const {
+    const OptimizerSettings& s = settings_;
+    switch (s.kind) {
+      case OptimizerSettings::Kind::adamw:
+        return {&ops::kAdamW, ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value}, {"m", "v"}};
+      case OptimizerSettings::Kind::lion: return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value}, {"m"}};
+      case OptimizerSettings::Kind::sgd: break;
+    }
+    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value};
+    return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
+  }
+
   // `coefficient`: of clipping; invalid without it.
   void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
     const double decay = decays(*builder_.value(parameter).parameter) ? settings_.weight_decay : 0;
-    const bool clipped = coefficient.valid();
-    builder_.set_line("update." + builder_.value(parameter).name.text());
-    const double most = settings_.clip_value;
-    if (settings_.kind == OptimizerSettings::Kind::adamw) {
-      const ops::AdamWAttributes attributes{settings_.beta2, settings_.epsilon, decay, clipped, most};
-      const ValueId m = state(parameter, "m"), v = state(parameter, "v");
-      builder_.add(ops::kAdamW, attributes, with({parameter, m, v, gradient, scalars}, coefficient), {"", "m", "v"});
-    } else if (settings_.kind == OptimizerSettings::Kind::lion) {
-      const ops::LionAttributes attributes{settings_.beta2, decay, clipped, most};
-      builder_.add(ops::kLion, attributes, with({parameter, state(parameter, "m"), gradient, scalars}, coefficient), {"", "m"});
-    } else {
-      const ops::SgdAttributes attributes{settings_.momentum, decay, settings_.nesterov, clipped, most};
-      std::vector<ValueId> inputs{parameter};
-      std::vector<std::string> names{""};
-      if (settings_.momentum) {
-        inputs.push_back(state(parameter, "momentum"));
-        names.push_back("momentum");
-      }
-      inputs.insert(inputs.end(), {gradient, scalars});
-      builder_.add(ops::kSgd, attributes, with(std::move(inputs), coefficient), std::move(names));
+    const std::string name = builder_.value(parameter).name.text();
+    const ValueType type = builder_.value(parameter).type;
+    builder_.set_line("update." + name);
+    const Update update = update_of(decay, coefficient.valid());
+    std::vector<ValueId> inputs{parameter};
+    std::vector<std::string> outputs{""};
+    for (const char* state : update.states) {
+      inputs.push_back(builder_.add_persistent(name + "." + state, ValueType(type), Role::optimizer_state));
+      outputs.push_back(state);
     }
+    inputs.insert(inputs.end(), {gradient, scalars});
+    if (coefficient.valid()) inputs.push_back(coefficient);
+    builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs));
   }
 
   GraphBuilder builder_;

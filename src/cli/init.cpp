@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "models/gpt2.h"
-#include "train/config_keys.h"
+#include "train/config_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -36,7 +36,7 @@ bool answered_by_preset(std::string_view key) {
 
 std::string value_of(const ConfigKey& key, const Config& config) {
   if (key.name == "memory.budget") return fmt::format("\"{}GiB\"", config.memory.budget->n / kGiB.n);
-  return key.text(config);
+  return text_of(key, config);
 }
 
 // Keys that something else would have to be chosen for, or that stand instead of another one.

@@ -127,7 +127,7 @@ Built hand_back(Built built, PlanDecisions& decisions, Build&& build) {
     if (gap <= kWorthHandingBack) break;
     const std::optional<LateFetch> late = keep_apart(built.simulation, conflict_of(built), refused);
     if (!late) break;
-    Built next = build(apply_late(built.simulation.graph, {*late}));
+    Built next = build(*apply_late(built.simulation.graph, {*late}));
     if (next.placed.height < built.placed.height && next.seconds() <= built.seconds()) {
       built = std::move(next);
       decisions.late.push_back(*late);
@@ -261,11 +261,12 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     built.costs = costs_of(built.simulation, decisions.paging, machine);
     return built;
   };
-  Graph decided = apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window());
-  if (!are_possible(decided, decisions.late)) throw not_of_this_graph("it begins a transfer where none can begin");
+  std::optional<Graph> decided = apply_late(
+      apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window()), decisions.late);
+  if (!decided) throw not_of_this_graph("it begins a transfer where none can begin");
   Plan plan;
   plan.decisions = decisions;
-  Built built = build(apply_late(std::move(decided), decisions.late));
+  Built built = build(*std::move(decided));
   if (offsets == nullptr) built = hand_back(std::move(built), plan.decisions, build);
   auto& [simulation, placed, costs] = built;
   for (std::size_t i = 0; i < blocks.size(); ++i) {

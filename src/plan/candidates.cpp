@@ -37,18 +37,14 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   const Simulation keep = simulate_uniform(options_.front());
   look_at(keep, request, machine, floor);
   look_at_option(options_.front(), keep, machine);
-  for (Option* option : {&options_[first_allowed_], &options_.back()}) {
-    if (option->profiles.empty() && !blocks().empty()) look_at_option(*option, simulate_uniform(*option), machine);
-  }
+  for (Option* option : {&options_[first_allowed_], &options_.back()}) look_at_option(*option, machine);
   if (offloads(request)) add_offloaded(most_offloaded(), again().choice, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
-  for (Option& option : options_) {
-    if (option.profiles.empty() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
-  }
+  for (Option& option : options_) look_at_option(option, machine);
   if (looks_for_floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
   if (offloads(request)) add_more_offloaded(request, machine);
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
@@ -81,6 +77,10 @@ Simulation BatchCandidates::simulate_uniform(const Option& option) const {
 void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
   profile(option, simulation);
   record_lanes(option.lanes, simulation, machine);
+}
+
+void BatchCandidates::look_at_option(Option& option, const Machine& machine) {
+  if (option.profiles.empty() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
 }
 
 Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,

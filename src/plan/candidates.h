@@ -114,6 +114,7 @@ class BatchCandidates {
   void add_replays(const PlanRequest& request, const Machine& machine);
   Simulation simulate_uniform(const Option& option) const;
   void look_at_option(Option& option, const Simulation& simulation, const Machine& machine);
+  void look_at_option(Option& option, const Machine& machine);  // once
   void add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
   void add_mixtures(std::size_t batch_index, std::vector<Candidate>& to) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;

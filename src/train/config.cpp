@@ -23,7 +23,7 @@ class Merged {
   // Two names for one key in the same file must not contradict each other.
   void put_from_file(KeySetting setting) {
     const std::optional<KeySetting>& before = slot(*setting.key);
-    if (before && !(set_alone(*before) == set_alone(setting))) {
+    if (before && !(before->alone() == setting.alone())) {
       throw config_error("E-CONFIG-TWICE", setting.setting.where,
                          fmt::format("{} is {} and {} ({}) is {}", setting.setting.name, setting.setting.text,
                                      before->setting.name, before->setting.where, before->setting.text),
@@ -32,20 +32,14 @@ class Merged {
     put(std::move(setting));
   }
 
-  const std::vector<std::optional<KeySetting>>& settings() const { return settings_; }
+  KeySettings& settings() { return settings_; }
 
  private:
   std::optional<KeySetting>& slot(const ConfigKey& key) {
     return settings_[static_cast<std::size_t>(&key - config_keys().data())];
   }
 
-  static Config set_alone(const KeySetting& setting) {
-    Config scratch;
-    setting.set(scratch, setting.setting);
-    return scratch;
-  }
-
-  std::vector<std::optional<KeySetting>> settings_;
+  KeySettings settings_;
 };
 
 std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
@@ -75,6 +69,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
   for (Setting& setting : budget_settings(budgets)) typed.push_back(std::move(setting));
   for (KeySetting& setting : find_keys(std::move(typed), config.notes)) merged.put(std::move(setting));
 
+  leave_aside(merged.settings(), config.notes);
   const GivenSettings given(merged.settings(), path.string());
   check_init_alone(given);
   for (const std::optional<KeySetting>& setting : merged.settings()) {
@@ -88,7 +83,7 @@ std::string resolved_toml(const Config& config) {
   std::string text;
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {
-    const std::string value = key.text(config);
+    const std::string value = text_of(key, config);
     if (value.empty()) continue;
     if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
     text += fmt::format("{} = {}\n", leaf_of(key.name), value);
@@ -102,26 +97,22 @@ std::vector<std::string> config_differences(const Config& from, const Config& to
   const auto shown = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
   std::vector<std::string> lines;
   for (const ConfigKey& key : config_keys()) {
-    const std::string before = key.text(from), after = key.text(to);
+    const std::string before = text_of(key, from), after = text_of(key, to);
     if (before != after) lines.push_back(fmt::format("{}: {} -> {}", key.name, shown(before), shown(after)));
   }
   return lines;
 }
 
-namespace {
-
-RunLength length_of(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
-
-}  // namespace
+RunLength run_length(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
 
 double learning_rate_at(const Config& config, std::int64_t samples_before) {
-  return config.optimizer.learning_rate * schedule_factor(config.schedule, length_of(config), samples_before);
+  return config.optimizer.learning_rate * schedule_factor(config.schedule, run_length(config), samples_before);
 }
 
 double momentum_at(const Config& config, std::int64_t samples_before) {
   const OptimizerChoice& optimizer = config.optimizer;
   const double usual = optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta1;
-  return scheduled_momentum(config.schedule, length_of(config), samples_before, usual);
+  return scheduled_momentum(config.schedule, run_length(config), samples_before, usual);
 }
 
 void create_disk_folder(const DiskBudget& disk) {

@@ -143,6 +143,7 @@ std::string config_hash(const Config& config);
 // One line "train.updates: 100 -> 200" for every key that differs.
 std::vector<std::string> config_differences(const Config& from, const Config& to);
 
+RunLength run_length(const Config& config);
 // The rate of an update that `samples_before` samples come before; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
 // The same of momentum, which is the first beta of AdamW and Lion.

@@ -116,14 +116,26 @@ void set_compute(Config& c, const Setting& s) {
                      "what exists: \"fp32\"", {"--set precision.compute=fp32"});
 }
 
+bool says_none(const Setting& s) {
+  const auto* text = std::get_if<std::string>(&s.value);
+  return text != nullptr && *text == "none";
+}
+
+Duration length(const Config& c, const Setting& s, std::string_view text) {
+  return parse_duration(text, c.train.updates, fmt::format("{} {}", s.where, s.name));
+}
+
+Duration duration(const Config& c, const Setting& s) {
+  const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
+  return length(c, s, whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s));
+}
+
 void set_half_lives(Config& c, const Setting& s) {
   c.optimizer.half_lives.reset();
-  if (const auto* name = std::get_if<std::string>(&s.value); name != nullptr && *name == "none") return;
+  if (says_none(s)) return;
   const auto* list = std::get_if<std::vector<std::string>>(&s.value);
   if (list == nullptr || list->size() != 2) throw type_error(s, "two lengths of training: [\"200samples\", \"400samples\"]");
-  const std::string where = fmt::format("{} {}", s.where, s.name);
-  c.optimizer.half_lives = {parse_duration((*list)[0], c.train.updates, where),
-                            parse_duration((*list)[1], c.train.updates, where)};
+  c.optimizer.half_lives = {length(c, s, (*list)[0]), length(c, s, (*list)[1])};
 }
 
 std::string half_lives_text(const Config& c) {
@@ -131,29 +143,16 @@ std::string half_lives_text(const Config& c) {
   return pair ? fmt::format("[{}, {}]", toml_text(to_text((*pair)[0])), toml_text(to_text((*pair)[1]))) : "";
 }
 
-Duration duration(const Config& c, const Setting& s) {
-  const std::string where = fmt::format("{} {}", s.where, s.name);
-  const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
-  const std::string length = whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s);
-  return parse_duration(length, c.train.updates, where);
-}
-
 void set_momentum_range(Config& c, const Setting& s) {
   c.schedule.momentum.reset();
-  if (const auto* name = std::get_if<std::string>(&s.value); name != nullptr && *name == "none") return;
+  if (says_none(s)) return;
   const auto pair = numbers(s, 2, 0, kBelowOne);
   c.schedule.momentum = {pair[0], pair[1]};
 }
 
-// What the schedule at hand has; the resolved file shows no other.
-std::string of_schedule(const Config& c, std::string_view key, std::string text) {
-  return schedule_has(c.schedule.kind, key) ? text : "";
-}
-
 std::string momentum_range_text(const Config& c) {
   const auto& pair = c.schedule.momentum;
-  return of_schedule(c, "schedule.momentum_range",
-                     pair ? fmt::format("[{}, {}]", shown((*pair)[0]), shown((*pair)[1])) : toml_text("none"));
+  return pair ? fmt::format("[{}, {}]", shown((*pair)[0]), shown((*pair)[1])) : toml_text("none");
 }
 
 void set_disk(Config& c, const Setting& s) {
@@ -300,25 +299,25 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return shown(c.schedule.final_fraction); }},
     {"schedule.cycle", "cosine_restarts, triangular: length of the first cycle; of each", "\"25%\"",
      [](C& c, const S& s) { c.schedule.cycle = duration(c, s); },
-     [](const C& c) { return of_schedule(c, "schedule.cycle", toml_text(to_text(c.schedule.cycle))); }},
+     [](const C& c) { return toml_text(to_text(c.schedule.cycle)); }},
     {"schedule.cycle_growth", "cosine_restarts: each cycle is so many times as long as the one before", "1",
      [](C& c, const S& s) { c.schedule.cycle_growth = whole(s, 1, kMostGrowth); },
-     [](const C& c) { return of_schedule(c, "schedule.cycle_growth", shown(c.schedule.cycle_growth)); }},
+     [](const C& c) { return shown(c.schedule.cycle_growth); }},
     {"schedule.start_fraction", "one_cycle: of the peak, where it begins", "0.04",
      [](C& c, const S& s) { c.schedule.start_fraction = number(s, 0, 1); },
-     [](const C& c) { return of_schedule(c, "schedule.start_fraction", shown(c.schedule.start_fraction)); }},
+     [](const C& c) { return shown(c.schedule.start_fraction); }},
     {"schedule.peak_at", "one_cycle: the share of the run in which the rate rises", "0.3",
      [](C& c, const S& s) { c.schedule.peak_at = number(s, kLeastPeak, 1 - kLeastPeak); },
-     [](const C& c) { return of_schedule(c, "schedule.peak_at", shown(c.schedule.peak_at)); }},
+     [](const C& c) { return shown(c.schedule.peak_at); }},
     {"schedule.decay_length", "wsd: how long the rate falls, at the end of the run", "\"20%\"",
      [](C& c, const S& s) { c.schedule.decay = duration(c, s); },
-     [](const C& c) { return of_schedule(c, "schedule.decay_length", toml_text(to_text(c.schedule.decay))); }},
+     [](const C& c) { return toml_text(to_text(c.schedule.decay)); }},
     {"schedule.decay_shape", "wsd: linear, or sqrt, which falls faster at first", "\"sqrt\"",
      [](C& c, const S& s) { c.schedule.decay_shape = one_of<DecayShape>(s, kDecayShapes); },
-     [](const C& c) { return of_schedule(c, "schedule.decay_shape", name_of(c.schedule.decay_shape, kDecayShapes)); }},
+     [](const C& c) { return name_of(c.schedule.decay_shape, kDecayShapes); }},
     {"schedule.power", "polynomial: of what is left of the run", "1.0",
      [](C& c, const S& s) { c.schedule.power = number(s, kLeastPower, kMostPower); },
-     [](const C& c) { return of_schedule(c, "schedule.power", shown(c.schedule.power)); }},
+     [](const C& c) { return shown(c.schedule.power); }},
     {"schedule.momentum_range",
      "one_cycle, triangular: momentum, or the first beta, where the rate is lowest and where it is highest; or \"none\"",
      "[0.95, 0.85]", set_momentum_range, momentum_range_text},
@@ -469,6 +468,12 @@ const ConfigKey& config_key(std::string_view name) {
     if (key.name == name) return key;
   }
   throw internal_error("configuration", "no key " + std::string(name));
+}
+
+Config KeySetting::alone() const {
+  Config config;
+  set(config, setting);
+  return config;
 }
 
 std::string_view section_of(std::string_view name) {

@@ -19,7 +19,7 @@ struct ConfigKey {
   std::string_view comment;  // one line for people
   std::string_view example;  // a TOML value, shown where the key is absent
   SetKey set;
-  std::string (*text)(const Config&);  // a TOML value; "" where the key is absent
+  std::string (*text)(const Config&);  // see text_of
 };
 
 // Sections stand together; model.preset and model.init come before what they are overridden by.
@@ -52,6 +52,9 @@ struct KeySetting {
   Setting setting;
   const ConfigKey* key;
   SetKey set;
+
+  // A configuration of which nothing else is set.
+  Config alone() const;
 };
 
 // Finds the key of each setting, adding a note where the name is not the key's own. E-CONFIG-KEY names the nearest key.

@@ -156,12 +156,6 @@ void mark_byte_vocabulary(Config& config) {
   if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
 }
 
-// What the command line says, over what the file does.
-bool typed_over(const GivenSettings& given, std::string_view key, std::string_view other) {
-  const Setting *one = given.find(key), *two = given.find(other);
-  return one != nullptr && one->typed && (two == nullptr || !two->typed);
-}
-
 void check_clips(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
   if (train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) train.gradient_clip = 0;
@@ -171,26 +165,22 @@ void check_clips(Config& config, const GivenSettings& given) {
                      {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
 }
 
-// From half-lives, of two that are both given what the command line says.
+// From half-lives.
 void complete_betas(Config& config, const GivenSettings& given) {
   OptimizerChoice& optimizer = config.optimizer;
   if (!optimizer.half_lives) return;
-  if (typed_over(given, "optimizer.betas", "optimizer.half_lives")) {
-    optimizer.half_lives.reset();
-    return;
-  }
   const std::string where = given.where("optimizer.half_lives");
-  const bool both = given.has("optimizer.betas") && !typed_over(given, "optimizer.half_lives", "optimizer.betas");
+  const bool both = given.has("optimizer.betas");
   if (both || optimizer.kind == OptimizerKind::sgd) {
     throw config_error(
         "E-CONFIG-CONFLICT", where, both ? "betas and half_lives are both given" : "half_lives are given, and sgd has no betas",
         "half-lives alone, of adamw or lion: they are betas for any batch size", {"--set optimizer.half_lives=none"});
   }
-  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  const RunLength run = run_length(config);
   const auto beta = [&](const Duration& half_life) {
     const double updates = in_samples(half_life, run) / static_cast<double>(run.effective_batch);
-    const double beta = updates > 0 ? std::exp2(-1 / updates) : 0;
-    if (updates > 0 && beta <= kBelowOne) return beta;
+    const double kept = updates > 0 ? std::exp2(-1 / updates) : 0;
+    if (updates > 0 && kept <= kBelowOne) return kept;
     throw config_error("E-CONFIG-RANGE", where, fmt::format("a half-life is {:g} updates", updates),
                        "more than 0 updates, and at most 693,000: a longer memory is lost in fp32");
   };
@@ -221,9 +211,11 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   check_clips(config, given);
   complete_betas(config, given);
 }
+
 // Where a schedule ends, or its cycles are lowest, if nobody says.
-double usual_end(ScheduleKind kind) {
-  switch (kind) {
+double usual_end(const Schedule& schedule) {
+  constexpr double kOneCycleDepth = 1e4;  // as in PyTorch
+  switch (schedule.kind) {
     case ScheduleKind::constant: return 1;
     case ScheduleKind::linear:
     case ScheduleKind::polynomial:
@@ -232,7 +224,7 @@ double usual_end(ScheduleKind kind) {
     case ScheduleKind::cosine:
     case ScheduleKind::triangular:
     case ScheduleKind::triangular2: return 0.1;
-    case ScheduleKind::one_cycle: return 0;  // follows from where it starts
+    case ScheduleKind::one_cycle: return schedule.start_fraction / kOneCycleDepth;
   }
   return 0;
 }
@@ -244,7 +236,6 @@ void complete_momentum(Config& config, const GivenSettings& given) {
   const bool said = given.has("optimizer.betas") || given.has("optimizer.half_lives") || given.has("optimizer.momentum");
   const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
   if (open && !none && !said) schedule.momentum = {0.95, 0.85};
-  if (!schedule_has(schedule.kind, "schedule.momentum_range")) schedule.momentum.reset();
   if (!schedule.momentum || !none) return;
   throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
                      "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
@@ -252,16 +243,13 @@ void complete_momentum(Config& config, const GivenSettings& given) {
 }
 
 void complete_schedule(Config& config, const GivenSettings& given) {
-  constexpr double kUsualCycles = 4, kUsualDecay = 0.2, kOneCycleDepth = 1e4;  // the last as in PyTorch
+  constexpr double kUsualCycles = 4, kUsualDecay = 0.2;
   Schedule& schedule = config.schedule;
-  const RunLength run{config.train.effective_batch, config.model.context, config.train.updates};
+  const RunLength run = run_length(config);
   const double batch = static_cast<double>(run.effective_batch), total = batch * static_cast<double>(run.updates);
   const double warmup = in_samples(schedule.warmup, run), behind = std::max(0.0, total - warmup);
   const auto samples = [](double count) { return Duration{static_cast<std::int64_t>(std::ceil(count)), ClockUnit::samples}; };
-  if (!given.has("schedule.final_fraction")) {
-    const bool one = schedule.kind == ScheduleKind::one_cycle;
-    schedule.final_fraction = one ? schedule.start_fraction / kOneCycleDepth : usual_end(schedule.kind);
-  }
+  if (!given.has("schedule.final_fraction")) schedule.final_fraction = usual_end(schedule);
   if (!given.has("schedule.cycle")) schedule.cycle = samples(std::max(behind / kUsualCycles, 2 * batch));
   if (!given.has("schedule.decay_length")) schedule.decay = samples(kUsualDecay * total);
   complete_momentum(config, given);
@@ -280,15 +268,11 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   }
 }
 
-// What would be read and then not used. A schedule that the command line names leaves aside what the file says of its own.
-void check_schedule(Config& config, const GivenSettings& given) {
+// What would be read and then not used.
+void check_schedule(const Config& config, const GivenSettings& given) {
   for (const ConfigKey& key : config_keys()) {
     const Setting* setting = given.find(key.name);
     if (setting == nullptr || schedule_has(config.schedule.kind, key.name)) continue;
-    if (typed_over(given, "schedule.name", key.name)) {
-      config.notes.push_back(fmt::format("{}: {} is left aside: it is of another schedule", setting->where, setting->name));
-      continue;
-    }
     throw config_error("E-CONFIG-CONFLICT", setting->where,
                        fmt::format("{} is given, and the schedule {} has no such thing", setting->name,
                                    config_key("schedule.name").text(config)),
@@ -322,6 +306,63 @@ const Setting* GivenSettings::find(std::string_view key) const {
 std::string GivenSettings::where(std::string_view key) const {
   const Setting* setting = find(key);
   return setting != nullptr ? setting->where : file_;
+}
+
+bool schedule_has(ScheduleKind kind, std::string_view key) {
+  using enum ScheduleKind;
+  const bool triangle = kind == triangular || kind == triangular2;
+  const std::pair<std::string_view, bool> keys[] = {{"schedule.cycle", triangle || kind == cosine_restarts},
+                                                    {"schedule.cycle_growth", kind == cosine_restarts},
+                                                    {"schedule.start_fraction", kind == one_cycle},
+                                                    {"schedule.peak_at", kind == one_cycle},
+                                                    {"schedule.decay_length", kind == wsd},
+                                                    {"schedule.decay_shape", kind == wsd},
+                                                    {"schedule.power", kind == polynomial},
+                                                    {"schedule.momentum_range", triangle || kind == one_cycle}};
+  for (const auto& [name, has] : keys) {
+    if (name == key) return has;
+  }
+  return true;
+}
+
+std::string text_of(const ConfigKey& key, const Config& config) {
+  return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
+}
+
+namespace {
+
+// A setting, and another one that it excludes where the configuration says something by it.
+struct Rivals {
+  std::string_view key, other;
+  bool (*says)(const Config&);
+};
+
+constexpr Rivals kRivals[] = {
+    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
+    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
+    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
+};
+
+bool excludes(const KeySetting& one, std::string_view other) {
+  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
+  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
+    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
+  });
+}
+
+}  // namespace
+
+void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
+  for (const std::optional<KeySetting>& one : settings) {
+    if (!one || !one->setting.typed) continue;
+    for (std::optional<KeySetting>& other : settings) {
+      if (!other || other->setting.typed || !excludes(*one, other->key->name)) continue;
+      notes.push_back(fmt::format("{}: {} is left aside: {} says {} = {}", other->setting.where, other->setting.name,
+                                  one->setting.where, one->setting.name, one->setting.text));
+      other.reset();
+    }
+  }
 }
 
 void check_init_alone(const GivenSettings& given) {

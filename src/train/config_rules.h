@@ -12,11 +12,13 @@
 
 namespace plimsoll {
 
+// One slot per key, empty where nothing is said.
+using KeySettings = std::vector<std::optional<KeySetting>>;
+
 class GivenSettings {
  public:
-  // `settings` must outlive this; one slot per key.
-  GivenSettings(const std::vector<std::optional<KeySetting>>& settings, std::string file)
-      : settings_(settings), file_(std::move(file)) {}
+  // `settings` must outlive this.
+  GivenSettings(const KeySettings& settings, std::string file) : settings_(settings), file_(std::move(file)) {}
 
   // What was said about a key, or null.
   const Setting* find(std::string_view key) const;
@@ -26,14 +28,22 @@ class GivenSettings {
   const std::string& file() const { return file_; }
 
  private:
-  const std::vector<std::optional<KeySetting>>& settings_;
+  const KeySettings& settings_;
   std::string file_;
 };
+
+// Whether such a schedule has what the key says; true of keys that all of them have, and of other sections.
+bool schedule_has(ScheduleKind kind, std::string_view key);
+// What the configuration says of a key, as a TOML value; "" where it is absent, or of another schedule.
+std::string text_of(const ConfigKey& key, const Config& config);
+
+// Of two choices that exclude each other the command line's counts: what the file says of the other one is removed, with a note.
+void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 
 // E-CONFIG-INIT where keys of the shape stand beside an init folder. Runs before any file is read.
 void check_init_alone(const GivenSettings& given);
 
-// Fills what is left open and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, E-BATCH-3. Adds notes.
+// Fills what is left open and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, -CONFLICT, E-BATCH-3. Adds notes.
 void complete(Config& config, const GivenSettings& given);
 
 }  // namespace plimsoll

@@ -73,8 +73,11 @@ Cycle cycle_at(double samples, double length, std::int64_t growth) {
   return {before, samples / length};
 }
 
-// `samples`: since the warm-up; the schedule takes `total` of them.
-Height height_at(const Schedule& schedule, const RunLength& run, double samples, double total) {
+// Both clocks begin when the warm-up is over.
+Height height_at(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
+  const double warmup = in_samples(schedule.warmup, run);
+  const double samples = std::max(0.0, static_cast<double>(samples_before) - warmup);
+  const double total = std::max(0.0, static_cast<double>(run.updates) * static_cast<double>(run.effective_batch) - warmup);
   const double progress = total > 0 ? std::clamp(samples / total, 0.0, 1.0) : 0.0, lowest = schedule.final_fraction;
   const auto cycle = [&] { return cycle_at(samples, in_samples(schedule.cycle, run), schedule.cycle_growth); };
   const auto triangle = [](double at) { return 1 - std::abs(2 * at - 1); };
@@ -103,31 +106,7 @@ Height height_at(const Schedule& schedule, const RunLength& run, double samples,
   return {};
 }
 
-// Since the warm-up, and the schedule's length.
-std::pair<double, double> behind_warmup(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
-  const double warmup = in_samples(schedule.warmup, run);
-  const double total = static_cast<double>(run.updates) * static_cast<double>(run.effective_batch);
-  return {std::max(0.0, static_cast<double>(samples_before) - warmup), std::max(0.0, total - warmup)};
-}
-
 }  // namespace
-
-bool schedule_has(ScheduleKind kind, std::string_view key) {
-  using enum ScheduleKind;
-  const bool triangle = kind == triangular || kind == triangular2;
-  const std::pair<std::string_view, bool> keys[] = {{"schedule.cycle", triangle || kind == cosine_restarts},
-                                                    {"schedule.cycle_growth", kind == cosine_restarts},
-                                                    {"schedule.start_fraction", kind == one_cycle},
-                                                    {"schedule.peak_at", kind == one_cycle},
-                                                    {"schedule.decay_length", kind == wsd},
-                                                    {"schedule.decay_shape", kind == wsd},
-                                                    {"schedule.power", kind == polynomial},
-                                                    {"schedule.momentum_range", triangle || kind == one_cycle}};
-  for (const auto& [name, has] : keys) {
-    if (name == key) return has;
-  }
-  return true;
-}
 
 Duration parse_duration(std::string_view text, std::int64_t updates, const std::string& where) {
   const auto refuse = [&](const char* code, const char* why) {
@@ -169,17 +148,15 @@ double in_samples(const Duration& duration, const RunLength& run) {
 }
 
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
-  const auto [samples, total] = behind_warmup(schedule, run, samples_before);
-  const double factor = height_at(schedule, run, samples, total).factor(), warmup = in_samples(schedule.warmup, run);
+  const double factor = height_at(schedule, run, samples_before).factor(), warmup = in_samples(schedule.warmup, run);
   const double after = static_cast<double>(samples_before) + static_cast<double>(run.effective_batch);
   return after < warmup ? after / warmup * factor : factor;
 }
 
 double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual) {
   if (!schedule.momentum) return usual;
-  const auto [samples, total] = behind_warmup(schedule, run, samples_before);
   const auto [slow, fast] = *schedule.momentum;
-  return slow + (fast - slow) * height_at(schedule, run, samples, total).level;
+  return slow + (fast - slow) * height_at(schedule, run, samples_before).level;
 }
 
 }  // namespace plimsoll

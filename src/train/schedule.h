@@ -51,9 +51,6 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// Whether such a schedule has what the key says; true of keys that all of them have, and of other sections.
-bool schedule_has(ScheduleKind kind, std::string_view key);
-
 // What turns updates and tokens into samples.
 struct RunLength {
   std::int64_t effective_batch = 1;

@@ -26,9 +26,7 @@ std::vector<NodeId> fetches(const Graph& graph) {
   return all;
 }
 
-bool possible(const Plan& plan, NodeId fetch, NodeId after) {
-  return are_possible(plan.graph, std::vector{LateFetch{fetch, after}});
-}
+bool possible(const Plan& plan, NodeId fetch, NodeId after) { return is_possible(plan.graph, {fetch, after}); }
 
 // Every transfer that can begin later does so, each by some steps.
 Plan as_late_as_can_be(const Plan& plan, const Config& config, const DataFacts& facts) {
@@ -41,8 +39,8 @@ Plan as_late_as_can_be(const Plan& plan, const Config& config, const DataFacts& 
     const auto steps = static_cast<std::ptrdiff_t>(1 + random() % 30);
     if (moved.order.end() - at <= steps) continue;
     const LateFetch late{fetch, at[steps]};
-    if (!are_possible(moved, std::vector{late})) continue;
-    moved = apply_late(std::move(moved), {late});
+    if (!is_possible(moved, late)) continue;
+    moved = *apply_late(std::move(moved), {late});
     decisions.late.push_back(late);
   }
   CpuCatalogue catalogue = round_catalogue();
@@ -55,13 +53,16 @@ TEST(Late, SameBitsAndExactBytes) {
   const Paging wide{1024, 4, true, true}, narrow{1024, 3, true, true, 0, true, true},
       activations{1024, 4, true, true, 0, false, false, 2};
   struct Case {
+    const char* name;
     std::int64_t micro, group;
     Paging paging;
     std::size_t fewest;
   };
-  for (const Case& each : {Case{1, 1, wide, 5}, Case{4, 1, wide, 5}, Case{1, 4, wide, 5}, Case{1, 2, wide, 5},
-                           Case{1, 1, narrow, 1}, Case{4, 1, narrow, 1}, Case{1, 1, activations, 5}}) {
-    SCOPED_TRACE(each.micro * 100 + each.group * 10 + each.paging.activations);
+  for (const Case& each :
+       {Case{"wide", 1, 1, wide, 5}, Case{"wide, larger micro-batches", 4, 1, wide, 5}, Case{"four together", 1, 4, wide, 5},
+        Case{"two together", 1, 2, wide, 5}, Case{"narrow", 1, 1, narrow, 1},
+        Case{"narrow, larger micro-batches", 4, 1, narrow, 1}, Case{"activations", 1, 1, activations, 5}}) {
+    SCOPED_TRACE(each.name);
     const DataFacts facts = data.files.facts();
     const Plan resident = plan_with(config, each.micro, {BlockMode::recompute}, 1, facts);
     const Outcome expected = Session(config, resident, data.files).train(kUpdates);

@@ -334,9 +334,17 @@ TEST_F(ConfigTest, TheCommandLineWinsOverOtherChoicesOfTheFile) {
   EXPECT_EQ(config.optimizer.beta1, 0.5);
   EXPECT_FALSE(config.optimizer.half_lives);
   EXPECT_ERROR(load("cycle = \"20updates\"\n" + file), "E-CONFIG-TWICE", "cycle");
+  // Left aside is as if it were not there.
+  const Config larger = load(file, {"schedule.name=cosine", "train.effective_batch=1000"});
+  EXPECT_EQ(load(resolved_toml(larger)), larger);
+  const Config clipped = load(std::string(kSmall) + "gradient_clip = 1.0\n", {"train.gradient_clip_value=0.5"});
+  EXPECT_EQ(clipped.train.gradient_clip, 0);
+  const std::string by_value = std::string(kSmall) + "gradient_clip_value = 0.5\n";
+  EXPECT_EQ(load(by_value, {"train.gradient_clip=2"}).train.gradient_clip_value, 0);
+  EXPECT_EQ(load(by_value, {"train.gradient_clip=0"}).train.gradient_clip_value, 0.5);
 }
 
-TEST_F(ConfigTest, NewKeysReadBackEqual) {
+TEST_F(ConfigTest, SchedulesAndOptimizersReadBackEqual) {
   const std::vector<std::vector<std::string>> all{
       {"schedule.name=cosine_restarts", "schedule.cycle_growth=2", "optimizer.name=lion", "optimizer.decay=no_embeddings"},
       {"schedule.name=triangular", "schedule.cycle=640samples", "schedule.momentum_range=[0.9, 0.8]"},

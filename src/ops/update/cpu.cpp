@@ -31,46 +31,63 @@ std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
   });
 }
 
+// What follows the parameter and its states.
+template <class A>
+struct UpdateInputs {
+  const float* gradient;
+  const double* scalars;
+  float scale;
+
+  UpdateInputs(const A& a, const KernelCall& call)
+      : gradient(call.in(a.changes())),
+        scalars(call.in<double>(a.changes() + 1)),
+        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {}
+};
+
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
   return make_kernel(
       [a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const double* scalars = call.in<double>(4);
-        const cpu::AdamWStep step{scalars[ops::kLearningRate],
-                                  scalars[ops::kMomentum],
-                                  a.beta2,
-                                  a.epsilon,
-                                  a.weight_decay,
-                                  scalars[ops::kBiasCorrection1],
-                                  scalars[ops::kBiasCorrection2],
-                                  a.clipped ? *call.in(5) : 1.0f,
-                                  a.clip_value};
-        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), call.in(3), step);
+        const UpdateInputs in(a, call);
+        const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
+                                  .beta1 = in.scalars[ops::kMomentum],
+                                  .beta2 = a.beta2,
+                                  .epsilon = a.epsilon,
+                                  .weight_decay = a.weight_decay,
+                                  .bias_correction1 = in.scalars[ops::kBiasCorrection1],
+                                  .bias_correction2 = in.scalars[ops::kBiasCorrection2],
+                                  .gradient_scale = in.scale,
+                                  .clip_value = a.clip_value};
+        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), in.gradient, step);
       });
 }
 
 std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
   return make_kernel(
       [a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const double* scalars = call.in<double>(3);
-        const cpu::LionStep step{.lr = scalars[ops::kLearningRate],
-                                 .beta1 = scalars[ops::kMomentum],
+        const UpdateInputs in(a, call);
+        const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
+                                 .beta1 = in.scalars[ops::kMomentum],
                                  .beta2 = a.beta2,
                                  .weight_decay = a.weight_decay,
-                                 .gradient_scale = a.clipped ? *call.in(4) : 1.0f,
+                                 .gradient_scale = in.scale,
                                  .clip_value = a.clip_value};
-        cpu::lion(count_of(call, n), call.out(0), call.out(1), call.in(2), step);
+        cpu::lion(count_of(call, n), call.out(0), call.out(1), in.gradient, step);
       });
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::SgdAttributes>(),
-                      n = request.inputs[0].shape.elements()](const KernelCall& call) {
-    const std::size_t states = a.momentum ? 2 : 1;
-    const double* scalars = call.in<double>(states + 1);
-    const cpu::SgdStep step{scalars[ops::kLearningRate],     a.momentum ? scalars[ops::kMomentum] : 0, a.weight_decay, a.nesterov,
-                            scalars[ops::kFirstUpdate] != 0, a.clipped ? *call.in(states + 2) : 1.0f,  a.clip_value};
-    cpu::sgd(count_of(call, n), call.out(0), states == 2 ? call.out(1) : nullptr, call.in(states), step);
-  });
+  return make_kernel(
+      [a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
+        const UpdateInputs in(a, call);
+        const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
+                                .momentum = in.scalars[ops::kMomentum],
+                                .weight_decay = a.weight_decay,
+                                .nesterov = a.nesterov,
+                                .first = in.scalars[ops::kFirstUpdate] != 0,
+                                .gradient_scale = in.scale,
+                                .clip_value = a.clip_value};
+        cpu::sgd(count_of(call, n), call.out(0), a.momentum ? call.out(1) : nullptr, in.gradient, step);
+      });
 }
 
 }  // namespace

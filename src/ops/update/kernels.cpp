@@ -37,75 +37,73 @@ HWY_INLINE void update_all(std::int64_t n, F f, const float* g, State*... states
 }
 
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
-template <class Body>
-HWY_INLINE void with_gradient(double gradient_scale, double clip_value, Body body) {
-  const float scale = static_cast<float>(gradient_scale), most = static_cast<float>(clip_value);
-  if (most == 0) {
-    body([=](Floats g) HWY_ATTR { return hn::Mul(g, set(scale)); });
-  } else {
-    body([=](Floats g) HWY_ATTR {
-      const Floats scaled = hn::Mul(g, set(scale));
-      return hn::IfThenElse(hn::IsNaN(scaled), scaled, hn::Max(hn::Min(scaled, set(most)), set(-most)));
-    });
+class Taken {
+ public:
+  Taken(double gradient_scale, double clip_value)
+      : scale_(static_cast<float>(gradient_scale)),
+        most_(clip_value == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(clip_value)) {}
+  HWY_INLINE Floats operator()(Floats g) const {
+    const Floats scaled = hn::Mul(g, set(scale_));
+    return hn::IfThenElse(hn::IsNaN(scaled), scaled, hn::Max(hn::Min(scaled, set(most_)), set(-most_)));
   }
-}
+
+ private:
+  float scale_, most_;
+};
 
 void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step) {
+  const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
   const float blend1 = static_cast<float>(1 - step.beta1);
   const float beta2 = static_cast<float>(step.beta2), blend2 = static_cast<float>(1 - step.beta2);
   const float inverse_root = static_cast<float>(1 / std::sqrt(step.bias_correction2)), epsilon = static_cast<float>(step.epsilon);
   const float size = static_cast<float>(step.lr / step.bias_correction1);
-  with_gradient(step.gradient_scale, step.clip_value, [=](auto taken) HWY_ATTR {
-    const auto update = [=](Floats gradient, Floats& parameter, Floats& first, Floats& second) HWY_ATTR {
-      const Floats d = taken(gradient);
-      first = hn::MulAdd(set(blend1), hn::Sub(d, first), first);
-      second = hn::MulAdd(set(beta2), second, hn::Mul(hn::Mul(set(blend2), d), d));
-      const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
-      parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
-    };
-    update_all(n, update, g, p, m, v);
-  });
+  const auto update = [=](Floats gradient, Floats& parameter, Floats& first, Floats& second) HWY_ATTR {
+    const Floats d = taken(gradient);
+    first = hn::MulAdd(set(blend1), hn::Sub(d, first), first);
+    second = hn::MulAdd(set(beta2), second, hn::Mul(hn::Mul(set(blend2), d), d));
+    const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
+    parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
+  };
+  update_all(n, update, g, p, m, v);
 }
 
 void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step) {
+  const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
   const float blend1 = static_cast<float>(1 - step.beta1), blend2 = static_cast<float>(1 - step.beta2);
-  with_gradient(step.gradient_scale, step.clip_value, [=](auto taken) HWY_ATTR {
-    const auto update = [=](Floats gradient, Floats& parameter, Floats& average) HWY_ATTR {
-      const Floats d = hn::Sub(taken(gradient), average);
-      const Floats direction = hn::MulAdd(set(blend1), d, average);
-      // No step where the direction is 0; NaN where it is NaN.
-      const Floats move = hn::IfThenZeroElse(hn::Eq(direction, set(0)), hn::CopySign(set(size), direction));
-      const Floats next = hn::Sub(hn::Mul(parameter, set(keep)), move);
-      parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
-      average = hn::MulAdd(set(blend2), d, average);
-    };
-    update_all(n, update, g, p, m);
-  });
+  const auto update = [=](Floats gradient, Floats& parameter, Floats& average) HWY_ATTR {
+    const Floats d = hn::Sub(taken(gradient), average);
+    const Floats direction = hn::MulAdd(set(blend1), d, average);
+    // No step where the direction is 0; NaN where it is NaN.
+    const Floats move = hn::IfThenZeroElse(hn::Eq(direction, set(0)), hn::CopySign(set(size), direction));
+    const Floats next = hn::Sub(hn::Mul(parameter, set(keep)), move);
+    parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
+    average = hn::MulAdd(set(blend2), d, average);
+  };
+  update_all(n, update, g, p, m);
 }
 
 void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
+  const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
   const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
+  const auto gradient = [=](Floats x, Floats parameter) HWY_ATTR { return hn::MulAdd(set(decay), parameter, taken(x)); };
+  const auto plain = [=](Floats x, Floats& parameter)
+                         HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
+  // A first update must not read what the buffer held before, which may be NaN.
   const bool first = step.first, nesterov = step.nesterov;
-  with_gradient(step.gradient_scale, step.clip_value, [=](auto taken) HWY_ATTR {
-    const auto gradient = [=](Floats x, Floats parameter) HWY_ATTR { return hn::MulAdd(set(decay), parameter, taken(x)); };
-    const auto plain = [=](Floats x, Floats& parameter)
-                           HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
-    // A first update must not read what the buffer held before, which may be NaN.
-    const auto with_momentum = [=](Floats x, Floats& parameter, Floats& average) HWY_ATTR {
-      const Floats d = gradient(x, parameter);
-      average = first ? d : hn::MulAdd(set(momentum), average, d);
-      const Floats direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
-      parameter = hn::NegMulAdd(set(lr), direction, parameter);
-    };
-    if (buffer == nullptr) {
-      update_all(n, plain, g, p);
-    } else {
-      update_all(n, with_momentum, g, p, buffer);
-    }
-  });
+  const auto with_momentum = [=](Floats x, Floats& parameter, Floats& average) HWY_ATTR {
+    const Floats d = gradient(x, parameter);
+    average = first ? d : hn::MulAdd(set(momentum), average, d);
+    const Floats direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
+    parameter = hn::NegMulAdd(set(lr), direction, parameter);
+  };
+  if (buffer == nullptr) {
+    update_all(n, plain, g, p);
+  } else {
+    update_all(n, with_momentum, g, p, buffer);
+  }
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -27,40 +27,25 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// The first `states` inputs are the parameter and its states, then come the gradient, the scalars and, with clipping, the clip
-// coefficient.
+// Behind what is changed come the gradient, the scalars and, with clipping, the clip coefficient.
 template <class A>
-std::vector<ValueType> infer_update(TypeSpan inputs, std::size_t states, const A& attributes, const char* where) {
-  require_inputs(inputs, states + (attributes.clipped ? 3 : 2), where);
-  require_dtype(inputs.first(states + 1), DType::f32, where);
-  for (std::size_t i = 1; i <= states; ++i) require_same(inputs[0], inputs[i], where);
-  require_type(inputs[states + 1], kScalars, where, "the scalars");
-  if (attributes.clipped) require_type(inputs[states + 2], kCoefficient, where, "the clip coefficient");
-  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)};
+std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
+  constexpr const char* kWhere = "an update";
+  const A& attributes = any.as<A>();
+  const std::size_t changes = attributes.changes();
+  require_inputs(inputs, changes + (attributes.clipped ? 3 : 2), kWhere);
+  require_dtype(inputs.first(changes + 1), DType::f32, kWhere);
+  for (std::size_t i = 1; i <= changes; ++i) require_same(inputs[0], inputs[i], kWhere);
+  require_type(inputs[changes + 1], kScalars, kWhere, "the scalars");
+  if (attributes.clipped) require_type(inputs[changes + 2], kCoefficient, kWhere, "the clip coefficient");
+  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};
 }
 
-std::vector<ValueType> infer_adamw(const Attributes& any, TypeSpan inputs) {
-  return infer_update(inputs, 3, any.as<AdamWAttributes>(), "adamw");
-}
-
-std::vector<ValueType> infer_lion(const Attributes& any, TypeSpan inputs) {
-  return infer_update(inputs, 2, any.as<LionAttributes>(), "lion");
-}
-
-std::vector<ValueType> infer_sgd(const Attributes& any, TypeSpan inputs) {
-  const auto& attributes = any.as<SgdAttributes>();
-  return infer_update(inputs, attributes.momentum ? 2 : 1, attributes, "sgd");
-}
-
-std::vector<Alias> aliases_of_sgd(const Attributes& any) {
-  if (any.as<SgdAttributes>().momentum) return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}};
-  return {{0, 0, AliasKind::updates}};
-}
-
-std::vector<Alias> aliases_of_lion(const Attributes&) { return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}}; }
-
-std::vector<Alias> aliases_of_adamw(const Attributes&) {
-  return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}, {2, 2, AliasKind::updates}};
+template <class A>
+std::vector<Alias> aliases_of_update(const Attributes& any) {
+  std::vector<Alias> aliases;
+  for (std::size_t i = 0; i < any.as<A>().changes(); ++i) aliases.push_back({i, i, AliasKind::updates});
+  return aliases;
 }
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
@@ -77,6 +62,16 @@ Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
+template <class A, int kFlops>
+constexpr OpDef update_op(const char* name) {
+  return {.name = name,
+          .infer = infer_update<A>,
+          .cost = cost_of_update<kFlops>,
+          .not_differentiable = kUpdateOnly,
+          .aliases = aliases_of_update<A>,
+          .ranges = ranges_of_update};
+}
+
 }  // namespace
 
 const OpDef kSumOfSquares{.name = "sum_of_squares",
@@ -85,23 +80,8 @@ const OpDef kSumOfSquares{.name = "sum_of_squares",
                           .not_differentiable = kUpdateOnly,
                           .ranges = ranges_of_sum};
 const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
-const OpDef kAdamW{.name = "adamw",
-                   .infer = infer_adamw,
-                   .cost = cost_of_update<15>,
-                   .not_differentiable = kUpdateOnly,
-                   .aliases = aliases_of_adamw,
-                   .ranges = ranges_of_update};
-const OpDef kLion{.name = "lion",
-                  .infer = infer_lion,
-                  .cost = cost_of_update<9>,
-                  .not_differentiable = kUpdateOnly,
-                  .aliases = aliases_of_lion,
-                  .ranges = ranges_of_update};
-const OpDef kSgd{.name = "sgd",
-                 .infer = infer_sgd,
-                 .cost = cost_of_update<6>,
-                 .not_differentiable = kUpdateOnly,
-                 .aliases = aliases_of_sgd,
-                 .ranges = ranges_of_update};
+constinit const OpDef kAdamW = update_op<AdamWAttributes, 15>("adamw");
+constinit const OpDef kLion = update_op<LionAttributes, 9>("lion");
+constinit const OpDef kSgd = update_op<SgdAttributes, 6>("sgd");
 
 }  // namespace plimsoll::ops

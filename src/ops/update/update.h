@@ -18,12 +18,15 @@ struct ClipAttributes {
   }
 };
 
+// The attributes of an update say how many of its first inputs it changes: the parameter and its states.
+
 // AdamW (Loshchilov and Hutter, 2019), with PyTorch's semantics: decoupled decay, bias corrections, epsilon outside the root. The
 // first beta is a scalar.
 struct AdamWAttributes {
   double beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool clipped = true;    // there is a clip coefficient
   double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
+  std::size_t changes() const { return 3; }
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
@@ -36,6 +39,7 @@ struct LionAttributes {
   double beta2 = 0.99, weight_decay = 0;
   bool clipped = true;
   double clip_value = 0;
+  std::size_t changes() const { return 2; }
   friend bool operator==(const LionAttributes&, const LionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
@@ -48,6 +52,7 @@ struct SgdAttributes {
   double weight_decay = 0;
   bool nesterov = false, clipped = true;
   double clip_value = 0;
+  std::size_t changes() const { return momentum ? 2 : 1; }
   friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
   template <class V>
   void fields(V&& v) const {

@@ -41,18 +41,11 @@ bool is_possible(const Graph& graph, const LateFetch& late) {
   });
 }
 
-bool are_possible(const Graph& graph, const std::vector<LateFetch>& late) {
-  if (late.empty()) return true;
-  Graph moved = graph;
-  return std::all_of(late.begin(), late.end(), [&](const LateFetch& each) {
-    if (!is_possible(moved, each)) return false;
-    move(moved, each);
-    return true;
-  });
-}
-
-Graph apply_late(Graph graph, const std::vector<LateFetch>& late) {
-  for (const LateFetch& each : late) move(graph, each);
+std::optional<Graph> apply_late(Graph graph, const std::vector<LateFetch>& late) {
+  for (const LateFetch& each : late) {
+    if (!is_possible(graph, each)) return {};
+    move(graph, each);
+  }
   return graph;
 }
 

@@ -2,6 +2,7 @@
 // something that ends before they are needed. Lanes keep their order: what would have begun in between begins behind them.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -14,10 +15,8 @@ struct LateFetch {
 };
 
 bool is_possible(const Graph& graph, const LateFetch& late);
-// Whether every one of them is, one after the other.
-bool are_possible(const Graph& graph, const std::vector<LateFetch>& late);
 
-// Ids keep their meaning.
-Graph apply_late(Graph graph, const std::vector<LateFetch>& late);
+// One after the other; nothing where one is not possible. Ids keep their meaning.
+std::optional<Graph> apply_late(Graph graph, const std::vector<LateFetch>& late);
 
 }  // namespace plimsoll

@@ -55,18 +55,6 @@ TEST(Conflict, IsAPartThatGreedyDoesNotPlaceAndNeedsAllOf) {
   EXPECT_LT(needless, members / 20);  // greedy may fail with less and succeed with more
 }
 
-// The first of several orders that are low enough counts, not the one that a thread finished first.
-TEST(Greedy, IsTheSameWhateverThreadsDo) {
-  std::mt19937 random(9);
-  for (int round = 0; round < 5; ++round) {
-    const Problem problem = random_problem(random, 600);
-    const std::int64_t enough = lower_bound(problem) * 5 / 4;
-    const Solution first = place_quickly(problem, enough);
-    ASSERT_LE(first.height, enough);
-    for (int again = 0; again < 40; ++again) ASSERT_EQ(place_quickly(problem, enough).offsets, first.offsets);
-  }
-}
-
 TEST(Conflict, LeavesOutWhatIsPinnedAndTakesItIntoAccount) {
   Problem problem;
   problem.alignment = 1;
