@@ -190,8 +190,12 @@ class Budget:
         self.size, self.samples, self.rejected = size, [], 0  # samples: predicted and measured seconds
 
     def plan(self, binary, config, disk, folder):
+        """Rates decide what is looked at, so that the floor may move by a little with them."""
         self.file = folder / f"plan{self.size}.json"
         self.planned = plan(binary, config, [*disk, "--memory", str(self.size)], self.file)
+        if self.size < self.planned["bounds"]["floor_bytes"]:
+            self.size = self.planned["bounds"]["floor_bytes"]
+            return self.plan(binary, config, disk, folder)
         return self.planned["plan_hash"]
 
     def error(self, disk):

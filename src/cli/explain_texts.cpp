@@ -111,11 +111,15 @@ const CodeExplanation kExplanations[] = {
      "or "
      "that of --host-memory where a device computes.",
      "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
-    {"E-DIVERGED", "Training has diverged: the loss or the gradient is no longer a finite number.",
-     "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The weights of the "
-     "failing update were not saved.",
+    {"E-DIVERGED",
+     "Training has diverged. DIVERGED_NONFINITE: the loss or the gradient is no number any more. DIVERGED_ABOVE_START: the "
+     "smoothed loss was above that of the first updates for 50 in a row. DIVERGED_FROM_BEST: for 60 it had lost a third of what "
+     "had been learned.",
+     "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint was left "
+     "as "
+     "it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
-     "gradient norm began to rise.",
+     "gradient norm began to rise, and marks spikes. train.on_divergence = \"continue\" goes on all the same.",
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
     {"E-EXPLAIN-CODE", "There is no error of this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "base/error.h"
@@ -23,6 +25,7 @@
 #include "device/process_memory.h"
 #include "run/audit.h"
 #include "run/stores.h"
+#include "train/divergence.h"
 #include "train/prepare.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
@@ -81,7 +84,8 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
       fmt::print(stderr, "note: changed since the run began: {}; the learning rate follows its schedule to the new end\n", line);
     }
-    if (dropout || starts_with_any(line, {"train.gradient_clip", "optimizer.", "schedule.", "machine.threads:"})) {
+    if (dropout || starts_with_any(line, {"train.gradient_clip", "train.label_smoothing", "train.z_loss", "optimizer.",
+                                          "schedule.", "machine.threads:"})) {
       fmt::print(stderr, "note: changed since the run began: {}\n", line);
     }
   }
@@ -219,7 +223,16 @@ class TrainCommand {
     report_.data_hash = prepared_.data_hash;
     folder_.write("config.resolved.toml", resolved_toml(config_));
     folder_.write("plan.json", prepared_.plan_text + "\n");
-    folder_.open_metrics(resumed_ ? resumed_->updates : 0);
+    const double warmup = in_samples(config_.schedule.warmup, run_length(config_));
+    constexpr double kBesideGuessing = 0.5;  // nats
+    const double chance = std::log(static_cast<double>(config_.model.shape.vocab));
+    watch_.emplace(static_cast<std::int64_t>(std::ceil(warmup / static_cast<double>(config_.train.effective_batch))),
+                   chance + config_.train.z_loss * chance * chance + kBesideGuessing);
+    folder_.open_metrics(resumed_ ? resumed_->updates : 0, [&](const Metrics& metrics) {
+      if (std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm)) {
+        watch_->see(metrics.update, metrics.loss, metrics.grad_norm);
+      }
+    });
     folder_.write_run(report_.to_json());
     begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
@@ -239,10 +252,13 @@ class TrainCommand {
     const std::int64_t updates = arguments_.updates.value_or(config_.train.updates);
     ProgressLine line(updates, promised(plan));
     while (trainer.progress().updates < updates && interrupted == 0) {
-      const Metrics metrics = trainer.update();
+      Metrics metrics = trainer.update();
       report_.note(trainer.progress());
+      const DivergenceWatch::Seen seen = watch_->see(metrics.update, metrics.loss, metrics.grad_norm);
+      metrics.spike = seen.spike;
       folder_.append(metrics);
       line.show(metrics);
+      tell(seen, trainer, line);
       if (metrics.update == updates) break;
       if (data.validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer, line);
       if (!due(config_.train.save_every, metrics.update)) continue;
@@ -257,6 +273,25 @@ class TrainCommand {
     } else {
       report_.interrupt();
     }
+  }
+
+  // The checkpoint stays as it was.
+  void tell(const DivergenceWatch::Seen& seen, Trainer& trainer, ProgressLine& line) {
+    if (seen.unstable && !std::exchange(told_unstable_, true)) {
+      line.say("note: UNSTABLE: more than five spikes of loss or gradient norm within 1,000 updates; metrics.jsonl marks them");
+    }
+    if (!seen.divergence || told_divergence_) return;
+    const std::string what = fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text);
+    if (config_.train.on_divergence == OnDivergence::proceed) {
+      told_divergence_ = true;
+      line.say("note: " + what);
+      return;
+    }
+    trainer.save_checkpoint_to(folder_.diverged());
+    throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates), what,
+                fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
+                {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10),
+                 "--set train.on_divergence=continue"});
   }
 
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
@@ -319,6 +354,8 @@ class TrainCommand {
   RunReport report_;
   bool begun_ = false;
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
+  std::optional<DivergenceWatch> watch_;
+  bool told_unstable_ = false, told_divergence_ = false;
 };
 
 }  // namespace

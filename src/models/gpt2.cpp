@@ -87,10 +87,10 @@ class Gpt2 {
     return ln_f_(builder, x);
   }
 
-  ValueId losses(GraphBuilder& builder, const BatchValues& batch, bool training) const {
+  ValueId losses(GraphBuilder& builder, const BatchValues& batch, bool training, const ops::LossAttributes& loss) const {
     const ValueId h = hidden(builder, batch.tokens, batch.sample_ids, training);
     const GraphBuilder::Scope scope(builder, "lm_head");
-    return ops::linear_cross_entropy(builder, h, wte_, batch.targets, batch.inverse_units);
+    return ops::linear_cross_entropy(builder, h, wte_, batch.targets, batch.inverse_units, loss);
   }
 
   ValueId logits(GraphBuilder& builder, const GenerateValues& values) const {
@@ -131,7 +131,7 @@ BatchValues add_batch(GraphBuilder& builder, std::int64_t batch, std::int64_t to
 
 }  // namespace
 
-ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed) {
+ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed, const ops::LossAttributes& loss) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
   const Gpt2 gpt2(builder, config, seed);
@@ -139,7 +139,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::ui
     builder.set_section(Section::evaluate);
     model.evaluate_total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
     model.evaluate = add_batch(builder, shape.evaluate, shape.tokens, "evaluate");
-    const ValueId losses = gpt2.losses(builder, model.evaluate, /*training=*/false);
+    const ValueId losses = gpt2.losses(builder, model.evaluate, /*training=*/false, {});
     builder.add1(ops::kSumLosses, ops::NoAttributes{}, {losses, model.evaluate_total}, "evaluate.total");
   }
   if (shape.generate) {
@@ -155,7 +155,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::ui
   if (shape.micro > 0) {
     builder.set_section(Section::micro);
     model.micro = add_batch(builder, shape.micro, shape.tokens, "batch");
-    model.losses = gpt2.losses(builder, model.micro, /*training=*/true);
+    model.losses = gpt2.losses(builder, model.micro, /*training=*/true, loss);
   }
   sort_sections(model.graph);
   return model;

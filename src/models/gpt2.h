@@ -8,6 +8,7 @@
 
 #include "formats/huggingface.h"
 #include "graph/graph.h"
+#include "ops/loss/loss.h"
 
 namespace plimsoll {
 
@@ -42,7 +43,9 @@ struct ModelGraph {
   ValueId evaluate_total;  // f64 [1], persistent: the sum of the losses of an evaluation
 };
 
-ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed);
+// `loss`: of the section micro; an evaluation has no terms beside the cross-entropy.
+ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed,
+                      const ops::LossAttributes& loss = {});
 
 // A shape by one of the names below; E-CONFIG-PRESET lists them.
 Gpt2Config gpt2_preset(std::string_view name);

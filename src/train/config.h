@@ -38,15 +38,19 @@ struct DataSettings {
   friend bool operator==(const DataSettings&, const DataSettings&) = default;
 };
 
+enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
+
 struct TrainSettings {
   std::int64_t effective_batch = 0;                       // samples of an update
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
-  double gradient_clip = 1.0;         // of the global norm; 0: none
-  double gradient_clip_value = 0;     // of each element, instead; 0: none
+  double gradient_clip = 1.0;      // of the global norm; 0: none
+  double gradient_clip_value = 0;  // of each element, instead; 0: none
+  double label_smoothing = 0, z_loss = 0;
   std::int64_t evaluate_every = 0;    // updates; 0: at the end only
   std::int64_t evaluate_samples = 0;  // 0: all of data.validation
   std::int64_t save_every = 0;        // updates; 0: at the end only
+  OnDivergence on_divergence = OnDivergence::stop;
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
 };

@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddi
 constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
                                                      "triangular2", "one_cycle", "wsd",    "polynomial"};
 constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
-constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"};
+constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
@@ -246,6 +246,12 @@ const ConfigKey kKeys[] = {
        if (c.train.gradient_clip_value > 0) number(s, kLeastClip, 1e30);
      },
      [](const C& c) { return shown(c.train.gradient_clip_value); }},
+    {"train.label_smoothing", "the share of a target that is spread evenly over the vocabulary; not in validation losses", "0.1",
+     [](C& c, const S& s) { c.train.label_smoothing = number(s, 0, kBelowOne); },
+     [](const C& c) { return shown(c.train.label_smoothing); }},
+    {"train.z_loss",
+     "adds so much times the square of the logarithm of the softmax's sum: keeps logits small; not in validation losses", "1e-4",
+     [](C& c, const S& s) { c.train.z_loss = number(s, 0, 1); }, [](const C& c) { return shown(c.train.z_loss); }},
     {"train.evaluate_every", "updates between validation losses; 0: at the end only", "0",
      [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
      [](const C& c) { return shown(c.train.evaluate_every); }},
@@ -255,6 +261,9 @@ const ConfigKey kKeys[] = {
     {"train.save_every", "updates between checkpoints; 0: at the end only", "0",
      [](C& c, const S& s) { c.train.save_every = whole(s, 0, kMaxUpdates); },
      [](const C& c) { return shown(c.train.save_every); }},
+    {"train.on_divergence", "stop where the loss rises for good, or continue; it is said either way", "\"stop\"",
+     [](C& c, const S& s) { c.train.on_divergence = one_of<OnDivergence>(s, kOnDivergence); },
+     [](const C& c) { return name_of(c.train.on_divergence, kOnDivergence); }},
 
     {"optimizer.name", "adamw, lion (half of its state) or sgd", "\"adamw\"",
      [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
@@ -412,6 +421,8 @@ const ConfigAlias kAliases[] = {
     {"gradient_clip_val", "train.gradient_clip", nullptr},
     {"grad_clip", "train.gradient_clip", nullptr},
     {"clip_norm", "train.gradient_clip", nullptr},
+    {"label_smoothing_factor", "train.label_smoothing", nullptr},
+    {"z_loss_weight", "train.z_loss", nullptr},
     {"eval_steps", "train.evaluate_every", nullptr},
     {"eval_interval", "train.evaluate_every", nullptr},
     {"save_steps", "train.save_every", nullptr},

@@ -13,7 +13,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -133,7 +132,25 @@ void RunFolder::write_run(const nlohmann::json& run) {
   begun_ = true;
 }
 
-void RunFolder::open_metrics(std::int64_t updates) {
+namespace {
+
+std::optional<Metrics> metrics_from(const std::string& line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return {};
+  Metrics metrics;
+  metrics.update = object.value("update", std::int64_t{0});
+  const auto number = [&](const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+  };
+  metrics.loss = number("loss");
+  metrics.grad_norm = number("grad_norm");
+  return metrics;
+}
+
+}  // namespace
+
+void RunFolder::open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see) {
   const std::filesystem::path path = path_ / "metrics.jsonl";
   metrics_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (metrics_ < 0) throw cannot_write(path, std::strerror(errno));
@@ -142,6 +159,7 @@ void RunFolder::open_metrics(std::int64_t updates) {
   std::string line;
   for (std::int64_t i = 0; i < updates && std::getline(lines, line) && !lines.eof(); ++i) {
     keep += static_cast<std::int64_t>(line.size()) + 1;
+    if (const std::optional<Metrics> metrics = metrics_from(line)) see(*metrics);
   }
   if (ftruncate(metrics_, keep) != 0 || lseek(metrics_, keep, SEEK_SET) != keep) throw cannot_write(path, std::strerror(errno));
 }
@@ -149,15 +167,20 @@ void RunFolder::open_metrics(std::int64_t updates) {
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm;
   std::array<char, 640> line;
-  const auto end = fmt::format_to_n(
-      line.data(), line.size(),
-      "{{\"update\":{},\"samples\":{},\"units\":{},\"loss\":{},\"loss_bits\":\"{:016x}\",\"grad_norm\":{},\"grad_norm_bits\":\"{:"
-      "016x}\","
-      "\"learning_rate\":{},\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n",
-      metrics.update, metrics.samples, metrics.units, number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss),
-      number_text(metrics.grad_norm, grad_norm), std::bit_cast<std::uint64_t>(metrics.grad_norm), metrics.learning_rate,
-      metrics.seconds, metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
-  std::string_view rest(line.data(), end.size);
+  char* end = line.data();
+  const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
+    end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
+  };
+  add("{{\"update\":{},\"samples\":{},\"units\":{},", metrics.update, metrics.samples, metrics.units);
+  add("\"loss\":{},\"loss_bits\":\"{:016x}\",", number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss));
+  add("\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\",", number_text(metrics.grad_norm, grad_norm),
+      std::bit_cast<std::uint64_t>(metrics.grad_norm));
+  add("\"learning_rate\":{},", metrics.learning_rate);
+  if (metrics.momentum) add("\"momentum\":{},", *metrics.momentum);
+  if (metrics.spike) add("\"spike\":true,");
+  add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
+      metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
+  std::string_view rest(line.data(), end);
   while (!rest.empty()) {
     const ssize_t put = ::write(metrics_, rest.data(), rest.size());
     if (put < 0 && errno == EINTR) continue;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@ struct Metrics {
   std::int64_t samples = 0;  // cumulative
   std::int64_t units = 0;    // of this update
   double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
+  std::optional<double> momentum;  // of a schedule that moves it
+  bool spike = false;              // see DivergenceWatch
   Bytes vm_hwm;
 };
 
@@ -32,11 +36,13 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
+  std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
   void write(const std::string& name, const std::string& text) const;
   void write_run(const nlohmann::json& run);
-  // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left.
-  void open_metrics(std::int64_t updates);
+  // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left; `see` gets those that stay, as
+  // far as they can be read.
+  void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
   // Without allocating.
   void append(const Metrics& metrics);
 

@@ -20,7 +20,8 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
-  ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed));
+  const ops::LossAttributes loss{config.train.label_smoothing, config.train.z_loss};
+  ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed), loss);
   TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
   result.training =
       add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);

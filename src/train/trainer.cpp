@@ -153,9 +153,10 @@ Metrics Trainer::update() {
   metrics.loss = *executor_.view(model_.training.loss_total).as_pointer<double>() * inverse_units;
   metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
   metrics.learning_rate = learning_rate_at(config_, progress_.samples);
+  if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, progress_.samples);
   if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
-                fmt::format("the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
+                fmt::format("DIVERGED_NONFINITE: the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
                 "finite numbers; this update is not saved",
                 {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
   }

@@ -375,6 +375,15 @@ def training(test):
     tuned = test.succeeds("train", "tuned.toml", "--run", "tuned", "--updates", "2", "--json")
     test.that(tuned["updates"] == 2 and tuned["status"] == "done", "--updates ends the run")
     test.that(test.lines("tuned")[0]["loss"] < lines[1]["loss"], "model.init begins where the other run ended")
+    if test.succeeds("train", "config.toml", "--run", "cycled", "--set", "schedule.name=one_cycle", "--json") is not None:
+        momentum = [line["momentum"] for line in test.lines("cycled")]
+        test.that(momentum[0] == momentum[-1] == 0.95 and min(momentum) < 0.9, f"momentum of one cycle: {momentum}")
+    still = ["--set", "optimizer.learning_rate=0", "--updates", "1", "--json"]
+    plain = test.succeeds("train", "config.toml", "--run", "plain", *still)
+    terms = ["--set", "train.label_smoothing=0.5", "--set", "train.z_loss=0.01"]
+    smooth = test.succeeds("train", "config.toml", "--run", "smooth", *still, *terms)
+    test.that(smooth["final"]["loss"] > plain["final"]["loss"] + 0.1, "terms of the training loss")
+    test.equal("validation losses know none", smooth["final"]["validation_loss"], plain["final"]["validation_loss"])
     audit = test.succeeds("train", "config.toml", "--run", "audit", "--audit", "--updates", "2", "--json")
     if audit is not None:
         test.equal(

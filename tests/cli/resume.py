@@ -217,6 +217,21 @@ def diverged(test):
     test.equal("updates after it", [line["update"] for line in test.lines("wild")], [1, 2, 3, 4, 5])
 
 
+def rising(test):
+    """A loss that rises for good ends the run with a reason, also where it was continued in between; by choice it goes on."""
+    high = ["--set", "optimizer.learning_rate=10", "--set", "schedule.name=constant", "--set", "train.updates=300"]
+    for run, more in (("rising", []), ("rising-again", ["--set", "train.save_every=20"])):
+        error = test.fails(4, "E-DIVERGED", *arguments(run, *high, *more))
+        test.that(error is not None and "DIVERGED_ABOVE_START" in error["message"], f"the reason of {run}: {error}")
+        test.that(test.path(f"{run}/diverged.safetensors").is_file(), "the state is kept aside")
+    ends = len(test.lines("rising"))
+    test.that(60 < ends < 200, f"it ends after {ends} updates")
+    test.fails(4, "E-DIVERGED", *arguments("rising-again", *high, "--resume"))
+    test.equal("where a resumed run ends", len(test.lines("rising-again")), ends)
+    test.succeeds(*arguments("goes-on", *high, "--set", "train.on_divergence=continue", "--json"))
+    test.equal("updates of one that goes on", len(test.lines("goes-on")), 300)
+
+
 def main():
     test = Test("resume")
     config = test.path("config.toml")
@@ -233,6 +248,7 @@ def main():
             refused,
             terminal,
             diverged,
+            rising,
         )
     test.finish()
 

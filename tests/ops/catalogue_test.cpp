@@ -29,7 +29,7 @@ TEST(CpuCatalogue, RecordedSecondsServeEverySeed) {
 TEST(CpuCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
   const std::vector<ValueType> inputs{
       {DType::f32, {1, 300, 16}}, {DType::f32, {4096, 16}}, {DType::i32, {1, 300}}, {DType::f32, Shape{1}}};
-  const Attributes attributes = ops::AccumulateAttributes{};
+  const Attributes attributes = ops::LossAttributes{};
   const std::vector<ValueType> outputs = ops::kLinearCrossEntropyBackward.infer(attributes, inputs);
   KernelRequest request{.op = &ops::kLinearCrossEntropyBackward, .attributes = &attributes, .inputs = inputs, .outputs = outputs};
   CpuCatalogue catalogue(kRoofline, {{timing_key(request), 0.5}});
@@ -56,7 +56,7 @@ TEST(CpuCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
   }
   const std::vector<ValueType> inputs{
       {DType::f32, {1, 300, 16}}, {DType::f32, {4096, 16}}, {DType::i32, {1, 300}}, {DType::f32, Shape{1}}};
-  const Attributes loss = ops::AccumulateAttributes{};
+  const Attributes loss = ops::LossAttributes{};
   const std::vector<ValueType> outputs = ops::kLinearCrossEntropyBackward.infer(loss, inputs);
   const KernelRequest request{.op = &ops::kLinearCrossEntropyBackward, .attributes = &loss, .inputs = inputs, .outputs = outputs};
   EXPECT_TRUE(catalogue.choose(request).implementation.ends_with(" tiled")) << catalogue.choose(request).implementation;

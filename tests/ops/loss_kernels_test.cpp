@@ -52,11 +52,13 @@ void fill(float* to, std::int64_t count, unsigned seed) {
 
 struct Problem {
   LossShape shape;
+  LossTerms terms;
   Floats h, w;
   std::vector<std::int32_t> targets;
   float inverse_units = 0.0F;
 
-  explicit Problem(const LossShape& s) : shape(s), h(s.tokens * s.width * 4), w(s.vocab * s.width * 4) {
+  explicit Problem(const LossShape& s, const LossTerms& t = {})
+      : shape(s), terms(t), h(s.tokens * s.width * 4), w(s.vocab * s.width * 4) {
     fill(h.get(), s.tokens * s.width, 1);
     fill(w.get(), s.vocab * s.width, 2);
     for (std::int64_t i = 0; i < s.tokens * s.width; ++i) h.get()[i] *= 4.0F;
@@ -82,7 +84,7 @@ struct Outcome {
 Outcome run(const Problem& p, int chunks, bool overwrite, unsigned char poison = 0xFF) {
   LossShape shape = p.shape;
   shape.chunks = chunks;
-  const LinearCrossEntropy loss(shape, true, thread_count());
+  const LinearCrossEntropy loss(shape, true, thread_count(), p.terms);
   Outcome out(shape);
   if (!overwrite) fill(out.dw.get(), shape.vocab * shape.width, 9);
   const Floats scratch(loss.plan().scratch.n, poison);
@@ -105,18 +107,21 @@ Reference reference(const Problem& p) {
   for (std::int64_t t = 0; t < tokens; ++t) {
     if (p.targets[static_cast<std::size_t>(t)] < 0) continue;
     const float* h = p.h.get() + t * width;
-    double sum = 0;
+    double sum = 0, total = 0;
     for (std::int64_t v = 0; v < vocab; ++v) {
       double& logit = x[static_cast<std::size_t>(v)];
       logit = 0;
       for (std::int64_t c = 0; c < width; ++c) logit += static_cast<double>(h[c]) * static_cast<double>(p.w.get()[v * width + c]);
       sum += std::exp(logit);
+      total += logit;
     }
+    const double l = std::log(sum), size = static_cast<double>(vocab), s = p.terms.label_smoothing, z = p.terms.z_loss;
     const auto target = static_cast<std::size_t>(p.targets[static_cast<std::size_t>(t)]);
-    r.losses[static_cast<std::size_t>(t)] = std::log(sum) - x[target];
+    r.losses[static_cast<std::size_t>(t)] = l - (1 - s) * x[target] - s * total / size + z * l * l;
     for (std::int64_t v = 0; v < vocab; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      const double d = (std::exp(x[at]) / sum - (at == target ? 1.0 : 0.0)) * static_cast<double>(p.inverse_units);
+      const double wanted = s / size + (at == target ? 1 - s : 0);
+      const double d = (std::exp(x[at]) / sum * (1 + 2 * z * l) - wanted) * static_cast<double>(p.inverse_units);
       for (std::int64_t c = 0; c < width; ++c) {
         r.dh[static_cast<std::size_t>(t * width + c)] += d * static_cast<double>(p.w.get()[v * width + c]);
         r.dw[static_cast<std::size_t>(v * width + c)] += d * static_cast<double>(h[c]);
@@ -154,6 +159,13 @@ TEST(LossKernels, MatchesTheReferenceOnRaggedTiles) {
   expect_right(p, run(p, 1, true));
 }
 
+TEST(LossKernels, MatchesTheReferenceWithOtherTerms) {
+  for (const LossTerms& terms : {LossTerms{0.1, 0}, LossTerms{0, 1e-3}, LossTerms{0.5, 1e-2}}) {
+    const Problem p({.tokens = 300, .width = 24, .vocab = 2100}, terms);
+    expect_right(p, run(p, 1, true));
+  }
+}
+
 TEST(LossKernels, MatchesTheReferenceOnSmallVocabularies) {
   for (const std::int64_t vocab : {1, 2, 10, 256, 1023, 1024, 1025}) {
     SCOPED_TRACE(vocab);
@@ -166,7 +178,7 @@ TEST(LossKernels, ChunksChangeNoBit) {
   for (const LossShape& shape :
        {LossShape{.tokens = 600, .width = 40, .vocab = 8195}, LossShape{.tokens = 9000, .width = 16, .vocab = 256},
         LossShape{.tokens = 70, .width = 33, .vocab = 3000}}) {
-    const Problem p(shape);
+    const Problem p(shape, {0.1, 1e-3});
     for (const bool overwrite : {true, false}) {
       const Outcome whole = run(p, 1, overwrite);
       Bytes before{std::numeric_limits<std::int64_t>::max()};
@@ -188,14 +200,15 @@ TEST(LossKernels, RangesOfTheVocabularyChangeNoBit) {
   for (const LossShape& shape :
        {LossShape{.tokens = 600, .width = 40, .vocab = 8195}, LossShape{.tokens = 70, .width = 33, .vocab = 3000},
         LossShape{.tokens = 50, .width = 16, .vocab = 4096}}) {
-    const Problem p(shape);
+    const Problem p(shape, {0.1, 1e-3});
     for (const bool overwrite : {true, false}) {
       const Outcome whole = run(p, 1, overwrite);
       for (const int chunks : {1, 2, 3, 100}) {
         LossShape in_ranges = shape;
         in_ranges.chunks = chunks;
         in_ranges.in_ranges = true;
-        const LinearCrossEntropy loss(in_ranges, true, thread_count()), forward(in_ranges, false, thread_count());
+        const LinearCrossEntropy loss(in_ranges, true, thread_count(), p.terms),
+            forward(in_ranges, false, thread_count(), p.terms);
         const Floats scratch(loss.plan().scratch.n), other(forward.plan().scratch.n), losses(shape.tokens * 4);
         Outcome out(shape);
         if (!overwrite) fill(out.dw.get(), shape.vocab * shape.width, 9);

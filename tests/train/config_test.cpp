@@ -352,7 +352,8 @@ TEST_F(ConfigTest, SchedulesAndOptimizersReadBackEqual) {
       {"schedule.name=one_cycle", "schedule.start_fraction=0.1", "schedule.peak_at=0.4", "train.gradient_clip_value=0.5"},
       {"schedule.name=one_cycle", "schedule.momentum_range=none"},
       {"schedule.name=wsd", "schedule.decay_length=10%", "schedule.decay_shape=linear"},
-      {"schedule.name=polynomial", "schedule.power=2"}};
+      {"schedule.name=polynomial", "schedule.power=2"},
+      {"label_smoothing_factor=0.1", "train.z_loss=1e-4"}};
   for (const std::vector<std::string>& sets : all) {
     const Config config = small(sets);
     EXPECT_EQ(load(resolved_toml(config)), config) << resolved_toml(config);

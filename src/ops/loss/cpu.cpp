@@ -10,6 +10,11 @@ cpu::LossShape shape_of(const KernelRequest& request) {
   return {h[0] * h[1], h[2], w[0], request.chunks, request.in_ranges};
 }
 
+cpu::LossTerms terms_of(const KernelRequest& request) {
+  const auto& attributes = request.attributes->as<ops::LossAttributes>();
+  return {attributes.label_smoothing, attributes.z_loss};
+}
+
 // The first pass over the ranges is for the losses, the second one for the gradients.
 cpu::VocabRange range_of(const NodeRange& range, const cpu::LossShape& shape) {
   if (range.whole()) return {.rows = shape.vocab};
@@ -29,15 +34,17 @@ KernelChoice choose(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const cpu::LossShape shape = shape_of(request);
-  return make_kernel([loss = cpu::LinearCrossEntropy(shape, false, request.threads), shape](const KernelCall& call) {
-    loss.forward(call.in(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch, range_of(call.range, shape));
-  });
+  return make_kernel(
+      [loss = cpu::LinearCrossEntropy(shape, false, request.threads, terms_of(request)), shape](const KernelCall& call) {
+        loss.forward(call.in(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch, range_of(call.range, shape));
+      });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const bool overwrite = !accumulates<ops::AccumulateAttributes>(request);
+  const bool overwrite = !accumulates<ops::LossAttributes>(request);
   const cpu::LossShape shape = shape_of(request);
-  return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads), shape, overwrite](const KernelCall& call) {
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads, terms_of(request)), shape,
+                      overwrite](const KernelCall& call) {
     loss.backward(call.in(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2), overwrite,
                   call.scratch, range_of(call.range, shape));
   });

@@ -125,6 +125,7 @@ struct LinearCrossEntropy::Run {
   SoftmaxState* states;
   float* logits;
   std::byte* library;
+  float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
 
   Run(const LinearCrossEntropy& owner, bool backward, const float* h_in, const float* w_in, const std::int32_t* targets_in,
@@ -135,6 +136,8 @@ struct LinearCrossEntropy::Run {
         w(w_in),
         targets(targets_in),
         losses(losses_out),
+        of_target(static_cast<float>(1 - owner.terms_.label_smoothing)),
+        of_each(static_cast<float>(owner.terms_.label_smoothing / static_cast<double>(tiling.vocab))),
         v_begin(range.begin / kLossVocabTile),
         v_end(ceil_div(range.begin + range.rows, kLossVocabTile)) {
     const bool whole = range.begin == 0 && range.rows == tiling.vocab;
@@ -181,17 +184,30 @@ struct LinearCrossEntropy::Run {
 
   void take_statistics(std::int64_t t0, std::int64_t t1, std::int64_t v) const {
     for_rows(t0, t1, v, [&](std::int64_t row, std::int64_t token, const float* x, std::int64_t columns) {
-      if (v == 0) states[row] = SoftmaxState{};
-      const std::int64_t at = targets[token] - v * kLossVocabTile;
-      if (targets[token] >= 0 && at >= 0 && at < columns) states[row].target = x[at];
-      if (targets[token] >= 0) add_logits(x, columns, states[row]);
-      if (v == tiling.vocab_tiles - 1) losses[token] = targets[token] < 0 ? 0.0F : loss_of(states[row]);
+      SoftmaxState& state = states[row];
+      if (v == 0) state = SoftmaxState{};
+      if (targets[token] >= 0) {
+        const std::int64_t at = targets[token] - v * kLossVocabTile;
+        if (at >= 0 && at < columns) state.target += of_target * x[at];
+        if (of_each != 0) state.target += of_each * sum_of(x, columns);
+        add_logits(x, columns, state);
+      }
+      if (v == tiling.vocab_tiles - 1) losses[token] = targets[token] < 0 ? 0.0F : loss_of(state);
     });
   }
 
-  static float loss_of(const SoftmaxState& state) {
-    return static_cast<float>(static_cast<double>(state.max) + std::log(static_cast<double>(state.sum)) -
-                              static_cast<double>(state.target));
+  static double log_of_sum(const SoftmaxState& state) {
+    return static_cast<double>(state.max) + std::log(static_cast<double>(state.sum));
+  }
+
+  float loss_of(const SoftmaxState& state) const {
+    const double l = log_of_sum(state);
+    return static_cast<float>(l - static_cast<double>(state.target) + loss.terms_.z_loss * l * l);
+  }
+
+  // d loss / d L.
+  float slope_of(const SoftmaxState& state) const {
+    return loss.terms_.z_loss == 0 ? 1.0F : static_cast<float>(1 + 2 * loss.terms_.z_loss * log_of_sum(state));
   }
 
   // First pass: the losses, and the logits as far as they are held.
@@ -206,9 +222,10 @@ struct LinearCrossEntropy::Run {
   void differentiate(std::int64_t t0, std::int64_t t1, std::int64_t v, float inverse_units) const {
     for_rows(t0, t1, v, [&](std::int64_t row, std::int64_t token, float* x, std::int64_t columns) {
       if (targets[token] < 0) return static_cast<void>(std::fill(x, x + columns, 0.0F));
-      scale_softmax(x, columns, states[row].max, inverse_units / states[row].sum);
+      const SoftmaxState& state = states[row];
+      scale_softmax(x, columns, state.max, inverse_units * slope_of(state) / state.sum, inverse_units * of_each);
       const std::int64_t at = targets[token] - v * kLossVocabTile;
-      if (at >= 0 && at < columns) x[at] -= inverse_units;
+      if (at >= 0 && at < columns) x[at] -= inverse_units * of_target;
     });
   }
 
@@ -229,8 +246,8 @@ struct LinearCrossEntropy::Run {
   }
 };
 
-LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, int threads)
-    : shape_(shape), plan_(plan_loss(shape, backward, threads)) {
+LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms)
+    : shape_(shape), terms_(terms), plan_(plan_loss(shape, backward, threads)) {
   for (const std::vector<GemmShape>& shapes : all_products(shape, tiling_of(shape, backward), backward)) {
     Products products{.logits = Gemm(shapes[0], threads)};
     for (std::size_t i = 1; i < shapes.size(); ++i) products.gradients.emplace_back(shapes[i], threads);

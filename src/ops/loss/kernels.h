@@ -1,6 +1,6 @@
-// The linear layer over a vocabulary and its softmax cross-entropy in one: loss = logsumexp(h W^T) - (h W^T)[target], in
-// canonical tiles of tokens x vocabulary rows, so that all logits never exist at once. `chunks` says how few of them are held; it
-// changes memory and time, never a bit. Targets of -1 are ignored.
+// The linear layer over a vocabulary and its softmax cross-entropy in one: loss = logsumexp(h W^T) - (h W^T)[target] (LossTerms),
+// in canonical tiles of tokens x vocabulary rows, so that all logits never exist at once. `chunks` says how few of them are held;
+// it changes memory and time, never a bit. Targets of -1 are ignored.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,11 @@ struct VocabRange {
   bool losses = true, gradients = true;
 };
 
+// loss = L - (1 - label_smoothing) x[target] - label_smoothing mean(x) + z_loss L^2, with logits x and L = logsumexp(x).
+struct LossTerms {
+  double label_smoothing = 0, z_loss = 0;
+};
+
 struct LossPlan {
   std::string implementation;
   Bytes scratch;
@@ -47,7 +52,7 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
 
 class LinearCrossEntropy {
  public:
-  LinearCrossEntropy(const LossShape& shape, bool backward, int threads);
+  LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms = {});
 
   // h [tokens, width], w [vocab, width], targets [tokens]; writes losses [tokens], 0 where ignored. Throws E-DATA-TARGET for
   // targets outside [-1, vocab). Holds one tile whatever the chunks.
@@ -76,6 +81,7 @@ class LinearCrossEntropy {
   struct Run;
 
   LossShape shape_;
+  LossTerms terms_;
   LossPlan plan_;
   std::vector<Products> products_;  // [last tile of tokens][last tile of the vocabulary]
 };

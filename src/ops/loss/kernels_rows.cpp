@@ -51,16 +51,22 @@ void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state) 
   state.max = max;
 }
 
-void scale_softmax(float* logits, std::int64_t columns, float max, float scale) {
-  const auto top = hn::Set(F32(), max), factor = hn::Set(F32(), scale);
+float sum_of(const float* logits, std::int64_t columns) {
+  auto sum = hn::Zero(F32());
+  std::int64_t i = 0;
+  for (; i + kLanes <= columns; i += kLanes) sum = hn::Add(sum, hn::LoadU(F32(), logits + i));
+  if (i < columns) sum = hn::Add(sum, load_part(logits + i, columns - i, 0));
+  return hn::GetLane(hn::SumOfLanes(F32(), sum));
+}
+
+void scale_softmax(float* logits, std::int64_t columns, float max, float scale, float less) {
+  const auto top = hn::Set(F32(), max), factor = hn::Set(F32(), scale), off = hn::Set(F32(), less);
+  const auto gradient = [=](auto x) HWY_ATTR { return hn::MulSub(exp_fp32(F32(), hn::Sub(x, top)), factor, off); };
   std::int64_t i = 0;
   for (; i + kLanes <= columns; i += kLanes) {
-    hn::StoreU(hn::Mul(exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), logits + i), top)), factor), F32(), logits + i);
+    hn::StoreU(gradient(hn::LoadU(F32(), logits + i)), F32(), logits + i);
   }
-  if (i < columns) {
-    const auto tail = load_part(logits + i, columns - i, max);
-    store_part(hn::Mul(exp_fp32(F32(), hn::Sub(tail, top)), factor), logits + i, columns - i);
-  }
+  if (i < columns) store_part(gradient(load_part(logits + i, columns - i, max)), logits + i, columns - i);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -70,14 +76,17 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::cpu {
 
 HWY_EXPORT(add_logits);
+HWY_EXPORT(sum_of);
 HWY_EXPORT(scale_softmax);
 
 void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state) {
   HWY_DYNAMIC_DISPATCH(add_logits)(logits, columns, state);
 }
 
-void scale_softmax(float* logits, std::int64_t columns, float max, float scale) {
-  HWY_DYNAMIC_DISPATCH(scale_softmax)(logits, columns, max, scale);
+float sum_of(const float* logits, std::int64_t columns) { return HWY_DYNAMIC_DISPATCH(sum_of)(logits, columns); }
+
+void scale_softmax(float* logits, std::int64_t columns, float max, float scale, float less) {
+  HWY_DYNAMIC_DISPATCH(scale_softmax)(logits, columns, max, scale, less);
 }
 
 }  // namespace plimsoll::cpu

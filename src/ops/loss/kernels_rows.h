@@ -10,13 +10,15 @@ namespace plimsoll::cpu {
 struct SoftmaxState {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0.0F;
-  float target = 0.0F;  // the target's logit
+  float target = 0.0F;  // the target's logit, or what of all logits stands for it
 };
 
 // Takes the next `columns` logits into the state, target excepted. A NaN among them leaves the sum NaN.
 void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state);
 
-// logits[i] becomes exp(logits[i] - max) * scale.
-void scale_softmax(float* logits, std::int64_t columns, float max, float scale);
+float sum_of(const float* logits, std::int64_t columns);
+
+// logits[i] becomes exp(logits[i] - max) * scale - less.
+void scale_softmax(float* logits, std::int64_t columns, float max, float scale, float less);
 
 }  // namespace plimsoll::cpu

@@ -8,10 +8,23 @@
 
 namespace plimsoll::ops {
 
+// With logits x of V tokens, L = logsumexp(x) and target t, a token's loss is L - (1 - s) x[t] - s mean(x) + z L^2, where
+// s = label_smoothing (Szegedy et al., 2016, as in PyTorch) and z = z_loss (de Brebisson and Vincent, 2016; PaLM).
+struct LossAttributes {
+  double label_smoothing = 0, z_loss = 0;
+  bool accumulate = false;  // backward: the last input is the accumulator of d_w, updated in place
+  friend bool operator==(const LossAttributes&, const LossAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("label_smoothing", label_smoothing), v("z_loss", z_loss), v("accumulate", accumulate);
+  }
+};
+
 // Backward: (h, w, targets, inverse_units, [into w]) -> losses, d_h, d_w: the gradient of sum(losses) * inverse_units.
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
 // h [b, t, c], w [v, c], targets i32 [b, t], inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
-ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units);
+ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
+                             const LossAttributes& attributes = {});
 
 }  // namespace plimsoll::ops

@@ -23,7 +23,7 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<AccumulateAttributes>().accumulate;
+  const bool accumulate = any.as<LossAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
   check(inputs);
   if (accumulate) require_type(inputs[4], inputs[1], "linear_cross_entropy_backward", "the accumulator");
@@ -40,8 +40,10 @@ void gradient(GradientContext& context) {
   const ValueId into = context.accumulator(1);
   std::vector<ValueId> inputs{context.input(0), context.input(1), context.input(2), context.input(3)};
   if (into.valid()) inputs.push_back(into);
-  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, AccumulateAttributes{into.valid()}, std::move(inputs),
-                                             {"losses", "grad", "weight.grad"});
+  LossAttributes attributes = context.node().attributes.as<LossAttributes>();
+  attributes.accumulate = into.valid();
+  const auto outputs =
+      context.builder().add(kLinearCrossEntropyBackward, attributes, std::move(inputs), {"losses", "grad", "weight.grad"});
   context.replace(0, outputs[0]);
   if (context.wants(0)) context.contribute(0, outputs[1]);
   if (context.wants(1)) context.contribute(1, outputs[2]);
@@ -52,12 +54,12 @@ RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inpu
 // First for the losses, then for the gradients.
 RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
   RangeRule rule{kTableRows * inputs[1].shape.last(), {1}, 2};
-  if (any.as<AccumulateAttributes>().accumulate) rule.inputs.push_back(4);
+  if (any.as<LossAttributes>().accumulate) rule.inputs.push_back(4);
   return rule;
 }
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
-  if (!any.as<AccumulateAttributes>().accumulate) return {};
+  if (!any.as<LossAttributes>().accumulate) return {};
   return {{4, 2, AliasKind::updates}};
 }
 
@@ -79,8 +81,9 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .costly = true,
                                         .chunked = true};
 
-ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units) {
-  return builder.add1(kLinearCrossEntropy, NoAttributes{}, {h, w, targets, inverse_units}, "losses");
+ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
+                             const LossAttributes& attributes) {
+  return builder.add1(kLinearCrossEntropy, attributes, {h, w, targets, inverse_units}, "losses");
 }
 
 }  // namespace plimsoll::ops

@@ -2,23 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/cases/cases.h"
 
 namespace plimsoll::test {
 namespace {
 
-// Loss of one row of h, and its probabilities.
-double row_loss(const double* h, const Numbers& w, std::size_t width, std::size_t target, Numbers& p) {
-  p.assign(w.size() / width, 0);
-  for (std::size_t v = 0; v < p.size(); ++v) {
-    for (std::size_t i = 0; i < width; ++i) p[v] += h[i] * w[v * width + i];
+// Loss of one row of h, and its derivative by the logits.
+double row_loss(const double* h, const Numbers& w, std::size_t width, std::size_t target, const ops::LossAttributes& terms,
+                Numbers& d) {
+  d.assign(w.size() / width, 0);
+  for (std::size_t v = 0; v < d.size(); ++v) {
+    for (std::size_t i = 0; i < width; ++i) d[v] += h[i] * w[v * width + i];
   }
-  const double logit = p[target], top = *std::max_element(p.begin(), p.end());
+  const double logit = d[target], top = *std::max_element(d.begin(), d.end()), s = terms.label_smoothing, z = terms.z_loss;
+  const double size = static_cast<double>(d.size()), mean = std::accumulate(d.begin(), d.end(), 0.0) / size;
   double sum = 0;
-  for (double& x : p) sum += x = std::exp(x - top);
-  for (double& x : p) x /= sum;
-  return top + std::log(sum) - logit;
+  for (double& x : d) sum += x = std::exp(x - top);
+  const double l = top + std::log(sum);
+  for (double& x : d) x = x / sum * (1 + 2 * z * l) - s / size;
+  d[target] -= 1 - s;
+  return l - (1 - s) * logit - s * mean + z * l * l;
 }
 
 std::vector<Numbers> loss(const ReferenceCall& call) {
@@ -26,7 +31,9 @@ std::vector<Numbers> loss(const ReferenceCall& call) {
   const std::size_t width = extent(call.shape(1).last());
   Numbers losses(targets.size()), p;
   for (std::size_t row = 0; row < targets.size(); ++row) {
-    if (targets[row] >= 0) losses[row] = row_loss(h.data() + row * width, w, width, static_cast<std::size_t>(targets[row]), p);
+    if (targets[row] < 0) continue;
+    const auto& terms = call.attributes.as<ops::LossAttributes>();
+    losses[row] = row_loss(h.data() + row * width, w, width, static_cast<std::size_t>(targets[row]), terms, p);
   }
   return {losses};
 }
@@ -35,12 +42,12 @@ std::vector<Numbers> loss_backward(const ReferenceCall& call) {
   const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
   const std::size_t width = extent(call.shape(1).last());
   Numbers losses(targets.size()), dh(h.size()), p;
-  Numbers dw = call.attributes.as<ops::AccumulateAttributes>().accumulate ? call.values[4] : Numbers(w.size());
+  const auto& terms = call.attributes.as<ops::LossAttributes>();
+  Numbers dw = terms.accumulate ? call.values[4] : Numbers(w.size());
   for (std::size_t row = 0; row < targets.size(); ++row) {
     if (targets[row] < 0) continue;
     const auto target = static_cast<std::size_t>(targets[row]);
-    losses[row] = row_loss(h.data() + row * width, w, width, target, p);
-    p[target] -= 1;
+    losses[row] = row_loss(h.data() + row * width, w, width, target, terms, p);
     for (std::size_t v = 0; v < p.size(); ++v) {
       for (std::size_t i = 0; i < width; ++i) {
         dh[row * width + i] += call.values[3][0] * p[v] * w[v * width + i];
@@ -59,10 +66,11 @@ struct Extents {
   }
 };
 
-OpCase forward(const Extents& e, int chunks) { return {ops::NoAttributes{}, e.inputs(), false, chunks}; }
+OpCase forward(const Extents& e, int chunks, const ops::LossAttributes& terms = {}) { return {terms, e.inputs(), false, chunks}; }
 
-OpCase backward(const Extents& e, int chunks, bool accumulate) {
-  OpCase result{ops::AccumulateAttributes{accumulate}, e.inputs(), false, chunks};
+OpCase backward(const Extents& e, int chunks, bool accumulate, ops::LossAttributes terms = {}) {
+  terms.accumulate = accumulate;
+  OpCase result{terms, e.inputs(), false, chunks};
   if (accumulate) result.inputs.push_back(f32({e.vocab, e.width}, {-0.01, 0.01}));
   return result;
 }
@@ -86,6 +94,11 @@ std::vector<OpCases> loss_cases() {
   // Several tiles of tokens and of the vocabulary, in few chunks and in many.
   const Extents tiled{1, 300, 8, 2100};
   for (const int chunks : {1, 2, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true));
+  for (const ops::LossAttributes& terms :
+       {ops::LossAttributes{0.1, 0}, ops::LossAttributes{0, 1e-2}, ops::LossAttributes{0.3, 1e-3}}) {
+    forward_cases.cases.push_back(forward({2, 7, 16, 65}, 1, terms));
+    for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true, terms));
+  }
   forward_cases.cases.push_back(ignoring_everything(forward({2, 7, 16, 65}, 1)));
   backward_cases.cases.push_back(ignoring_everything(backward({2, 7, 16, 65}, 1, true)));
   for (const int chunks : {1, 4}) {
