@@ -267,11 +267,13 @@ class UpdateSection {
     const OptimizerSettings& s = settings_;
     switch (s.kind) {
       case OptimizerSettings::Kind::adamw:
-        return {&ops::kAdamW, ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value}, {"m", "v"}};
-      case OptimizerSettings::Kind::lion: return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value}, {"m"}};
+        return {
+            &ops::kAdamW, ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend}, {"m", "v"}};
+      case OptimizerSettings::Kind::lion:
+        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend}, {"m"}};
       case OptimizerSettings::Kind::sgd: break;
     }
-    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value};
+    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend};
     return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
@@ -281,7 +283,8 @@ class UpdateSection {
     const std::string name = builder_.value(parameter).name.text();
     const ValueType type = builder_.value(parameter).type;
     builder_.set_line("update." + name);
-    const Update update = update_of(decay, coefficient.valid());
+    Update update = update_of(decay, coefficient.valid());
+    if (settings_.average_blend > 0) update.states.push_back(kAverageName);
     std::vector<ValueId> inputs{parameter};
     std::vector<std::string> outputs{""};
     for (const char* state : update.states) {

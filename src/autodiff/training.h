@@ -10,6 +10,9 @@
 
 namespace plimsoll {
 
+// Behind the name of a parameter and a dot.
+inline constexpr const char* kAverageName = "ema";
+
 struct OptimizerSettings {
   enum class Kind { adamw, sgd, lion } kind = Kind::adamw;
   double beta2 = 0.95, epsilon = 1e-8;  // beta2: of lion too
@@ -18,8 +21,9 @@ struct OptimizerSettings {
   double weight_decay = 0;
   // Tensors of two or more axes; or all; or those of two or more axes that are not embeddings.
   enum class Decay { matrices, all, no_embeddings } decay = Decay::matrices;
-  double clip = 1.0;      // of the global norm; 0: none
-  double clip_value = 0;  // of each element; 0: none
+  double clip = 1.0;         // of the global norm; 0: none
+  double clip_value = 0;     // of each element; 0: none
+  double average_blend = 0;  // of the parameters, into averages of them; 0: none
 };
 
 // What the trainer feeds and fetches, by value.

@@ -18,6 +18,7 @@
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "train/calibrate.h"
+#include "train/config_aliases.h"
 #include "train/config_keys.h"
 
 namespace plimsoll {

@@ -6,11 +6,13 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -77,8 +79,9 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
   };
   for (const std::string& line : config_differences(load_config(resolved), config)) {
     const bool dropout = starts_with_any(line, {"model.dropout:"});
-    if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                           "optimizer.name:", "precision."})) {
+    const bool average = starts_with_any(line, {"optimizer.ema_half_life:"}) && line.find("\"none\"") != std::string::npos;
+    if (average || (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
+                                                       "optimizer.name:", "precision."}))) {
       throw refuse("the run would be another one: " + line);
     }
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
@@ -318,9 +321,22 @@ class TrainCommand {
 
   void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const Stores& stores, Audit* audit) {
     trainer.save_weights_to(folder_.weights());
+    if (config_.optimizer.ema_half_life) save_averages(trainer);
     report_.parameters_hash = trainer.hash_parameters();
     report_.finish(trainer.progress(), arena, stores, audit);
     summarise(trainer.progress(), plan);
+  }
+
+  // With the vocabulary that the weights have.
+  void save_averages(Trainer& trainer) const {
+    trainer.save_weights_to(folder_.averages(), /*averages=*/true);
+    for (const char* name : {"vocab.json", "merges.txt"}) {
+      std::error_code error;
+      const std::filesystem::path from = folder_.weights() / name, to = folder_.averages() / name;
+      if (!std::filesystem::exists(from, error)) continue;
+      std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+      if (error) throw data_error("E-IO-WRITE", to.string(), "it cannot be written: " + error.message());
+    }
   }
 
   // What the process may take: with that of a device on this computer.

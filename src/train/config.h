@@ -66,6 +66,7 @@ struct OptimizerChoice {
   OptimizerSettings::Decay decay = OptimizerSettings::Decay::matrices;
   double momentum = 0;
   bool nesterov = false;
+  std::optional<Duration> ema_half_life;
 
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
 };

@@ -30,23 +30,6 @@ const ConfigKey& config_key(std::string_view name);
 std::string_view section_of(std::string_view name);
 std::string_view leaf_of(std::string_view name);
 
-// A name that other programs use for one of our keys.
-struct ConfigAlias {
-  std::string_view name;  // without a section, with underscores
-  std::string_view key;
-  SetKey set;  // null: as the key itself
-};
-
-std::span<const ConfigAlias> config_aliases();
-
-// A name of other programs that has no single meaning here, and what to write.
-struct ForeignName {
-  std::string_view name;
-  std::string_view advice;
-};
-
-std::span<const ForeignName> foreign_names();
-
 // A setting whose key is known.
 struct KeySetting {
   Setting setting;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "train/config_aliases.h"
 #include "train/config_keys.h"
 
 namespace plimsoll {

@@ -210,6 +210,10 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   if (!given.has("optimizer.betas")) optimizer.beta2 = usual.beta2;
   check_clips(config, given);
   complete_betas(config, given);
+  if (optimizer.ema_half_life && optimizer.ema_half_life->amount == 0) {
+    throw config_error("E-CONFIG-RANGE", given.where("optimizer.ema_half_life"), "optimizer.ema_half_life is 0",
+                       "a length of training, or \"none\"", {"--set optimizer.ema_half_life=none"});
+  }
 }
 
 // Where a schedule ends, or its cycles are lowest, if nobody says.

@@ -1,5 +1,8 @@
 #include "train/requests.h"
 
+#include <cmath>
+#include <numbers>
+
 namespace plimsoll {
 
 OptimizerSettings optimizer_settings(const Config& config) {
@@ -14,6 +17,11 @@ OptimizerSettings optimizer_settings(const Config& config) {
   settings.decay = choice.decay;
   settings.clip = config.train.gradient_clip;
   settings.clip_value = config.train.gradient_clip_value;
+  if (choice.ema_half_life) {
+    const double half_lives =
+        static_cast<double>(config.train.effective_batch) / in_samples(*choice.ema_half_life, run_length(config));
+    settings.average_blend = -std::expm1(-half_lives * std::numbers::ln2);
+  }
   return settings;
 }
 

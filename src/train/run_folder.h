@@ -35,6 +35,7 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
+  std::filesystem::path averages() const { return path_ / "weights_ema"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 

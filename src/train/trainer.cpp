@@ -188,9 +188,9 @@ void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
   executor_.save([&] { save_checkpoint(plan_.graph, progress_, file, executor_); });
 }
 
-void Trainer::save_weights_to(const std::filesystem::path& folder) {
+void Trainer::save_weights_to(const std::filesystem::path& folder, bool averages) {
   enter(Phase::save);
-  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, executor_); });
+  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, executor_, averages); });
 }
 
 std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }

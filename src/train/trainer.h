@@ -42,7 +42,7 @@ class Trainer {
   Metrics update();
   EvaluationResult evaluate_now();
   void save_checkpoint_to(const std::filesystem::path& file);
-  void save_weights_to(const std::filesystem::path& folder);
+  void save_weights_to(const std::filesystem::path& folder, bool averages = false);
   std::string hash_parameters() const;
 
   const Progress& progress() const { return progress_; }

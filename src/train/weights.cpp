@@ -8,6 +8,7 @@
 #include <map>
 #include <numbers>
 
+#include "autodiff/training.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/philox.h"
@@ -110,7 +111,12 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
   }
 }
 
-void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor) {
+void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,
+                  bool averages) {
+  const auto saved = [&](ValueId parameter) {
+    const ValueId average = averages ? graph.find(graph.values[parameter].name.text() + "." + kAverageName) : ValueId{};
+    return average.valid() ? average : parameter;
+  };
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
@@ -118,7 +124,7 @@ void save_weights(const Graph& graph, const Gpt2Config& config, const std::files
   for (const ValueId id : graph.parameters()) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
   SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
   for (const ValueId id : graph.parameters()) {
-    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+    executor.read(saved(id), [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
   write_gpt2_config(folder, config);

@@ -17,7 +17,9 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 // Fills every parameter from folder/model.safetensors. data_error E-FORMAT-WEIGHTS names a missing or misshapen tensor.
 void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor);
 // Writes config.json and model.safetensors, each whole or not at all.
-void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor);
+// `averages`: those of the parameters that have one, instead.
+void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,
+                  bool averages = false);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
 

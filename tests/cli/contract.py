@@ -325,6 +325,29 @@ def changed_plans(test):
         refused("E-PLAN-FILE", lambda record, rows=rows: record.update(late=rows))
 
 
+def averages(test):
+    """Averages of the weights: the weights where these stay, something between them where they move; kept over a restart."""
+
+    def run(name, *more, updates=6):
+        keys = ["--set", "optimizer.ema_half_life=8samples", "--updates", updates]
+        end = test.succeeds("train", "config.toml", "--run", name, *keys, *more, "--json")
+        return end, [test.path(f"{name}/{folder}/model.safetensors").read_bytes() for folder in ("weights", "weights_ema")]
+
+    _, (weights, average) = run("ema-still", "--set", "optimizer.learning_rate=0")
+    test.that(weights == average, "averages of weights that stay")
+    _, (weights, average) = run("ema", "--audit")
+    test.that(weights != average, "averages of weights that move")
+    plan = json.loads(test.path("ema/plan.json").read_text())
+    owners = {phase["name"]: phase["owners"] for phase in plan["predicted"]["phases"]}["steady"]
+    test.equal("state of AdamW and the average", owners["optimizer state"], 3 * owners["parameters"])
+    run("ema-again", updates=3)
+    _, again = run("ema-again", "--resume")
+    test.that(again == [weights, average], "a continued run has the same weights and averages")
+    test.fails(2, "E-RESUME", "train", "config.toml", "--run", "ema-again", "--resume", "--set", "train.updates=9")
+    lower = test.succeeds("eval", "config.toml", "--weights", "ema/weights_ema", "--json")
+    test.shape("eval of averages", lower, EVAL)
+
+
 def training(test):
     run = test.succeeds("train", "config.toml", "--run", "run", "--json")
     if run is None:
@@ -384,6 +407,7 @@ def training(test):
     smooth = test.succeeds("train", "config.toml", "--run", "smooth", *still, *terms)
     test.that(smooth["final"]["loss"] > plain["final"]["loss"] + 0.1, "terms of the training loss")
     test.equal("validation losses know none", smooth["final"]["validation_loss"], plain["final"]["validation_loss"])
+    averages(test)
     audit = test.succeeds("train", "config.toml", "--run", "audit", "--audit", "--updates", "2", "--json")
     if audit is not None:
         test.equal(

@@ -90,6 +90,7 @@ class NetworkMaker {
     optimizer_.clip_value = pick(4) == 0 ? 1e-3 : 0;
     optimizer_.momentum = pick(2) != 0;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
+    optimizer_.average_blend = pick(3) == 0 ? 0.1 : 0;
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));

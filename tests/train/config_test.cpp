@@ -8,6 +8,7 @@
 
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "train/config_aliases.h"
 #include "train/config_keys.h"
 #include "train/requests.h"
 
@@ -353,7 +354,7 @@ TEST_F(ConfigTest, SchedulesAndOptimizersReadBackEqual) {
       {"schedule.name=one_cycle", "schedule.momentum_range=none"},
       {"schedule.name=wsd", "schedule.decay_length=10%", "schedule.decay_shape=linear"},
       {"schedule.name=polynomial", "schedule.power=2"},
-      {"label_smoothing_factor=0.1", "train.z_loss=1e-4"}};
+      {"label_smoothing_factor=0.1", "train.z_loss=1e-4", "optimizer.ema_half_life=500samples"}};
   for (const std::vector<std::string>& sets : all) {
     const Config config = small(sets);
     EXPECT_EQ(load(resolved_toml(config)), config) << resolved_toml(config);
@@ -372,6 +373,14 @@ TEST_F(ConfigTest, HalfLivesGiveTheBetasOfTheBatch) {
   EXPECT_ERROR(small({"optimizer.half_lives=[\"1Mupdates\", \"1updates\"]"}), "E-CONFIG-RANGE", "693,000");
   EXPECT_ERROR(small({"optimizer.half_lives=[\"0samples\", \"4updates\"]"}), "E-CONFIG-RANGE", "a half-life is 0 updates");
   EXPECT_ERROR(small({"optimizer.half_lives=[1, 2]"}), "E-CONFIG-TYPE", "two lengths");
+}
+
+TEST_F(ConfigTest, AveragesOfTheWeights) {
+  EXPECT_EQ(optimizer_settings(small({})).average_blend, 0);
+  EXPECT_DOUBLE_EQ(optimizer_settings(small({"optimizer.ema_half_life=2updates"})).average_blend, 1 - std::sqrt(0.5));
+  EXPECT_DOUBLE_EQ(optimizer_settings(small({"optimizer.ema_half_life=100samples"})).average_blend, 0.5);
+  EXPECT_EQ(optimizer_settings(small({"optimizer.ema_half_life=none"})).average_blend, 0);
+  EXPECT_ERROR(small({"optimizer.ema_half_life=0updates"}), "E-CONFIG-RANGE", "is 0");
 }
 
 TEST_F(ConfigTest, LionAndClippingByValue) {

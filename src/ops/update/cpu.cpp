@@ -37,11 +37,14 @@ struct UpdateInputs {
   const float* gradient;
   const double* scalars;
   float scale;
+  cpu::Average average;
 
   UpdateInputs(const A& a, const KernelCall& call)
       : gradient(call.in(a.changes())),
         scalars(call.in<double>(a.changes() + 1)),
-        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {}
+        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {
+    if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, scalars[ops::kFirstUpdate] != 0};
+  }
 };
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
@@ -57,7 +60,7 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                                   .bias_correction2 = in.scalars[ops::kBiasCorrection2],
                                   .gradient_scale = in.scale,
                                   .clip_value = a.clip_value};
-        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), in.gradient, step);
+        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), in.gradient, step, in.average);
       });
 }
 
@@ -71,7 +74,7 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
                                  .weight_decay = a.weight_decay,
                                  .gradient_scale = in.scale,
                                  .clip_value = a.clip_value};
-        cpu::lion(count_of(call, n), call.out(0), call.out(1), in.gradient, step);
+        cpu::lion(count_of(call, n), call.out(0), call.out(1), in.gradient, step, in.average);
       });
 }
 
@@ -86,7 +89,7 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                                 .first = in.scalars[ops::kFirstUpdate] != 0,
                                 .gradient_scale = in.scale,
                                 .clip_value = a.clip_value};
-        cpu::sgd(count_of(call, n), call.out(0), a.momentum ? call.out(1) : nullptr, in.gradient, step);
+        cpu::sgd(count_of(call, n), call.out(0), a.momentum ? call.out(1) : nullptr, in.gradient, step, in.average);
       });
 }
 

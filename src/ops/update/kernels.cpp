@@ -32,8 +32,20 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, const fl
 }
 
 template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const float* g, State*... states) {
+HWY_INLINE void update_tiles(std::int64_t n, F f, const float* g, State*... states) {
   for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, g, states...); });
+}
+
+template <class F, class... State>
+HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const float* g, float* p, State*... states) {
+  if (average.numbers == nullptr) return update_tiles(n, f, g, p, states...);
+  const float blend = static_cast<float>(average.blend);
+  const bool first = average.first;
+  const auto with_average = [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
+    f(gradient, parameter, rest...);
+    follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
+  };
+  update_tiles(n, with_average, g, average.numbers, p, states...);
 }
 
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
@@ -51,7 +63,7 @@ class Taken {
   float scale_, most_;
 };
 
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step) {
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
   const float blend1 = static_cast<float>(1 - step.beta1);
@@ -65,26 +77,26 @@ void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const A
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
-  update_all(n, update, g, p, m, v);
+  update_all(n, update, average, g, p, m, v);
 }
 
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step) {
+void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
   const float blend1 = static_cast<float>(1 - step.beta1), blend2 = static_cast<float>(1 - step.beta2);
-  const auto update = [=](Floats gradient, Floats& parameter, Floats& average) HWY_ATTR {
-    const Floats d = hn::Sub(taken(gradient), average);
-    const Floats direction = hn::MulAdd(set(blend1), d, average);
+  const auto update = [=](Floats gradient, Floats& parameter, Floats& first) HWY_ATTR {
+    const Floats d = hn::Sub(taken(gradient), first);
+    const Floats direction = hn::MulAdd(set(blend1), d, first);
     // No step where the direction is 0; NaN where it is NaN.
     const Floats move = hn::IfThenZeroElse(hn::Eq(direction, set(0)), hn::CopySign(set(size), direction));
     const Floats next = hn::Sub(hn::Mul(parameter, set(keep)), move);
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
-    average = hn::MulAdd(set(blend2), d, average);
+    first = hn::MulAdd(set(blend2), d, first);
   };
-  update_all(n, update, g, p, m);
+  update_all(n, update, average, g, p, m);
 }
 
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
   const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
@@ -93,16 +105,16 @@ void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep&
                          HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
   // A first update must not read what the buffer held before, which may be NaN.
   const bool first = step.first, nesterov = step.nesterov;
-  const auto with_momentum = [=](Floats x, Floats& parameter, Floats& average) HWY_ATTR {
+  const auto with_momentum = [=](Floats x, Floats& parameter, Floats& velocity) HWY_ATTR {
     const Floats d = gradient(x, parameter);
-    average = first ? d : hn::MulAdd(set(momentum), average, d);
-    const Floats direction = nesterov ? hn::MulAdd(set(momentum), average, d) : average;
+    velocity = first ? d : hn::MulAdd(set(momentum), velocity, d);
+    const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
   if (buffer == nullptr) {
-    update_all(n, plain, g, p);
+    update_all(n, plain, average, g, p);
   } else {
-    update_all(n, with_momentum, g, p, buffer);
+    update_all(n, with_momentum, average, g, p, buffer);
   }
 }
 
@@ -116,16 +128,16 @@ HWY_EXPORT(adamw);
 HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step) {
-  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step);
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average) {
+  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average);
 }
 
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step) {
-  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step);
+void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average) {
+  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average);
 }
 
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step) {
-  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step);
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average) {
+  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average);
 }
 
 double clip_coefficient(double norm, double limit) {

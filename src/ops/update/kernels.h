@@ -7,6 +7,13 @@
 
 namespace plimsoll::cpu {
 
+// What follows the parameter, where it is not null: average = first ? p : average + blend (p - average), with the updated p.
+struct Average {
+  float* numbers = nullptr;
+  double blend = 1;
+  bool first = false;
+};
+
 // AdamW (Loshchilov and Hutter, 2019): decoupled decay, epsilon outside the root. bias_correction1 is 1 - beta1^t, 2 likewise.
 struct AdamWStep {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -15,7 +22,7 @@ struct AdamWStep {
 
 // p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step);
+void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average = {});
 
 // Lion (Chen et al., 2023).
 struct LionStep {
@@ -24,7 +31,7 @@ struct LionStep {
 };
 
 // p = (1 - lr weight_decay) p - lr sign(m + (1 - beta1) (g - m));  m += (1 - beta2) (g - m)
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step);
+void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average = {});
 
 struct SgdStep {
   double lr = 1e-2, momentum = 0, weight_decay = 0;
@@ -35,7 +42,7 @@ struct SgdStep {
 
 // d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
 // Without a buffer (null) there is no momentum.
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step);
+void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average = {});
 
 // min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is NaN gives NaN.
 double clip_coefficient(double norm, double limit);

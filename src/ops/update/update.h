@@ -18,7 +18,8 @@ struct ClipAttributes {
   }
 };
 
-// The attributes of an update say how many of its first inputs it changes: the parameter and its states.
+// The attributes of an update say how many of its first inputs it changes: the parameter, its states and, where average_blend is
+// not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each update).
 
 // AdamW (Loshchilov and Hutter, 2019), with PyTorch's semantics: decoupled decay, bias corrections, epsilon outside the root. The
 // first beta is a scalar.
@@ -26,11 +27,13 @@ struct AdamWAttributes {
   double beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool clipped = true;    // there is a clip coefficient
   double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
-  std::size_t changes() const { return 3; }
+  double average_blend = 0;
+  std::size_t changes() const { return average_blend == 0 ? 3 : 4; }
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value);
+    v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
+        v("average_blend", average_blend);
   }
 };
 
@@ -38,12 +41,13 @@ struct AdamWAttributes {
 struct LionAttributes {
   double beta2 = 0.99, weight_decay = 0;
   bool clipped = true;
-  double clip_value = 0;
-  std::size_t changes() const { return 2; }
+  double clip_value = 0, average_blend = 0;
+  std::size_t changes() const { return average_blend == 0 ? 2 : 3; }
   friend bool operator==(const LionAttributes&, const LionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("beta2", beta2), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value);
+    v("beta2", beta2), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
+        v("average_blend", average_blend);
   }
 };
 
@@ -51,13 +55,13 @@ struct SgdAttributes {
   bool momentum = false;  // there is a buffer
   double weight_decay = 0;
   bool nesterov = false, clipped = true;
-  double clip_value = 0;
-  std::size_t changes() const { return momentum ? 2 : 1; }
+  double clip_value = 0, average_blend = 0;
+  std::size_t changes() const { return 1 + (momentum ? 1 : 0) + (average_blend == 0 ? 0 : 1); }
   friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("clipped", clipped),
-        v("clip_value", clip_value);
+        v("clip_value", clip_value), v("average_blend", average_blend);
   }
 };
 
@@ -65,9 +69,9 @@ struct SgdAttributes {
 enum UpdateScalar : std::size_t { kLearningRate, kBiasCorrection1, kBiasCorrection2, kFirstUpdate, kMomentum, kUpdateScalars };
 
 // sum_of_squares: (gradient) -> f64[1].  clip: (sums...) -> norm f64[1], coefficient f32[1].
-// adamw: (p, m, v, gradient, scalars, [coefficient]) -> p, m, v.  lion: (p, m, gradient, scalars, [coefficient]) -> p, m.
-// sgd: (p, [momentum buffer], gradient, scalars, [coefficient]) -> p, [buffer]; without momentum there is no buffer, without
-// clipping by the norm no coefficient, and then no update waits for the norm.
+// An update: (p, states..., [average], gradient, scalars, [coefficient]) -> p, states..., [average]. States are m and v of adamw,
+// m of lion, and of sgd with momentum its buffer. Without clipping by the norm there is no coefficient, and no update waits for
+// it.
 extern const OpDef kSumOfSquares, kClip, kAdamW, kLion, kSgd;
 
 }  // namespace plimsoll::ops

@@ -27,12 +27,22 @@ double taken(double gradient, double coefficient, double clip_value) {
   return clip_value == 0 ? scaled : std::clamp(scaled, -clip_value, clip_value);
 }
 
+// The last of what an update changes, where it keeps an average.
+template <class A>
+void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& changed) {
+  if (a.average_blend == 0) return;
+  Numbers average = call.values[a.changes() - 1];
+  for (std::size_t i = 0; i < average.size(); ++i) average[i] += a.average_blend * (changed[0][i] - average[i]);
+  const bool first = call.values[a.changes() + 1][ops::kFirstUpdate] != 0;
+  changed.push_back(first ? changed[0] : average);
+}
+
 std::vector<Numbers> adamw(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::AdamWAttributes>();
-  const Numbers &g = call.values[3], &scalars = call.values[4];
+  const Numbers &g = call.values[a.changes()], &scalars = call.values[a.changes() + 1];
   Numbers p = call.values[0], m = call.values[1], v = call.values[2];
   const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum];
-  const double coefficient = a.clipped ? call.values[5][0] : 1;
+  const double coefficient = a.clipped ? call.values[a.changes() + 2][0] : 1;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double gradient = taken(g[i], coefficient, a.clip_value);
     p[i] -= lr * a.weight_decay * p[i];
@@ -41,36 +51,60 @@ std::vector<Numbers> adamw(const ReferenceCall& call) {
     const double root = std::sqrt(v[i] / scalars[ops::kBiasCorrection2]);
     p[i] -= lr * (m[i] / scalars[ops::kBiasCorrection1]) / (root + a.epsilon);
   }
-  return {p, m, v};
+  std::vector<Numbers> changed{p, m, v};
+  add_average(a, call, changed);
+  return changed;
 }
 
 std::vector<Numbers> lion(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::LionAttributes>();
-  const Numbers &g = call.values[2], &scalars = call.values[3];
+  const Numbers &g = call.values[a.changes()], &scalars = call.values[a.changes() + 1];
   Numbers p = call.values[0], m = call.values[1];
-  const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum], coefficient = a.clipped ? call.values[4][0] : 1;
+  const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum],
+               coefficient = a.clipped ? call.values[a.changes() + 2][0] : 1;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double gradient = taken(g[i], coefficient, a.clip_value), direction = beta1 * m[i] + (1 - beta1) * gradient;
     p[i] = (1 - lr * a.weight_decay) * p[i] - lr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
     m[i] = a.beta2 * m[i] + (1 - a.beta2) * gradient;
   }
-  return {p, m};
+  std::vector<Numbers> changed{p, m};
+  add_average(a, call, changed);
+  return changed;
 }
 
 std::vector<Numbers> sgd(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::SgdAttributes>();
-  const std::size_t states = a.momentum ? 2 : 1;
-  const Numbers &g = call.values[states], &scalars = call.values[states + 1];
-  Numbers p = call.values[0], buffer = states == 2 ? call.values[1] : Numbers(p.size());
+  const std::size_t at = a.changes();
+  const Numbers &g = call.values[at], &scalars = call.values[at + 1];
+  Numbers p = call.values[0], buffer = a.momentum ? call.values[1] : Numbers(p.size());
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const double d = taken(g[i], a.clipped ? call.values[states + 2][0] : 1, a.clip_value) + a.weight_decay * p[i];
+    const double d = taken(g[i], a.clipped ? call.values[at + 2][0] : 1, a.clip_value) + a.weight_decay * p[i];
     const double momentum = scalars[ops::kMomentum];
     buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : momentum * buffer[i] + d;
-    const double step = states == 1 ? d : a.nesterov ? d + momentum * buffer[i] : buffer[i];
+    const double step = !a.momentum ? d : a.nesterov ? d + momentum * buffer[i] : buffer[i];
     p[i] -= scalars[ops::kLearningRate] * step;
   }
-  if (states == 1) return {p};
-  return {p, buffer};
+  std::vector<Numbers> changed{p};
+  if (a.momentum) changed.push_back(buffer);
+  add_average(a, call, changed);
+  return changed;
+}
+
+// The same update with an average of the parameter behind its states.
+template <class A>
+OpCase averaged(OpCase a_case) {
+  A attributes = a_case.attributes.as<A>();
+  const auto at = static_cast<std::ptrdiff_t>(attributes.changes());
+  attributes.average_blend = 0.25;
+  a_case.attributes = attributes;
+  a_case.inputs.insert(a_case.inputs.begin() + at, a_case.inputs[0]);
+  a_case.derive = [derive = std::move(a_case.derive), at](std::vector<Numbers>& values) {
+    Numbers average = std::move(values[static_cast<std::size_t>(at)]);
+    values.erase(values.begin() + at);
+    derive(values);
+    values.insert(values.begin() + at, std::move(average));
+  };
+  return a_case;
 }
 
 // Learning rate, bias corrections, whether it is the first update, momentum.
@@ -100,6 +134,7 @@ std::vector<OpCase> adamw_cases() {
     for (const double decay : {0.0, 0.1}) cases.push_back(adamw_case(shape, decay));
     cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false));
     cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false, kClipValue));
+    cases.push_back(averaged<ops::AdamWAttributes>(adamw_case(shape, 0.1)));
   }
   cases.push_back(timed(adamw_case(kLarge, 0.1)));
   return cases;
@@ -125,6 +160,7 @@ std::vector<OpCase> lion_cases() {
   for (const Shape& shape : shapes()) {
     for (const bool clipped : {false, true}) cases.push_back(lion_case(shape, 0.1, clipped));
     cases.push_back(lion_case(shape, 0, false, 0.25));
+    cases.push_back(averaged<ops::LionAttributes>(lion_case(shape, 0.1, true)));
   }
   cases.push_back(timed(lion_case(kLarge, 0.1, true)));
   return cases;
@@ -147,6 +183,8 @@ std::vector<OpCase> sgd_cases() {
       for (const bool first : {false, true}) cases.push_back(sgd_case(shape, {true, 0.1, nesterov, first}, first));
     }
     cases.push_back(sgd_case(shape, {true, 0.1, true, true, kClipValue}, false));
+    for (const bool first : {false, true}) cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, first)));
+    cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {false, 0.1}, false)));
   }
   cases.push_back(timed(sgd_case(kLarge, {true, 0.1, false, true}, false)));
   return cases;
