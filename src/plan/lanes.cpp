@@ -19,6 +19,9 @@ double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at
 double lost_to(const Link& link, Bytes bytes, Bytes page) {
   return pieces_of(bytes, page) * link.kernel_seconds_per_piece + static_cast<double>(bytes.n) * link.kernel_seconds_per_byte;
 }
+double tail_of(const Link& link, Bytes bytes, Bytes page) {
+  return link.tail_seconds + static_cast<double>(std::min(bytes, page).n) * link.tail_seconds_per_byte;
+}
 
 }  // namespace
 
@@ -60,7 +63,7 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
       event.lost += times * lost_to(way_in, value.bytes(), page_);
       if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page_);
       if (streamed.changes) event.lost += lost_to(way_out, value.bytes(), page_);
-      if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_);
+      if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_) + tail_of(way_in, range, page_);
       room += 1;
     }
     if (room == 0) continue;
@@ -92,6 +95,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
     const Link& link = out ? *links_[i].out : *links_[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page_);
     event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);
+    event.tail += tail_of(link, home.bytes(), page_);
     event.lost += lost_to(link, home.bytes(), page_);
   }
   return {event};
@@ -161,7 +165,7 @@ void LaneClock::run(const LaneEvent& event) {
   }
 }
 
-// When it is over: on every link that it passes.
+// When it is there: over on every link that it passes.
 double LaneClock::start(const LaneEvent& event) {
   const std::size_t way = event.outward ? 1 : 0;
   double end = now_;
@@ -173,7 +177,7 @@ double LaneClock::start(const LaneEvent& event) {
     end = std::max(end, free_[i][way]);
     (event.outward ? busy_.out : busy_.in)[i] += seconds;
   }
-  return end;
+  return end + event.tail;
 }
 
 void LaneClock::stream(const LaneEvent& event) {

@@ -35,6 +35,7 @@ struct LaneEvent {
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
   PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
   PerLink<double> in{}, out{};  // streamed: of each lane
+  double tail = 0;              // seconds until a transfer is there after its lane is free again
   double lost = 0;              // seconds that kernels take longer for what is on its way beside them
   double ahead = 0;             // streamed: the share of the transfers that may run before the kernels begin
   double fill = 0;              // streamed: seconds until the first pieces are there, where nothing has streamed before

@@ -85,7 +85,9 @@ json to_json(const Link& link) {
           {"beside_compute", link.beside_compute},
           {"alone_bytes_per_second", link.alone()},
           {"kernel_seconds_per_byte", link.kernel_seconds_per_byte},
-          {"kernel_seconds_per_piece", link.kernel_seconds_per_piece}};
+          {"kernel_seconds_per_piece", link.kernel_seconds_per_piece},
+          {"tail_seconds", link.tail_seconds},
+          {"tail_seconds_per_byte", link.tail_seconds_per_byte}};
 }
 
 Link link_of(const json& object) {
@@ -97,7 +99,9 @@ Link link_of(const json& object) {
           .beside_compute = object.at("beside_compute"),
           .alone_bytes_per_second = if_given("alone_bytes_per_second", kMostRate),
           .kernel_seconds_per_byte = if_given("kernel_seconds_per_byte", kMostSeconds),
-          .kernel_seconds_per_piece = if_given("kernel_seconds_per_piece", kMostSeconds)};
+          .kernel_seconds_per_piece = if_given("kernel_seconds_per_piece", kMostSeconds),
+          .tail_seconds = if_given("tail_seconds", kMostSeconds),
+          .tail_seconds_per_byte = if_given("tail_seconds_per_byte", kMostSeconds)};
 }
 
 json to_json(const Machine& machine) {
@@ -186,8 +190,9 @@ std::string machine_hash(const Machine& machine) {
   }
   for (const Link& link : machine.links) {
     hasher.add(link.from).add(link.to);
-    hasher.add(fmt::format("{} {} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute, link.alone(),
-                           link.kernel_seconds_per_byte, link.kernel_seconds_per_piece));
+    hasher.add(fmt::format("{} {} {} {} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute,
+                           link.alone(), link.kernel_seconds_per_byte, link.kernel_seconds_per_piece, link.tail_seconds,
+                           link.tail_seconds_per_byte));
   }
   return hasher.hex();
 }

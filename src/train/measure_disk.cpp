@@ -48,7 +48,9 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
   const std::string near = machine.tiers.back().name;
   machine.tiers.push_back({"disk", disk.size, engine});
   machine.links.push_back(between(near, "disk", measured));
-  machine.links.back().alone_bytes_per_second = 0;  // not measured: no slower than what is written beside reads
+  // Not measured: what is written alone is no slower than beside reads, and nobody waits for what goes out.
+  Link& out = machine.links.back();
+  out.alone_bytes_per_second = out.tail_seconds = out.tail_seconds_per_byte = 0;
   machine.links.push_back(between("disk", near, measured));
   machine.hash = machine_hash(machine);
 }

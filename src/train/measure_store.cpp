@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/6";
+constexpr const char* kSchema = "plimsoll.disk/7";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;    // of each size, where there is room for so many
 constexpr int kInFlight = 4;  // of each way
@@ -40,6 +40,18 @@ class MovingPages {
       store_->write(piece.offset, piece.bytes,
                     [&](std::span<std::byte> part) { std::copy_n(memory_.begin(), part.size(), part.begin()); });
     }
+  }
+
+  // Seconds of a page that is read by itself, until it is there, while `work` is done that takes less.
+  double seconds_of_single(Bytes page, int pages, const std::function<void()>& work) {
+    const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
+    const double start = seconds_now();
+    for (int i = 0; i < pages; ++i) {
+      store_->start_read(0, first + page * i, slot(0, page));
+      work();
+      store_->wait(0);
+    }
+    return (seconds_now() - start) / pages;
   }
 
   // Seconds of a page that is read, while as many are written, or none, and `work` is done for each.
@@ -74,17 +86,25 @@ class MovingPages {
   std::vector<std::byte> memory_;
 };
 
-// Matrix products of a few milliseconds on the whole team.
+// Of a few milliseconds, and of a few tens of microseconds.
+constexpr cpu::GemmShape kLong{.batch = 1, .m = 512, .n = 768, .k = 768}, kShort{.batch = 1, .m = 128, .n = 128, .k = 128};
+
+// Matrix products on the whole team.
 class Products {
  public:
-  explicit Products(int threads) : gemm_(kShape, threads), arena_(Bytes{kOperands * 4} + gemm_.plan().scratch) {
+  Products(const cpu::GemmShape& shape, int threads)
+      : shape_(shape),
+        operands_(shape.m * shape.k + shape.k * shape.n + shape.m * shape.n),
+        gemm_(shape, threads),
+        arena_(Bytes{operands_ * 4} + gemm_.plan().scratch) {
     auto* numbers = reinterpret_cast<float*>(arena_.base());
-    for (std::int64_t i = 0; i < kOperands; ++i) numbers[i] = 1e-3F * static_cast<float>(i % 7);
+    for (std::int64_t i = 0; i < operands_; ++i) numbers[i] = 1e-3F * static_cast<float>(i % 7);
+    run(8);
   }
   void run(int times) {
     auto* a = reinterpret_cast<float*>(arena_.base());
-    float *b = a + kShape.m * kShape.k, *c = b + kShape.k * kShape.n;
-    for (int i = 0; i < times; ++i) gemm_.run(a, b, nullptr, c, reinterpret_cast<std::byte*>(a + kOperands));
+    float *b = a + shape_.m * shape_.k, *c = b + shape_.k * shape_.n;
+    for (int i = 0; i < times; ++i) gemm_.run(a, b, nullptr, c, reinterpret_cast<std::byte*>(a + operands_));
   }
   double seconds() {
     constexpr int kTimes = 8;
@@ -94,8 +114,8 @@ class Products {
   }
 
  private:
-  static constexpr cpu::GemmShape kShape{.batch = 1, .m = 512, .n = 768, .k = 768};
-  static constexpr std::int64_t kOperands = kShape.m * kShape.k + kShape.k * kShape.n + kShape.m * kShape.n;
+  cpu::GemmShape shape_;
+  std::int64_t operands_;
   cpu::Gemm gemm_;
   Arena arena_;
 };
@@ -127,28 +147,38 @@ Link measure(const MeasuredStore& store, int threads) {
   const auto most = static_cast<int>(std::min<std::int64_t>(store.capacity.n / (kLarge + kSmall).n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
   MovingPages moving(store, pages);
-  std::vector<double> large_rounds, small_rounds, alone_rounds;
+  cpu::set_thread_count(threads);
+  Products products(kLong, threads), less(kShort, threads);
+  std::vector<double> large_rounds, small_rounds, alone_rounds, single_large, single_small;
   for (int round = 0; round < kRounds; ++round) {
     large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2, [] {}));
     small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2, [] {}));
     alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2, [] {}));
+    single_large.push_back(
+        moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(static_cast<int>(kLarge.n / kSmall.n / 4)); }));
+    single_small.push_back(moving.seconds_of_single(kSmall, pages / 2, [&] { less.run(1); }));
   }
   const auto more = static_cast<double>((kLarge - kSmall).n);
   const double large = median(std::move(large_rounds)), small = std::min(median(std::move(small_rounds)), large);
   const double rate = more / std::max(large - small, 1e-9);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
-  cpu::set_thread_count(threads);
-  Products products(threads);
-  products.run(8);
+  const double alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
+  const auto tail_of = [&](std::vector<double> singles, Bytes page) {
+    return std::max(0.0, median(std::move(singles)) - latency - static_cast<double>(page.n) / alone);
+  };
+  const double tail_small = tail_of(std::move(single_small), kSmall);
+  const double tail_byte = std::max(0.0, tail_of(std::move(single_large), kLarge) - tail_small) / more;
   const double lost_large = lost_seconds(moving, products, kLarge, 1, large, pages);
   const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small, pages), lost_large);
   const double lost_byte = (lost_large - lost_small) / (2 * more);
   return {.bytes_per_second = rate,
           .latency_seconds = latency,
-          .alone_bytes_per_second = std::clamp(alone_rate, rate, 4 * rate),  // more than that is no rate
+          .alone_bytes_per_second = alone,
           .kernel_seconds_per_byte = lost_byte,
-          .kernel_seconds_per_piece = std::max(0.0, lost_small / 2 - static_cast<double>(kSmall.n) * lost_byte)};
+          .kernel_seconds_per_piece = std::max(0.0, lost_small / 2 - static_cast<double>(kSmall.n) * lost_byte),
+          .tail_seconds = std::max(0.0, tail_small - static_cast<double>(kSmall.n) * tail_byte),
+          .tail_seconds_per_byte = tail_byte};
 }
 
 std::optional<Link> known(const std::filesystem::path& path) {

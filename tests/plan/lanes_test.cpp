@@ -31,6 +31,14 @@ TEST(LaneClock, ATransferHasTheLinkForItselfWhileTheOtherWayIsIdle) {
   EXPECT_DOUBLE_EQ(stall_of({start(true), kernels(2), start(false), wait(false)}), 2);
 }
 
+TEST(LaneClock, WhatIsThereLaterLeavesTheLaneToOthers) {
+  LaneEvent late = start(false);
+  late.tail = 0.5;
+  EXPECT_DOUBLE_EQ(stall_of({late, wait(false)}), 2.5);
+  EXPECT_DOUBLE_EQ(stall_of({late, late, wait(false), wait(false)}), 4.5);
+  EXPECT_DOUBLE_EQ(stall_of({late, kernels(2.25), wait(false)}), 0.25);
+}
+
 TEST(LaneClock, KernelsLoseWhatPassesBesideThem) {
   LaneEvent in = start(false);
   in.lost = 0.25;
