@@ -26,9 +26,10 @@ using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.disk/7";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
-constexpr int kPages = 84;    // of each size, where there is room for so many
-constexpr int kInFlight = 4;  // of each way
-constexpr int kRounds = 7;    // one after the other of all that is measured: a disk has better and worse moments
+constexpr int kPages = 84;       // of each size, where there is room for so many
+constexpr int kInFlight = 4;     // of each way
+constexpr int kBesideLarge = 8;  // short products beside a single large page; beside a small one there is one
+constexpr int kRounds = 7;       // one after the other of all that is measured: a disk has better and worse moments
 
 // Pages that come in and go out side by side, large ones and behind them small ones.
 class MovingPages {
@@ -42,7 +43,7 @@ class MovingPages {
     }
   }
 
-  // Seconds of a page that is read by itself, until it is there, while `work` is done that takes less.
+  // Seconds of a page that is read by itself, until it is there and `work` beside it is done.
   double seconds_of_single(Bytes page, int pages, const std::function<void()>& work) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
@@ -154,8 +155,7 @@ Link measure(const MeasuredStore& store, int threads) {
     large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2, [] {}));
     small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2, [] {}));
     alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2, [] {}));
-    single_large.push_back(
-        moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(static_cast<int>(kLarge.n / kSmall.n / 4)); }));
+    single_large.push_back(moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(kBesideLarge); }));
     single_small.push_back(moving.seconds_of_single(kSmall, pages / 2, [&] { less.run(1); }));
   }
   const auto more = static_cast<double>((kLarge - kSmall).n);
@@ -164,11 +164,13 @@ Link measure(const MeasuredStore& store, int threads) {
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
   const double alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
-  const auto tail_of = [&](std::vector<double> singles, Bytes page) {
-    return std::max(0.0, median(std::move(singles)) - latency - static_cast<double>(page.n) / alone);
+  const double product = less.seconds();
+  const auto tail_of = [&](std::vector<double> singles, Bytes page, int products_beside) {
+    const double share = latency + static_cast<double>(page.n) / alone;
+    return std::max(0.0, median(std::move(singles)) - std::max(share, products_beside * product));
   };
-  const double tail_small = tail_of(std::move(single_small), kSmall);
-  const double tail_byte = std::max(0.0, tail_of(std::move(single_large), kLarge) - tail_small) / more;
+  const double tail_small = tail_of(std::move(single_small), kSmall, 1);
+  const double tail_byte = std::max(0.0, tail_of(std::move(single_large), kLarge, kBesideLarge) - tail_small) / more;
   const double lost_large = lost_seconds(moving, products, kLarge, 1, large, pages);
   const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small, pages), lost_large);
   const double lost_byte = (lost_large - lost_small) / (2 * more);
