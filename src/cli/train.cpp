@@ -77,11 +77,14 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
     return config_error("E-RESUME", run.string(), what, "the configuration of the run",
                         {fmt::format("plimsoll train {} --run {} --resume", resolved.string(), run.string())});
   };
-  for (const std::string& line : config_differences(load_config(resolved), config)) {
+  const Config begun = load_config(resolved);
+  if (begun.optimizer.ema_half_life.has_value() != config.optimizer.ema_half_life.has_value()) {
+    throw refuse("an average of the weights is kept from the beginning or not at all");
+  }
+  for (const std::string& line : config_differences(begun, config)) {
     const bool dropout = starts_with_any(line, {"model.dropout:"});
-    const bool average = starts_with_any(line, {"optimizer.ema_half_life:"}) && line.find("\"none\"") != std::string::npos;
-    if (average || (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                                       "optimizer.name:", "precision."}))) {
+    if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
+                                           "optimizer.name:", "precision."})) {
       throw refuse("the run would be another one: " + line);
     }
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
@@ -114,7 +117,8 @@ class TrainCommand {
   TrainCommand(const TrainArguments& arguments, Config config)
       : arguments_(arguments),
         config_(std::move(config)),
-        folder_(RunFolder::open(arguments.run.empty() ? default_run_name(config_) : arguments.run, arguments.resume)) {}
+        folder_(RunFolder::open(arguments.run.empty() ? default_run_name(config_) : arguments.run, arguments.resume)),
+        watch_(divergence_watch(config_)) {}
 
   int run() {
     if (arguments_.resume) {
@@ -226,16 +230,8 @@ class TrainCommand {
     report_.data_hash = prepared_.data_hash;
     folder_.write("config.resolved.toml", resolved_toml(config_));
     folder_.write("plan.json", prepared_.plan_text + "\n");
-    const double warmup = in_samples(config_.schedule.warmup, run_length(config_));
-    constexpr double kBesideGuessing = 0.5;  // nats
-    const double chance = std::log(static_cast<double>(config_.model.shape.vocab));
-    watch_.emplace(static_cast<std::int64_t>(std::ceil(warmup / static_cast<double>(config_.train.effective_batch))),
-                   chance + config_.train.z_loss * chance * chance + kBesideGuessing);
-    folder_.open_metrics(resumed_ ? resumed_->updates : 0, [&](const Metrics& metrics) {
-      if (std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm)) {
-        watch_->see(metrics.update, metrics.loss, metrics.grad_norm);
-      }
-    });
+    folder_.open_metrics(resumed_ ? resumed_->updates : 0,
+                         [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
     folder_.write_run(report_.to_json());
     begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
@@ -257,7 +253,7 @@ class TrainCommand {
     while (trainer.progress().updates < updates && interrupted == 0) {
       Metrics metrics = trainer.update();
       report_.note(trainer.progress());
-      const DivergenceWatch::Seen seen = watch_->see(metrics.update, metrics.loss, metrics.grad_norm);
+      const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
       metrics.spike = seen.spike;
       folder_.append(metrics);
       line.show(metrics);
@@ -370,7 +366,7 @@ class TrainCommand {
   RunReport report_;
   bool begun_ = false;
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
-  std::optional<DivergenceWatch> watch_;
+  DivergenceWatch watch_;
   bool told_unstable_ = false, told_divergence_ = false;
 };
 

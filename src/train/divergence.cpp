@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/config.h"
+
 namespace plimsoll {
 namespace {
 
@@ -92,6 +94,14 @@ DivergenceWatch::Seen DivergenceWatch::see(std::int64_t update, double loss, dou
   if (seen_ <= kFirst) start_ += loss / kFirst;
   if (seen_ >= kFewest) seen.divergence = judge(update);
   return seen;
+}
+
+DivergenceWatch divergence_watch(const Config& config) {
+  constexpr double kBesideGuessing = 0.5;  // nats
+  const double warmup = in_samples(config.schedule.warmup, run_length(config));
+  const double chance = std::log(static_cast<double>(config.model.shape.vocab));
+  return {static_cast<std::int64_t>(std::ceil(warmup / static_cast<double>(config.train.effective_batch))),
+          chance + config.train.z_loss * chance * chance + kBesideGuessing};
 }
 
 }  // namespace plimsoll

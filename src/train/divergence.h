@@ -8,6 +8,8 @@
 
 namespace plimsoll {
 
+struct Config;
+
 // The latest of so many numbers.
 template <std::size_t kMost>
 class Latest {
@@ -67,5 +69,8 @@ class DivergenceWatch {
   std::int64_t seen_ = 0, best_at_ = 0;
   int above_start_ = 0, above_best_ = 0;  // updates in a row
 };
+
+// With the warm-up of the configuration; guessing takes any token for as likely as another, and half a nat more.
+DivergenceWatch divergence_watch(const Config& config);
 
 }  // namespace plimsoll

@@ -136,15 +136,12 @@ namespace {
 
 std::optional<Metrics> metrics_from(const std::string& line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) return {};
+  const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
+  if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
   Metrics metrics;
-  metrics.update = object.value("update", std::int64_t{0});
-  const auto number = [&](const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
-  };
-  metrics.loss = number("loss");
-  metrics.grad_norm = number("grad_norm");
+  metrics.update = object["update"];
+  metrics.loss = object["loss"];
+  metrics.grad_norm = object["grad_norm"];
   return metrics;
 }
 
