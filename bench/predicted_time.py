@@ -7,13 +7,15 @@ against its time. Also what every run has to keep: the same bits for one split o
 `--models` chooses among GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration
 with --config. Everything is measured in this run, nothing is taken from an earlier one.
 
-With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before each run, which is planned for that rate; of several
-rounds the median error counts. With `--audit` no times are taken: bytes of every tier and phase, planned against touched.
+With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
+gave before; the time that counts as predicted lies in the middle between those of before and after, and of several rounds the
+median error counts. With `--audit` no times are taken: bytes of every tier and phase, planned against touched.
 
 Rejected and counted: an update during which other processes took more than a tenth of the machine; all updates of a run where
 the rate of matrix products or of copies before or after it is more than 15 % below those beside the kernels' measurement, or
-that of the disk differs by more than 15 % from before to after: guests of the same host do not show otherwise. After two runs
-in a row that the machine was too slow for, kernels are measured again.
+where the disk after it predicts a time that differs by more than 15 % from before: guests of the same host do not show
+otherwise. After two runs in a row that the machine was too slow for, kernels are measured again. What was rejected in all
+rounds is tried again, up to as many times more.
 
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20
   python3 bench/predicted_time.py build/release/plimsoll --budgets 20 --disk /var/tmp/pages:8GiB
@@ -169,12 +171,13 @@ class Conditions:
         """While what ran since the last measurement did."""
         self.measure()
         slow = any(rate < (1 - UNSTEADY) * first for rates in self.rates[-2:] for rate, first in zip(rates, self.first))
-        steady = not slow and (not self.disk or abs(self.disk[-1] / self.disk[-2] - 1) <= UNSTEADY)
         self.slow = self.slow + 1 if slow else 0
+        return not slow
+
+    def calibrate_if_slow(self):
         if self.slow == 2:
             self.slow = 0
             self.calibrate()
-        return steady
 
     def text(self):
         products, copies = zip(*self.rates)
@@ -197,6 +200,9 @@ class Budget:
             self.size = self.planned["bounds"]["floor_bytes"]
             return self.plan(binary, config, disk, folder)
         return self.planned["plan_hash"]
+
+    def seconds(self):
+        return self.planned["predicted"]["update_seconds"]
 
     def error(self, disk):
         errors = [predicted / measured - 1 for predicted, measured in self.samples]
@@ -226,7 +232,7 @@ class Campaign:
         by_hash, seconds = {}, []  # of each plan the smallest of its budgets
         for budget in map(Budget, sizes):
             by_hash.setdefault(self.plan(budget), budget)
-            seconds.append(budget.planned["predicted"]["update_seconds"])
+            seconds.append(budget.seconds())
         self.budgets = list(by_hash.values())
         self.faults += sum(after > before for before, after in zip(seconds, seconds[1:]))
 
@@ -241,13 +247,19 @@ class Campaign:
 
     def time(self, budget):
         self.plan(budget)  # for what the disk gives now
+        before = budget.seconds()
         report, quiet, rejected = self.train(budget, self.arguments.updates + 1)
         self.faults += report["measured"]["process_hwm_bytes"] > budget.size
-        if not self.conditions.were_steady():
+        steady = self.conditions.were_steady()
+        if self.disk:
+            self.plan(budget)
+        after = budget.seconds()
+        if not steady or max(before, after) > (1 + UNSTEADY) * min(before, after):
             quiet, rejected = [], rejected + len(quiet)
         budget.rejected += rejected
         if len(quiet) > rejected:
-            budget.samples.append((budget.planned["predicted"]["update_seconds"], statistics.median(quiet)))
+            budget.samples.append(((before + after) / 2, statistics.median(quiet)))
+        self.conditions.calibrate_if_slow()
 
     def audit(self, budget):
         """The bytes of each tier and each phase, against those that the audit saw."""
@@ -276,9 +288,10 @@ class Campaign:
             for budget in self.budgets:
                 self.audit(budget)
         else:
-            for _ in range(self.arguments.rounds):
+            for round_ in range(2 * self.arguments.rounds):
                 for budget in self.budgets:
-                    self.time(budget)
+                    if round_ < self.arguments.rounds or not budget.samples:
+                        self.time(budget)
             self.report()
         self.faults += sum(len(each) - 1 for each in self.hashes.values())
         print(f"{self.name}: {self.faults} times other bytes than planned, other bits or slower with more memory", flush=True)

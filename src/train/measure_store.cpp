@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/7";
+constexpr const char* kSchema = "plimsoll.disk/8";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
@@ -55,8 +55,25 @@ class MovingPages {
     return (seconds_now() - start) / pages;
   }
 
-  // Seconds of a page that is read, while as many are written, or none, and `work` is done for each.
-  double seconds_of_page(Bytes page, bool alone, int pages, const std::function<void()>& work) {
+  // So many pages of each way, no more than kInFlight; which ones, differs from turn to turn.
+  void start(Bytes page, int count, int turn) {
+    const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
+    for (int i = 0; i < count; ++i) {
+      const int at = (turn * count + i) % (pages_ / 2);
+      const auto in = static_cast<std::uint32_t>(i), out = in + kInFlight;
+      store_->start_read(in, first + page * at, slot(in, page));
+      store_->start_write(out, first + page * (pages_ / 2 + at), slot(out, page));
+    }
+  }
+  void wait(int count) {
+    for (int i = 0; i < count; ++i) {
+      store_->wait(static_cast<std::uint32_t>(i));
+      store_->wait(static_cast<std::uint32_t>(i) + kInFlight);
+    }
+  }
+
+  // Seconds of a page that is read, while as many are written, or none.
+  double seconds_of_page(Bytes page, bool alone, int pages) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
     for (int i = 0; i < pages; ++i) {
@@ -65,7 +82,6 @@ class MovingPages {
       if (i >= kInFlight && !alone) store_->wait(out);
       store_->start_read(in, first + page * i, slot(in, page));
       if (!alone) store_->start_write(out, first + page * (pages_ / 2 + i), slot(out, page));
-      work();
     }
     for (std::uint32_t event = 0; event < (alone ? 1 : 2) * kInFlight; ++event) store_->wait(event);
     return (seconds_now() - start) / pages;
@@ -121,25 +137,25 @@ class Products {
   Arena arena_;
 };
 
-// What products that take several times as long as the transfers beside them lose for a page that comes in and one that goes out.
-// `together`: as many of each pass beside one run of products. No more than the time that a page takes.
-double lost_seconds(MovingPages& moving, Products& products, Bytes size, int together, double page, int pages) {
-  constexpr int kLonger = 4, kFewest = 2 * kInFlight;
-  constexpr double kRound = 0.25;  // seconds
+// What products that take several times as long as the transfers beside them lose for a page that comes in and one that goes out:
+// each run of them beside `together` pages of each way against the run just before it, so that slow moments of the machine are in
+// both. No more than the time that a page takes.
+double lost_seconds(MovingPages& moving, Products& products, Bytes size, int together, double page) {
+  constexpr int kLonger = 4, kFewest = 16;
+  constexpr double kAll = 2;  // seconds
   const double product = products.seconds();
   const int times = std::max(1, static_cast<int>(kLonger * page * together / product));
-  const int most = pages / 2 / together;
-  const int count = std::clamp(static_cast<int>(kRound / (times * product)), std::min(kFewest, most), most);
+  const int pairs = std::max(kFewest, static_cast<int>(kAll / (2 * times * product)));
   std::vector<double> lost;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int i = 0; i < pairs; ++i) {
     const double start = seconds_now();
-    for (int i = 0; i < count; ++i) products.run(times);
-    const double alone = (seconds_now() - start) / count;
-    int passed = 0;
-    const auto work = [&] {
-      if (++passed % together == 0) products.run(times);
-    };
-    lost.push_back(moving.seconds_of_page(size, false, count * together, work) - alone / together);
+    products.run(times);
+    const double middle = seconds_now();
+    moving.start(size, together, i);
+    products.run(times);
+    const double end = seconds_now();
+    moving.wait(together);
+    lost.push_back(((end - middle) - (middle - start)) / together);
   }
   return std::clamp(median(std::move(lost)), 0.0, page);
 }
@@ -152,9 +168,9 @@ Link measure(const MeasuredStore& store, int threads) {
   Products products(kLong, threads), less(kShort, threads);
   std::vector<double> large_rounds, small_rounds, alone_rounds, single_large, single_small;
   for (int round = 0; round < kRounds; ++round) {
-    large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2, [] {}));
-    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2, [] {}));
-    alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2, [] {}));
+    large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2));
+    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2));
+    alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2));
     single_large.push_back(moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(kBesideLarge); }));
     single_small.push_back(moving.seconds_of_single(kSmall, pages / 2, [&] { less.run(1); }));
   }
@@ -171,8 +187,8 @@ Link measure(const MeasuredStore& store, int threads) {
   };
   const double tail_small = tail_of(std::move(single_small), kSmall, 1);
   const double tail_byte = std::max(0.0, tail_of(std::move(single_large), kLarge, kBesideLarge) - tail_small) / more;
-  const double lost_large = lost_seconds(moving, products, kLarge, 1, large, pages);
-  const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small, pages), lost_large);
+  const double lost_large = lost_seconds(moving, products, kLarge, 1, large);
+  const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small), lost_large);
   const double lost_byte = (lost_large - lost_small) / (2 * more);
   return {.bytes_per_second = rate,
           .latency_seconds = latency,
