@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/philox.h"
 #include "graph/builder.h"
 #include "graph/gradient.h"
 #include "ops/elementwise/elementwise.h"
@@ -263,17 +264,18 @@ class UpdateSection {
     std::vector<const char*> states;
   };
 
-  Update update_of(double decay, bool clipped) const {
+  Update update_of(double decay, bool clipped, const NoiseKey& rounding) const {
     const OptimizerSettings& s = settings_;
     switch (s.kind) {
       case OptimizerSettings::Kind::adamw:
-        return {
-            &ops::kAdamW, ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend}, {"m", "v"}};
+        return {&ops::kAdamW,
+                ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend, rounding},
+                {"m", "v"}};
       case OptimizerSettings::Kind::lion:
-        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend}, {"m"}};
+        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend, rounding}, {"m"}};
       case OptimizerSettings::Kind::sgd: break;
     }
-    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend};
+    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend, rounding};
     return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
@@ -283,14 +285,17 @@ class UpdateSection {
     const std::string name = builder_.value(parameter).name.text();
     const ValueType type = builder_.value(parameter).type;
     builder_.set_line("update." + name);
-    Update update = update_of(decay, coefficient.valid());
-    if (settings_.average_blend > 0) update.states.push_back(kAverageName);
+    const bool rounds = settings_.state != DType::f32;
+    const NoiseKey rounding = rounds ? philox_key(settings_.seed, random_site(name + ".rounding")) : NoiseKey{};
+    const Update update = update_of(decay, coefficient.valid(), rounding);
     std::vector<ValueId> inputs{parameter};
     std::vector<std::string> outputs{""};
-    for (const char* state : update.states) {
-      inputs.push_back(builder_.add_persistent(name + "." + state, ValueType(type), Role::optimizer_state));
+    const auto add_state = [&](const char* state, DType dtype) {
+      inputs.push_back(builder_.add_persistent(name + "." + state, {dtype, type.shape}, Role::optimizer_state));
       outputs.push_back(state);
-    }
+    };
+    for (const char* state : update.states) add_state(state, settings_.state);
+    if (settings_.average_blend > 0) add_state(kAverageName, DType::f32);
     inputs.insert(inputs.end(), {gradient, scalars});
     if (coefficient.valid()) inputs.push_back(coefficient);
     builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs));

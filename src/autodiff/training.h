@@ -24,6 +24,9 @@ struct OptimizerSettings {
   double clip = 1.0;         // of the global norm; 0: none
   double clip_value = 0;     // of each element; 0: none
   double average_blend = 0;  // of the parameters, into averages of them; 0: none
+  // Of the optimizer: fp32, or bf16, which is rounded at random under this seed.
+  DType state = DType::f32;
+  std::uint64_t seed = 0;
 };
 
 // What the trainer feeds and fetches, by value.

@@ -200,12 +200,18 @@ std::string bounds_table(const json& bounds, double update_seconds) {
                      compute ? "each kernel once" : "what does not fit goes and comes", gap_text(update_seconds, time));
 }
 
+// "fp32", "fp32 (optimizer state bf16)".
+std::string precision_text(const json& precision) {
+  const std::string compute = precision.at("compute"), state = precision.value("optimizer_state", compute);
+  return state == compute ? compute : fmt::format("{} (optimizer state {})", compute, state);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
                                  size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
-                      chunks_text(plan), plan.at("precision").at("compute").get<std::string>(), plan.at("threads").get<int>());
+                      chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += cheap_text(plan.at("decisions"));
   text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
                       rate_text(predicted.at("tokens_per_second").get<double>()),

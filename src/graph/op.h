@@ -73,6 +73,8 @@ struct OpDef {
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
+  // Inputs that it takes rounded to 16 bits, all of them, where the configuration asks for it. Null: everything is fp32.
+  std::vector<std::size_t> (*narrow)(const Attributes&) = nullptr;
 
   Transfer transfer = Transfer::none;
   bool elementwise = false;

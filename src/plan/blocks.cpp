@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/hash.h"
 
 namespace plimsoll {
 namespace {
 
-using Piece = std::vector<NodeId>;
+// Forward nodes up to a cut. `held`: what crosses the cut is held between the passes.
+struct Piece {
+  std::vector<NodeId> nodes;
+  bool held = false;
+};
 
 std::vector<NodeId> forward_nodes(const Graph& graph) {
   std::vector<NodeId> nodes;
@@ -20,8 +25,22 @@ std::vector<NodeId> forward_nodes(const Graph& graph) {
   return nodes;
 }
 
+// What the backward pass of another layer than its own reads: it is held between the passes whatever its own layer does.
+std::set<ValueId> held_for_others(const Graph& graph) {
+  std::set<ValueId> held;
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    const Node& node = graph.nodes[id];
+    for (const ValueId input : node.backward ? node.inputs : std::vector<ValueId>{}) {
+      const NodeId producer = graph.values[input].producer;
+      if (producer.valid() && graph.nodes[producer].line != node.line) held.insert(input);
+    }
+  }
+  return held;
+}
+
 // Cuts after each node where exactly one computed value is still needed by later forward nodes.
 std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
+  const std::set<ValueId> held = held_for_others(graph);
   std::map<ValueId, std::size_t> last_use;
   for (std::size_t i = 0; i < forward.size(); ++i) {
     for (const ValueId input : graph.nodes[forward[i]].inputs) {
@@ -29,18 +48,19 @@ std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
     }
   }
   std::vector<Piece> pieces(1);
-  std::size_t crossing = 0;
-  std::map<std::size_t, std::size_t> dying;
+  std::set<ValueId> crossing;
   for (std::size_t i = 0; i < forward.size(); ++i) {
-    pieces.back().push_back(forward[i]);
+    pieces.back().nodes.push_back(forward[i]);
     for (const ValueId output : graph.nodes[forward[i]].outputs) {
-      const auto use = last_use.find(output);
-      if (use == last_use.end()) continue;
-      ++crossing;
-      ++dying[use->second];
+      if (last_use.contains(output)) crossing.insert(output);
     }
-    crossing -= dying[i];
-    if (crossing == 1 && i + 1 < forward.size()) pieces.emplace_back();
+    for (const ValueId input : graph.nodes[forward[i]].inputs) {
+      const auto use = last_use.find(input);
+      if (use != last_use.end() && use->second == i) crossing.erase(input);
+    }
+    if (crossing.size() != 1 || i + 1 == forward.size()) continue;
+    pieces.back().held = held.contains(*crossing.begin());
+    pieces.emplace_back();
   }
   return pieces;
 }
@@ -49,7 +69,7 @@ std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
 std::string structure(const Graph& graph, const Piece& piece) {
   std::map<ValueId, std::size_t> inside;
   std::string text;
-  for (const NodeId id : piece) {
+  for (const NodeId id : piece.nodes) {
     const Node& node = graph.nodes[id];
     text += node.op->name;
     if (!node.op->random) text += node.attributes.text();
@@ -71,15 +91,15 @@ struct Run {
 };
 
 // The periodic run that covers most nodes; of equal ones the shortest period. The period holds more than one node, so that a
-// chain of single ops is not taken for layers.
+// chain of single ops is not taken for layers, and hands on what is held whatever its neighbours do.
 Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes) {
   std::vector<std::size_t> nodes_before{0};
-  for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.size());
+  for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.nodes.size());
   Run best;
   std::size_t most = 0;
   for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {
     for (std::size_t begin = 0; begin + 2 * period <= hashes.size(); ++begin) {
-      if (nodes_before[begin + period] - nodes_before[begin] < 2) continue;
+      if (nodes_before[begin + period] - nodes_before[begin] < 2 || !pieces[begin + period - 1].held) continue;
       std::size_t end = begin + period;
       while (end < hashes.size() && hashes[end] == hashes[end - period]) ++end;
       const Run run{begin, period, (end - begin) / period};
@@ -94,7 +114,7 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>
 
 // Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block.
 Run whole_stretch(const std::vector<Piece>& pieces) {
-  const auto several = [](const Piece& piece) { return piece.size() > 1; };
+  const auto several = [](const Piece& piece) { return piece.nodes.size() > 1; };
   const auto first = std::find_if(pieces.begin(), pieces.end(), several);
   const auto last = std::find_if(pieces.rbegin(), pieces.rend(), several);
   if (first == pieces.end()) return {};
@@ -126,8 +146,8 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
     GraphBlock block;
     for (std::size_t j = 0; j < run.period; ++j) {
       const Piece& piece = pieces[run.begin + i * run.period + j];
-      block.nodes.insert(block.nodes.end(), piece.begin(), piece.end());
-      block.cuts.push_back(piece.back());
+      block.nodes.insert(block.nodes.end(), piece.nodes.begin(), piece.nodes.end());
+      block.cuts.push_back(piece.nodes.back());
     }
     block.name = shared_line(graph, block.nodes);
     if (block.name.empty()) block.name = fmt::format("block {}", i);

@@ -14,6 +14,13 @@ using nlohmann::json;
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
+json precision_json(const PrecisionNames& precision) {
+  return {{"compute", precision.compute},
+          {"storage", precision.storage},
+          {"accumulation", precision.accumulation},
+          {"optimizer_state", precision.optimizer_state}};
+}
+
 json budget_json(const Budget& budget) {
   return {{"memory", bytes_or_null(budget.memory)},
           {"host_memory", bytes_or_null(budget.host_memory)},
@@ -289,7 +296,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                    {"micro", plan.decisions.micro_batch},
                    {"accumulation", plan.decisions.accumulation},
                    {"units_per_update", plan.units_per_update}}},
-                 {"precision", {{"compute", context.precision}, {"storage", "fp32"}, {"accumulation", "fp32"}}},
+                 {"precision", precision_json(context.precision)},
                  {"decisions", decisions_json(plan.decisions)},
                  {"predicted", predicted_json(plan)},
                  {"bounds",
@@ -318,7 +325,7 @@ json to_json(const Infeasible& infeasible, const PlanContext& context, int threa
           {"threads", threads},
           {"budget", budget_json(context.budget)},
           {"batch", nullptr},
-          {"precision", {{"compute", context.precision}}},
+          {"precision", precision_json(context.precision)},
           {"decisions", nullptr},
           {"predicted", nullptr},
           {"bounds",

@@ -4,16 +4,23 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/plan.h"
 
 namespace plimsoll {
 
+// What numbers are: of activations and of what is computed with them, of the weights, of their gradients' sums, of the optimizer.
+struct PrecisionNames {
+  std::string_view compute = "fp32", storage = "fp32", accumulation = "fp32", optimizer_state = "fp32";
+};
+
 // Facts about the request that a plan itself does not hold.
 struct PlanContext {
   Budget budget;
-  std::string config_hash, precision = "fp32";
+  std::string config_hash;
+  PrecisionNames precision;
   double planning_seconds = 0;
 };
 

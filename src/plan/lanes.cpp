@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kElement = sizeof(float);
-
 double pieces_of(Bytes bytes, Bytes page) { return static_cast<double>(ceil_div(bytes.n, page.n)); }
 double seconds_at(double bytes_per_second, const Link& link, Bytes bytes, Bytes page) {
   return pieces_of(bytes, page) * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
@@ -33,7 +31,7 @@ LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const M
     if (ways.in == nullptr || ways.out == nullptr) break;
     links_[i] = ways;
   }
-  if (links_[0].in != nullptr) page_ = Bytes{page_elements(simulation.graph, paging) * kElement};
+  if (links_[0].in != nullptr) page_ = page_elements(simulation.graph, paging);
 }
 
 double LaneModel::kernel_seconds(int step) const {
@@ -44,7 +42,7 @@ double LaneModel::kernel_seconds(int step) const {
 LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>& inputs, double seconds,
                               bool first_round) const {
   const int passes = ranges_of(simulation_.graph, node).passes;
-  const Bytes range{range_elements(simulation_.graph, node, page_.n / kElement) * kElement};
+  const std::int64_t range = range_elements(simulation_.graph, node, page_);
   const bool apart = node.section != Section::update;
   LaneEvent event{.kind = LaneEvent::Kind::streamed, .kernels = seconds, .apart = apart};
   std::int64_t pieces = 0;
@@ -55,15 +53,18 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
     pieces = 0;
     for (const StreamedInput& streamed : inputs) {
       const Value& value = simulation_.graph.values[node.inputs[streamed.input]];
-      pieces += ceil_div(value.bytes().n, page_.n);
+      const Bytes page = page_bytes(page_, value.type.dtype), first_range{range * size_of(value.type.dtype)};
+      pieces += ceil_div(value.type.shape.elements(), page_);
       if (value.tier <= i) continue;
       const bool comes = !first_round || !streamed.begins;
       const int times = comes ? (streamed.changes ? 1 : passes) : 0;
-      event.in[i] += times * seconds_on(way_in, value.bytes(), page_);
-      event.lost += times * lost_to(way_in, value.bytes(), page_);
-      if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page_);
-      if (streamed.changes) event.lost += lost_to(way_out, value.bytes(), page_);
-      if (comes && (!streamed.changes || passes == 1)) first += seconds_on(way_in, range, page_) + tail_of(way_in, range, page_);
+      event.in[i] += times * seconds_on(way_in, value.bytes(), page);
+      event.lost += times * lost_to(way_in, value.bytes(), page);
+      if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page);
+      if (streamed.changes) event.lost += lost_to(way_out, value.bytes(), page);
+      if (comes && (!streamed.changes || passes == 1)) {
+        first += seconds_on(way_in, first_range, page) + tail_of(way_in, first_range, page);
+      }
       room += 1;
     }
     if (room == 0) continue;
@@ -91,12 +92,13 @@ LaneEvents LaneModel::transfer(const Node& node) const {
     return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out}};
   LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out};
   const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
+  const Bytes page = page_bytes(page_, home.type.dtype);
   for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
     const Link& link = out ? *links_[i].out : *links_[i].in;
-    event.transfer[i] = seconds_on(link, home.bytes(), page_);
-    event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page_);
-    event.tail += tail_of(link, home.bytes(), page_);
-    event.lost += lost_to(link, home.bytes(), page_);
+    event.transfer[i] = seconds_on(link, home.bytes(), page);
+    event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page);
+    event.tail += tail_of(link, home.bytes(), page);
+    event.lost += lost_to(link, home.bytes(), page);
   }
   return {event};
 }

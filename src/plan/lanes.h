@@ -65,7 +65,7 @@ class LaneModel {
   const Simulation& simulation_;
   const Paging& paging_;
   PerLink<Ways> links_;
-  Bytes page_;
+  std::int64_t page_ = 0;  // elements
 };
 
 // Seconds in which each lane is busy.

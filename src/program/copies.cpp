@@ -10,7 +10,7 @@ Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Pagi
                std::uint32_t first_event)
     : graph_(graph),
       operands_(operands),
-      page_(paging.active() ? page_elements(graph, paging) * static_cast<std::int64_t>(sizeof(float)) : 0),
+      page_(paging.active() ? page_elements(graph, paging) : 0),
       rounds_(rounds),
       next_event_(first_event) {}
 
@@ -22,8 +22,9 @@ void Copies::for_pieces(const Node& node, Body&& body) const {
   const Operand& rest = operands_[origin_of(graph_, node.outputs[0])];
   ensure(here.tier == 0 && rest.tier != 0 && here.bytes == rest.bytes, "lower", "a copy between what is no pair of places");
   std::uint32_t number = 0;
-  for (std::int64_t begin = 0; begin < here.bytes.n; begin += page_) {
-    const Bytes bytes{std::min(page_, here.bytes.n - begin)};
+  const std::int64_t page = page_bytes(page_, graph_.values[rest.value].type.dtype).n;
+  for (std::int64_t begin = 0; begin < here.bytes.n; begin += page) {
+    const Bytes bytes{std::min(page, here.bytes.n - begin)};
     body(Operand{here.tier, here.arena, here.offset + Bytes{begin}, bytes, here.value},
          Operand{rest.tier, rest.arena, rest.offset + Bytes{begin}, bytes, rest.value}, number++);
   }

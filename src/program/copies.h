@@ -23,7 +23,7 @@ class Copies {
 
   const Graph& graph_;
   const PerValue<Operand>& operands_;
-  std::int64_t page_, rounds_;
+  std::int64_t page_, rounds_;  // page: elements
   std::uint32_t next_event_;
   std::map<Bytes, std::uint32_t> in_flight_;  // the event of the first piece, by the place in memory
 };

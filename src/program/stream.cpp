@@ -8,8 +8,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kSize = sizeof(float);
-
 // A range of what a node streams, which fills a slot.
 struct Piece {
   std::size_t number = 0;  // of which nodes
@@ -29,6 +27,9 @@ class Stream {
         slots_(static_cast<std::size_t>(paging.slots)),
         page_(page_elements(graph, paging)) {
     ring_ = operands[graph.nodes[nodes.front().front().node].pages];
+    std::vector<NodeId> streaming;
+    for (const StreamedNodes& each : nodes) streaming.push_back(each.front().node);
+    slot_bytes_ = slot_bytes(graph, streaming);
     for (std::size_t i = 0; i < nodes.size(); ++i) add_pieces(i);
     instructions_.resize(nodes.size());
   }
@@ -73,17 +74,24 @@ class Stream {
   // The first one, whose streamed inputs are those of all.
   const Node& node_of(std::size_t piece) const { return graph_.nodes[nodes_[pieces_[piece].number].front().node]; }
 
-  // The room of a state in the slot of the piece.
+  std::int64_t element_bytes(ValueId value) const { return size_of(graph_.values[value].type.dtype); }
+  ValueId state_of(std::size_t piece, std::size_t state) const {
+    return node_of(piece).inputs[pieces_[piece].states[state].input];
+  }
+
+  // The room of a state in the slot of the piece: they lie side by side.
   Operand place(std::size_t piece, std::size_t state) const {
-    const Bytes slot{slot_ * kSize}, bytes{pieces_[piece].range.elements * kSize};
-    const ValueId value = node_of(piece).inputs[pieces_[piece].states[state].input];
-    const auto number = static_cast<std::int64_t>(piece % slots_ * states_ + state);
-    return {0, 0, ring_.offset + slot * number, bytes, operands_[value].value};
+    Bytes before = slot_bytes_ * static_cast<std::int64_t>(piece % slots_);
+    for (std::size_t i = 0; i < state; ++i) before += Bytes{element_bytes(state_of(piece, i))};
+    const ValueId value = state_of(piece, state);
+    const Bytes bytes{pieces_[piece].range.elements * element_bytes(value)};
+    return {0, 0, ring_.offset + before * slot_, bytes, operands_[value].value};
   }
 
   Operand range(const Operand& whole, std::size_t piece) const {
     const NodeRange& range = pieces_[piece].range;
-    return {whole.tier, whole.arena, whole.offset + Bytes{range.begin * kSize}, Bytes{range.elements * kSize}, whole.value};
+    const std::int64_t size = element_bytes(whole.value);
+    return {whole.tier, whole.arena, whole.offset + Bytes{range.begin * size}, Bytes{range.elements * size}, whole.value};
   }
 
   // Calls body(memory, its room, where it rests, event, adds) for each page that comes in, or goes out.
@@ -93,10 +101,11 @@ class Stream {
     const std::vector<StreamedInput>& states = pieces_[piece].states;
     for (std::size_t i = 0; i < states.size(); ++i) {
       if (way == Way::out ? !states[i].changes : rounds_ == 1 && states[i].begins) continue;
-      const Operand here = place(piece, i), rest = range(operands_[node_of(piece).inputs[states[i].input]], piece);
+      const Operand here = place(piece, i), rest = range(operands_[state_of(piece, i)], piece);
       const auto number = static_cast<std::int64_t>(piece % slots_ * states_ + i);
-      for (std::int64_t page = 0; page * page_ * kSize < here.bytes.n; ++page) {
-        const Bytes begin{page * page_ * kSize}, room = std::min(Bytes{page_ * kSize}, Bytes{slot_ * kSize} - begin);
+      const std::int64_t size = element_bytes(state_of(piece, i));
+      for (std::int64_t page = 0; page * page_ * size < here.bytes.n; ++page) {
+        const Bytes begin{page * page_ * size}, room = std::min(Bytes{page_ * size}, Bytes{slot_ * size} - begin);
         const auto part = [&](const Operand& of, Bytes bytes) {
           return Operand{of.tier, of.arena, of.offset + begin, bytes, of.value};
         };
@@ -152,6 +161,7 @@ class Stream {
   std::uint32_t first_event_;
   std::size_t slots_, states_ = 0;
   std::int64_t page_, slot_ = 0;  // elements: of a transfer; of one state in a slot
+  Bytes slot_bytes_;              // for each of its elements
   Operand ring_;
   std::vector<Piece> pieces_;
   std::vector<std::vector<Instruction>> instructions_;  // of each node

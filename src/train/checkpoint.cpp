@@ -99,7 +99,8 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
   const std::string text = progress_text(progress);
   std::vector<TensorSpec> specs{{kState, DType::u8, Shape{static_cast<std::int64_t>(text.size())}}};
   const std::vector<ValueId> values = saved_values(graph);
-  for (const ValueId id : values) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
+  for (const ValueId id : values)
+    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
   SafetensorsWriter writer(file, std::move(specs));
   writer.append(kState, std::as_bytes(std::span(text)));
   for (const ValueId id : values) {
@@ -116,8 +117,8 @@ Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, 
   for (const ValueId id : saved_values(graph)) {
     const Value& value = graph.values[id];
     const StoredTensor* tensor = file.find(value.name.text());
-    if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->shape != value.type.shape) {
-      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or has another shape", value.name.text()),
+    if (tensor == nullptr || tensor->dtype != value.type.dtype || tensor->shape != value.type.shape) {
+      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or of another type", value.name.text()),
                        "a checkpoint of this model and optimizer");
     }
     std::int64_t done = 0;

@@ -52,9 +52,11 @@ std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
 
 }  // namespace
 
+std::string_view precision_name(DType dtype) { return dtype == DType::f32 ? "fp32" : dtype == DType::f16 ? "fp16" : name(dtype); }
+
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {
-    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.compute, c.threads, c.device,
+    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.precision, c.threads, c.device,
                     c.links);
   };
   return all(a) == all(b);

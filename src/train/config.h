@@ -109,6 +109,14 @@ struct LinkRates {
   friend bool operator==(const LinkRates&, const LinkRates&) = default;
 };
 
+struct PrecisionSettings {
+  DType compute = DType::f32, optimizer_state = DType::f32;
+
+  friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
+};
+// "fp32", "bf16": as the configuration and plans name them.
+std::string_view precision_name(DType dtype);
+
 struct Config {
   std::int64_t seed = 1;
   ModelSettings model;
@@ -118,8 +126,8 @@ struct Config {
   Schedule schedule;
   PlanSettings plan;
   MemorySettings memory;
-  std::string compute = "fp32";  // [precision]
-  int threads = 0;               // [machine]; after loading at least 1
+  PrecisionSettings precision;
+  int threads = 0;  // [machine]; after loading at least 1
   DeviceChoice device = DeviceChoice::cpu;
   LinkRates links;
 

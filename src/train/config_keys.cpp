@@ -16,7 +16,9 @@ constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
-constexpr std::array<std::string_view, 1> kModels{"gpt2"}, kComputeTypes{"fp32"};
+constexpr std::array<std::string_view, 1> kModels{"gpt2"};
+constexpr std::array kComputeTypes{DType::f32, DType::bf16};
+constexpr std::array kStateTypes{DType::f32, DType::bf16};
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
 constexpr std::array<std::string_view, 3> kOptimizers{"adamw", "sgd", "lion"};
@@ -106,14 +108,15 @@ std::string dropout_text(const Config& c) {
   return same ? shown(shape.embedding_dropout) : "";
 }
 
-void set_compute(Config& c, const Setting& s) {
+DType precision(const Setting& s, std::string_view key, std::span<const DType> known) {
   const std::string name = text(s);
-  for (const std::string_view known : kComputeTypes) {
-    if (name == known) c.compute = name;
+  std::string all;
+  for (const DType each : known) {
+    if (name == precision_name(each)) return each;
+    all += fmt::format("{}\"{}\"", all.empty() ? "" : " or ", precision_name(each));
   }
-  if (c.compute == name) return;
   throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
-                     "what exists: \"fp32\"", {"--set precision.compute=fp32"});
+                     "what exists: " + all, {fmt::format("--set {}=fp32", key)});
 }
 
 bool says_none(const Setting& s) {
@@ -369,7 +372,12 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { set_size(c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
     {"memory.disk", "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk, disk_text},
 
-    {"precision.compute", "fp32", "\"fp32\"", set_compute, [](const C& c) { return toml_text(c.compute); }},
+    {"precision.compute", "fp32, or bf16: matrix products of rounded operands, added in fp32; weights stay fp32", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.compute = precision(s, "precision.compute", kComputeTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
+    {"precision.optimizer_state", "fp32, or bf16: half the bytes, rounded at random so that what is small adds up", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},
 
     {"machine.threads", "0: as many as there are usable cores", "0",
      [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },

@@ -61,6 +61,9 @@ std::filesystem::path disk_for(Bytes bytes) {
   return {};
 }
 
+bool keeps_state(const Config& config) { return config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0; }
+bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
+
 // What a user may change, cheapest for the result first.
 std::vector<Change> possible_changes(const Config& config, const PlanRequest& request, Bytes floor, Bytes state, bool host) {
   std::vector<Change> changes;
@@ -119,6 +122,10 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                      {"--memory", std::to_string(floor.n)},
                      false,
                      [floor](Config&, PlanRequest&, Budget& budget) { budget.memory = floor; }});
+  if (may_narrow_state(config)) {
+    changes.push_back({"optimizer state in bf16, rounded at random", set("precision.optimizer_state", "bf16"), true,
+                       [](Config& c, PlanRequest&, Budget&) { c.precision.optimizer_state = DType::bf16; }});
+  }
   for (const std::int64_t divisor : {2, 4}) {
     const std::int64_t context = config.model.context / divisor;
     if (context < 8) continue;
@@ -126,7 +133,7 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                        set("model.context", std::to_string(context)), true,
                        [context](Config& c, PlanRequest& r, Budget&) { c.model.context = r.units_per_sample = context; }});
   }
-  if (config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0) {
+  if (keeps_state(config)) {
     std::vector<std::string> arguments = both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0"));
     if (config.schedule.momentum) arguments = both(std::move(arguments), set("schedule.momentum_range", "none"));
     if (config.optimizer.half_lives) arguments = both(std::move(arguments), set("optimizer.half_lives", "none"));
@@ -203,12 +210,18 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
   return list;
 }
 
+PrecisionNames precision_names(const Config& config) {
+  return {.compute = precision_name(config.precision.compute),
+          .optimizer_state = precision_name(config.precision.optimizer_state)};
+}
+
 // Each lever alone, against the plan that keeps everything at the largest micro-batch.
 json levers(const Config& config, const PlanningInput& input) {
   struct Lever {
     std::string name;
     std::vector<std::string> arguments;
     std::function<void(PlanRequest&)> apply;
+    DType state = DType::f32;
   };
   const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
   const auto keep = [&](PlanRequest& request) {
@@ -242,6 +255,9 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.optimizer_state = r.parameters = r.gradients = r.activations = RestPolicy::automatic;
                             if (!input.request.beyond.empty()) all_on_disk(r);
                           }}};
+  if (may_narrow_state(config)) {
+    all.insert(all.end() - 1, {"optimizer state in bf16", set("precision.optimizer_state", "bf16"), keep, DType::bf16});
+  }
   if (together > 1) {
     all.insert(all.end() - 1, {fmt::format("the same, {} through each block together", together),
                                both(micro_one, set("plan.group", std::to_string(together))),
@@ -262,13 +278,15 @@ json levers(const Config& config, const PlanningInput& input) {
   for (const Lever& lever : all) {
     PlanRequest request = input.request;
     lever.apply(request);
-    const std::optional<Outcome> outcome = outcome_of(config, input, request, input.machine.machine, {});
+    Config changed = config;
+    if (lever.state != DType::f32) changed.precision.optimizer_state = lever.state;
+    const std::optional<Outcome> outcome = outcome_of(changed, input, request, input.machine.machine, {});
     if (!outcome) continue;
     list.push_back({{"name", lever.name},
                     {"arguments", lever.arguments},
                     {"process_bytes", outcome->process.n},
                     {"update_seconds", outcome->seconds},
-                    {"changes_result", request.micro_batch != most}});
+                    {"changes_result", request.micro_batch != most || changed.precision != config.precision}});
   }
   return list;
 }
@@ -359,7 +377,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   CpuCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space.best(input.budget);
-  const PlanContext context{input.budget, config_hash(config), config.compute, seconds_now() - start};
+  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   PlanningResult result;
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -457,7 +475,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                                     to_text(*input.budget.host_memory)),
                         "--host-memory " + std::to_string(result.plan->host.n));
   }
-  const PlanContext context{input.budget, config_hash(config), config.compute, seconds_now() - start};
+  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   result.text = to_json(*result.plan, context, false).dump(1);
   return result;
 }

@@ -17,6 +17,8 @@ OptimizerSettings optimizer_settings(const Config& config) {
   settings.decay = choice.decay;
   settings.clip = config.train.gradient_clip;
   settings.clip_value = config.train.gradient_clip_value;
+  settings.state = config.precision.optimizer_state;
+  settings.seed = static_cast<std::uint64_t>(config.seed);
   if (choice.ema_half_life) {
     const double half_lives =
         static_cast<double>(config.train.effective_batch) / in_samples(*choice.ema_half_life, run_length(config));

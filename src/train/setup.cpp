@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autodiff/precision.h"
 #include "data/window.h"
 #include "graph/builder.h"
 #include "train/requests.h"
@@ -25,6 +26,7 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
   result.training =
       add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);
+  apply_precision(result.graph, config.precision.compute);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
 }

@@ -129,7 +129,7 @@ void Trainer::feed_update(std::int64_t update) {
   scalars[ops::kMomentum] = momentum_at(config_, progress_.samples);
   scalars[ops::kBiasCorrection1] = 1 - std::pow(scalars[ops::kMomentum], static_cast<double>(update));
   scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
-  scalars[ops::kFirstUpdate] = update == 1 ? 1 : 0;
+  scalars[ops::kUpdate] = static_cast<double>(update);
 }
 
 Metrics Trainer::update() {

@@ -99,7 +99,7 @@ struct Reference {
 };
 
 Reference reference(const Problem& p) {
-  const auto [tokens, width, vocab, chunks, in_ranges] = p.shape;
+  const std::int64_t tokens = p.shape.tokens, width = p.shape.width, vocab = p.shape.vocab;
   Reference r{.losses = std::vector<double>(static_cast<std::size_t>(tokens)),
               .dh = std::vector<double>(static_cast<std::size_t>(tokens * width)),
               .dw = std::vector<double>(static_cast<std::size_t>(vocab * width))};

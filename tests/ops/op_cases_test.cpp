@@ -65,7 +65,9 @@ TEST_P(OpCasesTest, AgreesWithTheReference) {
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t i = 0; i < actual.size(); ++i) {
       ASSERT_EQ(actual[i].size(), expected[i].size()) << "output " << i;
-      EXPECT_LE(excess(actual[i], expected[i], types[i].dtype), 1) << "output " << i;
+      // Of two neighbours the farther one is up to twice as far as the nearest one may be.
+      const double most = a_case.rounds_at_random && types[i].dtype != DType::f32 ? 2 : 1;
+      EXPECT_LE(excess(actual[i], expected[i], a_case.rounds_within.value_or(types[i].dtype)), most) << "output " << i;
     }
   });
 }
@@ -104,8 +106,8 @@ TEST_P(OpCasesTest, GivesTheSameBitsRangeByRange) {
     if (rule.inputs.empty()) return;  // a gradient that has no accumulator
     for (const std::size_t input : rule.inputs) {
       ASSERT_LT(input, types.size());
-      EXPECT_EQ(types[input], types[rule.inputs.front()]);
-      EXPECT_EQ(types[input].dtype, DType::f32);
+      EXPECT_EQ(types[input].shape, types[rule.inputs.front()].shape);
+      EXPECT_TRUE(is_float(types[input].dtype));
     }
     const std::int64_t all = types[rule.inputs.front()].shape.elements();
     const auto whole = bits(a_case, inputs);

@@ -98,7 +98,7 @@ class NetworkRun {
     scalars[ops::kMomentum] = 0.9;
     scalars[ops::kBiasCorrection1] = 1 - std::pow(0.9, updates_);
     scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, updates_);
-    scalars[ops::kFirstUpdate] = updates_ == 1;
+    scalars[ops::kUpdate] = updates_;
   }
 
   const RandomNetwork& network_;

@@ -61,8 +61,10 @@ void audit(const Config& config, const Plan& plan, const TokenData& data) {
 
 TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
   const TokenData data(kShape.vocab, 400, 90);
-  for (const std::int64_t micro : {1, 4}) {
-    const Config config = paged_config(4);
+  for (const auto& [micro, state] : {std::pair{1, DType::f32}, std::pair{4, DType::f32}, std::pair{2, DType::bf16}}) {
+    SCOPED_TRACE(name(state));
+    Config config = paged_config(4);
+    config.precision.optimizer_state = state;
     const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kUpdates);
     for (const Paging& paging : {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}}) {
       SCOPED_TRACE(paging.page);
@@ -87,6 +89,7 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
       Config config = paged_config(4, shape);
+      config.precision.optimizer_state = clip > 0 ? DType::bf16 : DType::f32;
       config.train.gradient_clip = clip;
       const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
       for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {

@@ -1,5 +1,6 @@
 // Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
-// attention, products), a norm and a chunked loss; trained with a random optimizer. A seed is a network.
+// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16. A seed is a
+// network.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "graph/builder.h"
 #include "ops/all.h"
@@ -46,6 +48,7 @@ class NetworkMaker {
         ops::linear_cross_entropy(builder_, x, tied_ ? table_ : head_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
     network_.training = add_training(network_.graph, losses, optimizer_, 0);
+    apply_precision(network_.graph, pick(3) == 0 ? DType::bf16 : DType::f32);
     return std::move(network_);
   }
 
@@ -91,6 +94,8 @@ class NetworkMaker {
     optimizer_.momentum = pick(2) != 0;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
     optimizer_.average_blend = pick(3) == 0 ? 0.1 : 0;
+    optimizer_.state = pick(3) == 0 ? DType::bf16 : DType::f32;
+    optimizer_.seed = seed_;
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));

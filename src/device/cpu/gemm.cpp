@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/parallel.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -67,10 +68,19 @@ class ThreadCount {
   int before_;
 };
 
-memory::desc matrix(const GemmShape& shape, std::int64_t rows, std::int64_t columns, bool transposed) {
-  constexpr auto kType = memory::data_type::f32;
-  if (shape.batch == 1) return {{rows, columns}, kType, transposed ? Tag::ba : Tag::ab};
-  return {{shape.batch, rows, columns}, kType, transposed ? Tag::acb : Tag::abc};
+memory::data_type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return memory::data_type::f32;
+    case DType::bf16: return memory::data_type::bf16;
+    case DType::f16: return memory::data_type::f16;
+    default: throw internal_error("gemm", "a product of what are no numbers");
+  }
+}
+
+memory::desc matrix(const GemmShape& shape, std::int64_t rows, std::int64_t columns, bool transposed, DType dtype) {
+  const memory::data_type type = type_of(dtype);
+  if (shape.batch == 1) return {{rows, columns}, type, transposed ? Tag::ba : Tag::ab};
+  return {{shape.batch, rows, columns}, type, transposed ? Tag::acb : Tag::abc};
 }
 
 memory::desc bias_row(const GemmShape& shape) {
@@ -79,9 +89,10 @@ memory::desc bias_row(const GemmShape& shape) {
 }
 
 dnnl::matmul::primitive_desc describe(const GemmShape& shape, bool packed) {
-  const memory::desc a = matrix(shape, shape.m, shape.k, shape.transpose_a), c = matrix(shape, shape.m, shape.n, false);
+  const memory::desc a = matrix(shape, shape.m, shape.k, shape.transpose_a, shape.operands);
   const memory::desc b = packed ? memory::desc({shape.k, shape.n}, memory::data_type::f32, Tag::any)
-                                : matrix(shape, shape.k, shape.n, shape.transpose_b);
+                                : matrix(shape, shape.k, shape.n, shape.transpose_b, shape.operands);
+  const memory::desc c = matrix(shape, shape.m, shape.n, false, DType::f32);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (shape.accumulate) {
@@ -110,6 +121,7 @@ bool intel_core() {
 // packing, most where C is large, and needs megabytes less of scratch where the library packs (docs/speed.md).
 bool own_kernel_pays(const GemmShape& shape) {
 #ifdef __x86_64__
+  if (shape.operands != DType::f32) return false;
   if (!intel_core() || !__builtin_cpu_supports("avx512dq") || shape.batch != 1) return false;
   return std::min(shape.n, shape.k) >= 64 && (shape.transpose_a || shape.m >= 512);
 #else
@@ -123,6 +135,7 @@ bool own_kernel_pays(const GemmShape& shape) {
 // cost up to 2.4 times the time unless n is a power of two, where the library copies B by itself: there packing pays from 64 rows
 // on (docs/speed.md).
 bool packing_pays(const GemmShape& shape) {
+  if (shape.operands != DType::f32) return false;  // the library packs pairs of rows by itself
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
   const bool power_of_two = (shape.n & (shape.n - 1)) == 0;
   if (intel_core()) return shape.n >= 2560 && shape.n % 512 == 0 && !power_of_two;
@@ -172,7 +185,7 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
     choice.descriptor = describe(shape, packed);
     if (hides_memory(choice.descriptor.impl_info_str())) return std::nullopt;
     const memory::desc b = choice.descriptor.weights_desc();
-    if (packed && b != matrix(shape, shape.k, shape.n, false)) {
+    if (packed && b != matrix(shape, shape.k, shape.n, false, DType::f32)) {
       choice.panel = panel_width(b);
       if (choice.panel == 0) return std::nullopt;
       choice.packed = align_up(bytes_of(b), kAlignment);
@@ -195,7 +208,32 @@ std::optional<Choice> choose(const GemmShape& shape, int threads) {
   });
 }
 
-GemmPlan plan_of(const GemmShape& shape, int threads, const std::optional<Choice>& choice) {
+// Where nothing multiplies 16-bit operands as they are.
+GemmShape widened(GemmShape shape) {
+  shape.operands = DType::f32;
+  return shape;
+}
+std::array<std::int64_t, 2> operand_elements(const GemmShape& shape) {
+  return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n};
+}
+Bytes wide_bytes(std::int64_t elements) { return align_up(Bytes{elements * size_of(DType::f32)}, kAlignment); }
+
+void widen(DType from, std::int64_t n, const void* x, float* y) {
+  constexpr std::int64_t kTask = 1 << 14;
+  const auto* bits = static_cast<const std::uint16_t*>(x);
+  parallel_for(ceil_div(n, kTask), [&](std::int64_t task) {
+    const std::int64_t end = std::min(n, (task + 1) * kTask);
+    for (std::int64_t i = task * kTask; i < end; ++i) y[i] = from == DType::bf16 ? widen_bf16(bits[i]) : widen_f16(bits[i]);
+  });
+}
+
+GemmPlan plan_of(const GemmShape& shape, int threads, const std::optional<Choice>& choice, bool library) {
+  if (!choice && shape.operands != DType::f32) {
+    GemmPlan plan = plan_gemm(widened(shape), threads, library);
+    plan.implementation = fmt::format("widened {}", plan.implementation);
+    for (const std::int64_t elements : operand_elements(shape)) plan.scratch += wide_bytes(elements);
+    return plan;
+  }
   if (!choice) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape, threads)};
   const dnnl_version_t& version = *dnnl::version();
   return {.implementation = fmt::format("onednn-{}.{}.{} {} {}", version.major, version.minor, version.patch,
@@ -249,26 +287,38 @@ void point_at(const memory& object, const void* data) {
 }  // namespace
 
 GemmPlan plan_gemm(const GemmShape& shape, int threads, bool library) {
-  return plan_of(shape, threads, library ? choose(shape, threads) : std::nullopt);
+  return plan_of(shape, threads, library ? choose(shape, threads) : std::nullopt, library);
 }
 
 Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape), threads_(threads) {
   const std::optional<Choice> choice = choose(shape, threads);
-  plan_ = plan_of(shape, threads, choice);
+  plan_ = plan_of(shape, threads, choice, /*library=*/true);
   if (choice) bound_ = bind(shape, threads, *choice);
+  if (!choice && shape.operands != DType::f32) wide_ = std::make_unique<const Gemm>(widened(shape), threads);
 }
 
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 
-void Gemm::run(const float* a, const float* b, const float* bias, float* c, std::byte* scratch) const {
-  if (!bound_) return run_tiled_gemm(shape_, threads_, a, b, bias, c, scratch);
+void Gemm::run_widened(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const {
+  const auto [of_a, of_b] = operand_elements(shape_);
+  auto *wide_a = reinterpret_cast<float*>(scratch), *wide_b = reinterpret_cast<float*>(scratch + wide_bytes(of_a).n);
+  widen(shape_.operands, of_a, a, wide_a);
+  widen(shape_.operands, of_b, b, wide_b);
+  wide_->run(wide_a, wide_b, bias, c, scratch + (wide_bytes(of_a) + wide_bytes(of_b)).n);
+}
+
+void Gemm::run(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const {
+  if (wide_) return run_widened(a, b, bias, c, scratch);
+  if (!bound_) {
+    return run_tiled_gemm(shape_, threads_, static_cast<const float*>(a), static_cast<const float*>(b), bias, c, scratch);
+  }
   const Bound& bound = *bound_;
   ensure(thread_count() == bound.threads, "gemm", "the number of threads is not the one that was planned");
   if (bound.panel > 0) {
     float* packed = reinterpret_cast<float*>(scratch + bound.foreign_scratch.n);
-    pack_panels(shape_, bound.panel, b, packed);
+    pack_panels(shape_, bound.panel, static_cast<const float*>(b), packed);
     b = packed;
   }
   checked("gemm", [&] {

@@ -1,7 +1,9 @@
-// Matrix products of dense row-major fp32 operands, run by oneDNN or, where oneDNN would hide memory, by our own kernel
-// (gemm_tiled.h). plan_gemm tells what will run and every byte that it needs, without running it; Gemm binds it once and runs it
-// in the scratch. The implementation follows from the shape, the number of threads, the library and the processor (its
-// instruction set and its maker) alone: never from a timing.
+// Matrix products of dense row-major operands, run by oneDNN or, where oneDNN would hide memory, by our own kernel
+// (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type, whose products are added in fp32: by instructions of the
+// processor for that where it has them, else A and B are widened first. Everything else is fp32. plan_gemm tells what will run
+// and every byte that it needs, without running it; Gemm binds it once and runs it in the scratch. The implementation follows
+// from the shape, the number of threads, the library and the processor (its instruction set and its maker) alone: never from a
+// timing.
 #pragma once
 
 #include <compare>
@@ -11,6 +13,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "tensor/dtype.h"
 
 namespace plimsoll::cpu {
 
@@ -20,14 +23,15 @@ struct GemmShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   bool bias = false;
-  bool accumulate = false;  // adds to what C holds
+  bool accumulate = false;      // adds to what C holds
+  DType operands = DType::f32;  // of A and B
 
   friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };
 
 struct GemmPlan {
   std::string implementation;  // "onednn-2.6.3 brg:avx512_core packed_b"; a part of a plan's hash
-  Bytes scratch;               // all of it: the library's scratchpad and the packed operand, each 64-byte aligned
+  Bytes scratch;               // all of it: the library's scratchpad, packed or widened operands, each 64-byte aligned
   int primitives = 0;          // pieces of generated code; equal shapes share theirs
 };
 
@@ -43,17 +47,20 @@ class Gemm {
 
   // All pointers are 64-byte aligned; bias and scratch may be null where the shape or the plan needs none. Bits do not depend on
   // addresses nor on what scratch holds. The library's own bookkeeping, a few hundred bytes of heap, is gone when it returns.
-  void run(const float* a, const float* b, const float* bias, float* c, std::byte* scratch) const;
+  void run(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const;
   const GemmShape& shape() const { return shape_; }
   const GemmPlan& plan() const { return plan_; }
 
   struct Bound;  // a oneDNN primitive with its memory objects, shared by Gemms of equal shape
 
  private:
+  void run_widened(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const;
+
   GemmShape shape_;
   int threads_;
   GemmPlan plan_;
   std::shared_ptr<const Bound> bound_;  // null: our own kernel runs
+  std::unique_ptr<const Gemm> wide_;    // runs in its stead, on widened operands
 };
 
 }  // namespace plimsoll::cpu

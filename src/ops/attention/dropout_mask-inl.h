@@ -1,5 +1,4 @@
-// Rows of the dropout mask: philox4x32 for a vector of counters at a time. The bits are those of base/philox.h.
-// Included once for each Highway target.
+// Rows of the dropout mask. Included once for each Highway target.
 #if defined(PLIMSOLL_OPS_ATTENTION_DROPOUT_MASK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_ATTENTION_DROPOUT_MASK_INL_H_
 #undef PLIMSOLL_OPS_ATTENTION_DROPOUT_MASK_INL_H_
@@ -7,76 +6,25 @@
 #define PLIMSOLL_OPS_ATTENTION_DROPOUT_MASK_INL_H_
 #endif
 
-#include "base/philox.h"
+#include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/attention/mask_stream.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-#if HWY_TARGET == HWY_SCALAR
-
 // Writes the factors of elements [4 * group, 4 * group + 4 * groups), groups rounded up to a multiple of 8.
 HWY_INLINE void fill_mask_groups(const MaskStream& stream, std::uint64_t group, int groups, float* HWY_RESTRICT out) {
-  for (int g = 0; g < groups; ++g, ++group) {
-    const PhiloxWords words = philox4x32(
-        stream.key, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), stream.sample, stream.epoch});
-    for (const std::uint32_t word : words) *out++ = (word >> 8) >= stream.threshold ? stream.keep_factor : 0.0f;
-  }
-}
-
-#else
-
-// Counters lie in 64-bit lanes. The multiplications read the lower halves only, so what collects in the upper halves does no
-// harm.
-template <class D64, class V64 = hn::Vec<D64>>
-HWY_INLINE V64 multiply_lower_halves(D64, V64 a, V64 b) {
-  const hn::Repartition<std::uint32_t, D64> d32;
-  return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
-}
-
-// Writes the factors of elements [4 * group, 4 * group + 4 * groups), groups rounded up to a multiple of 8.
-HWY_INLINE void fill_mask_groups(const MaskStream& stream, std::uint64_t group, int groups, float* HWY_RESTRICT out) {
-  const hn::ScalableTag<std::uint64_t> d64;
-  const hn::Repartition<std::uint32_t, decltype(d64)> d32;
-  const hn::Repartition<std::int32_t, decltype(d64)> di;
-  const hn::Repartition<float, decltype(d64)> df;
-  constexpr int kCounters = static_cast<int>(hn::MaxLanes(d64));
-  // Lane order such that interleaving the lanes of each 128-bit block leaves the words in the order of the elements.
-  alignas(64) std::uint64_t order[kCounters];
-  for (int i = 0; i < kCounters; ++i) order[i] = static_cast<std::uint64_t>((i % 2) * (kCounters / 2) + i / 2);
-  const auto lane = hn::Load(d64, order);
-  const auto multiplier_a = hn::Set(d64, std::uint64_t{0xD2511F53}), multiplier_b = hn::Set(d64, std::uint64_t{0xCD9E8D57});
+  const hn::ScalableTag<float> df;
+  const hn::RebindToSigned<decltype(df)> di;
   const auto below = hn::Set(di, static_cast<std::int32_t>(stream.threshold) - 1);
   const auto factor = hn::Set(df, stream.keep_factor);
-  for (int g = 0; g < groups; g += kCounters) {
-    auto c0 = hn::Add(hn::Set(d64, group + static_cast<std::uint64_t>(g)), lane);
-    auto c1 = hn::ShiftRight<32>(c0);
-    auto c2 = hn::Set(d64, std::uint64_t{stream.sample});
-    auto c3 = hn::Set(d64, std::uint64_t{stream.epoch});
-    HWY_UNROLL(10)
-    for (const auto& key : stream.round_keys) {
-      const auto a = multiply_lower_halves(d64, c0, multiplier_a), b = multiply_lower_halves(d64, c2, multiplier_b);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d64, key[0]));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d64, key[1]));
-      c1 = b;
-      c3 = a;
-    }
-    const auto words01 = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c1)), hn::BitCast(d32, c0));
-    const auto words23 = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c3)), hn::BitCast(d32, c2));
-    const auto lower = hn::InterleaveLower(d64, hn::BitCast(d64, words01), hn::BitCast(d64, words23));
-    const auto upper = hn::InterleaveUpper(d64, hn::BitCast(d64, words01), hn::BitCast(d64, words23));
-    // unit_float compares the upper 24 bits.
-    const auto keep_lower = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(hn::BitCast(d32, lower))), below);
-    const auto keep_upper = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(hn::BitCast(d32, upper))), below);
-    hn::Store(hn::IfThenElseZero(hn::RebindMask(df, keep_lower), factor), df, out + 4 * g);
-    hn::Store(hn::IfThenElseZero(hn::RebindMask(df, keep_upper), factor), df, out + 4 * g + 2 * kCounters);
-  }
+  // unit_float compares the upper 24 bits.
+  for_philox_words(stream.noise, group, groups, [&](Words words, int i) HWY_ATTR {
+    const auto keep = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), below);
+    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(df, keep), factor), df, out + i);
+  });
 }
-
-#endif
 
 // Factors (0 or 1 / (1 - p)) of `count` consecutive elements; `buffer` holds count + kMaskSlack floats. Returns where they begin.
 HWY_NOINLINE inline const float* fill_mask(const MaskStream& stream, std::uint64_t element, int count,

@@ -10,6 +10,7 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/parallel.h"
+#include "ops/cast/kernels.h"
 #include "ops/elementwise/kernels.h"
 #include "ops/loss/kernels_rows.h"
 
@@ -47,23 +48,33 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   return tiling;
 }
 
+// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w and one of the logits' gradient,
+// rounded.
 struct ScratchLayout {
-  std::int64_t logits, gemm, end;  // offsets; the states of the softmax start at 0
+  std::int64_t logits, weights, slopes, gemm, end;
 };
 
-ScratchLayout layout_of(const Tiling& tiling, Bytes library) {
-  const std::int64_t rows = tiling.group_rows();
-  const Bytes states = align_up(Bytes{rows * static_cast<std::int64_t>(sizeof(SoftmaxState))}, kAlignment);
-  const Bytes logits = align_up(Bytes{rows * tiling.held_columns() * 4}, kAlignment);
-  return {.logits = states.n, .gemm = (states + logits).n, .end = (states + logits + library).n};
+ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, Bytes library) {
+  const std::int64_t rows = tiling.group_rows(), columns = std::min(shape.vocab, kLossVocabTile);
+  const std::int64_t size = shape.operands == DType::f32 ? 0 : size_of(shape.operands);
+  ScratchLayout layout{};
+  Bytes at;
+  const auto add = [&](std::int64_t bytes) { return at = align_up(at + Bytes{bytes}, kAlignment), at.n; };
+  layout.logits = add(rows * static_cast<std::int64_t>(sizeof(SoftmaxState)));
+  layout.weights = add(rows * tiling.held_columns() * 4);
+  layout.slopes = add(columns * shape.width * size);
+  layout.gemm = add(std::min(shape.tokens, tiling.token_tile) * columns * size);
+  layout.end = (at + library).n;
+  return layout;
 }
 
 // The products of a pair of tile sizes: logits, and with `backward` dh and dw.
-std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, std::int64_t width, bool backward) {
-  std::vector<GemmShape> shapes = {{.m = rows, .n = columns, .k = width, .transpose_b = true}};
+std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, const LossShape& shape, bool backward) {
+  const std::int64_t width = shape.width;
+  std::vector<GemmShape> shapes = {{.m = rows, .n = columns, .k = width, .transpose_b = true, .operands = shape.operands}};
   if (!backward) return shapes;
-  shapes.push_back({.m = rows, .n = width, .k = columns, .accumulate = true});
-  shapes.push_back({.m = columns, .n = width, .k = rows, .transpose_a = true, .accumulate = true});
+  shapes.push_back({.m = rows, .n = width, .k = columns, .accumulate = true, .operands = shape.operands});
+  shapes.push_back({.m = columns, .n = width, .k = rows, .transpose_a = true, .accumulate = true, .operands = shape.operands});
   return shapes;
 }
 
@@ -72,7 +83,7 @@ std::vector<std::vector<GemmShape>> all_products(const LossShape& shape, const T
   std::vector<std::vector<GemmShape>> all;
   for (const std::int64_t t : {std::int64_t{0}, tiling.token_tiles - 1}) {
     for (const std::int64_t v : {std::int64_t{0}, tiling.vocab_tiles - 1}) {
-      all.push_back(products_of(tiling.rows(t), tiling.columns(v), shape.width, backward));
+      all.push_back(products_of(tiling.rows(t), tiling.columns(v), shape, backward));
     }
   }
   return all;
@@ -107,7 +118,7 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
     plan.primitives += gemm.primitives;
   }
   plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
-  plan.scratch = Bytes{layout_of(tiling, align_up(scratch, kAlignment)).end};
+  plan.scratch = Bytes{layout_of(tiling, shape, align_up(scratch, kAlignment)).end};
   if (backward && !tiling.holds_all()) {
     const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
     plan.work = (3 + twice) / 3;
@@ -119,20 +130,22 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
 struct LinearCrossEntropy::Run {
   const LinearCrossEntropy& loss;
   Tiling tiling;
-  const float *h, *w;
+  const std::byte* h;
+  const float* w;
   const std::int32_t* targets;
   float* losses;
   SoftmaxState* states;
   float* logits;
+  std::uint16_t *weights, *slopes;  // rounded: the present tile of w, of the logits' gradient
   std::byte* library;
   float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
 
-  Run(const LinearCrossEntropy& owner, bool backward, const float* h_in, const float* w_in, const std::int32_t* targets_in,
+  Run(const LinearCrossEntropy& owner, bool backward, const void* h_in, const float* w_in, const std::int32_t* targets_in,
       float* losses_out, std::byte* scratch, const VocabRange& range)
       : loss(owner),
         tiling(tiling_of(owner.shape_, backward)),
-        h(h_in),
+        h(static_cast<const std::byte*>(h_in)),
         w(w_in),
         targets(targets_in),
         losses(losses_out),
@@ -144,14 +157,17 @@ struct LinearCrossEntropy::Run {
     ensure(range.begin % kLossVocabTile == 0 && range.begin + range.rows <= tiling.vocab, "loss", "a range is no whole tiles");
     ensure(range.rows % kLossVocabTile == 0 || v_end == tiling.vocab_tiles, "loss", "a range is no whole tiles");
     ensure(whole || owner.shape_.in_ranges, "loss", "this loss was built for the whole vocabulary");
-    const ScratchLayout layout = layout_of(tiling, Bytes{0});
+    const ScratchLayout layout = layout_of(tiling, owner.shape_, Bytes{0});
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
+    weights = reinterpret_cast<std::uint16_t*>(scratch + layout.weights);
+    slopes = reinterpret_cast<std::uint16_t*>(scratch + layout.slopes);
     library = scratch + layout.gemm;
   }
 
   std::int64_t width() const { return loss.shape_.width; }
-  const float* h_tile(std::int64_t t) const { return h + t * tiling.token_tile * width(); }
+  DType operands() const { return loss.shape_.operands; }
+  const void* h_tile(std::int64_t t) const { return h + t * tiling.token_tile * width() * size_of(operands()); }
   std::int64_t w_offset(std::int64_t v) const { return (v - v_begin) * kLossVocabTile * width(); }
 
   const Products& products(std::int64_t t, std::int64_t v) const {
@@ -165,8 +181,23 @@ struct LinearCrossEntropy::Run {
   }
   bool kept(std::int64_t v) const { return tiling.holds_all() || v < tiling.held - 1; }
 
-  void multiply(std::int64_t t, std::int64_t v) const {
-    products(t, v).logits.run(h_tile(t), w + w_offset(v), nullptr, tile(t, v), library);
+  // Operands of the products with a tile of the vocabulary: those of w, once for all tiles of tokens, and of the gradient.
+  const void* w_tile(std::int64_t v) const {
+    if (operands() == DType::f32) return w + w_offset(v);
+    return rounded(tiling.columns(v) * width(), w + w_offset(v), weights);
+  }
+  const void* slope_tile(std::int64_t t, std::int64_t v) const {
+    if (operands() == DType::f32) return tile(t, v);
+    return rounded(tiling.rows(t) * tiling.columns(v), tile(t, v), slopes);
+  }
+  const void* rounded(std::int64_t n, const float* x, std::uint16_t* y) const {
+    const auto narrow = operands() == DType::bf16 ? cast_f32_to_bf16 : cast_f32_to_f16;
+    narrow(n, x, y);
+    return y;
+  }
+
+  void multiply(std::int64_t t, std::int64_t v, const void* of_w) const {
+    products(t, v).logits.run(h_tile(t), of_w, nullptr, tile(t, v), library);
   }
 
   // Calls body(row within the group, token, logits of its row, number of columns) for the rows of tiles [t0, t1).
@@ -213,7 +244,8 @@ struct LinearCrossEntropy::Run {
   // First pass: the losses, and the logits as far as they are held.
   void measure(std::int64_t t0, std::int64_t t1) const {
     for (std::int64_t v = v_begin; v < v_end; ++v) {
-      for (std::int64_t t = t0; t < t1; ++t) multiply(t, v);
+      const void* of_w = w_tile(v);
+      for (std::int64_t t = t0; t < t1; ++t) multiply(t, v, of_w);
       take_statistics(t0, t1, v);
     }
   }
@@ -234,13 +266,15 @@ struct LinearCrossEntropy::Run {
     const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
     if (v_begin == 0) fill((end - first) * width(), 0, dh + first * width());
     for (std::int64_t v = v_begin; v < v_end; ++v) {
-      for (std::int64_t t = t0; t < t1 && !kept(v); ++t) multiply(t, v);
+      const void* of_w = w_tile(v);
+      for (std::int64_t t = t0; t < t1 && !kept(v); ++t) multiply(t, v, of_w);
       differentiate(t0, t1, v, inverse_units);
       if (overwrite && t0 == 0) fill(tiling.columns(v) * width(), 0, dw + w_offset(v));
       for (std::int64_t t = t0; t < t1; ++t) {
         const std::vector<Gemm>& gradients = products(t, v).gradients;
-        gradients[0].run(tile(t, v), w + w_offset(v), nullptr, dh + t * tiling.token_tile * width(), library);
-        gradients[1].run(tile(t, v), h_tile(t), nullptr, dw + w_offset(v), library);
+        const void* slope = slope_tile(t, v);
+        gradients[0].run(slope, of_w, nullptr, dh + t * tiling.token_tile * width(), library);
+        gradients[1].run(slope, h_tile(t), nullptr, dw + w_offset(v), library);
       }
     }
   }
@@ -255,7 +289,7 @@ LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, in
   }
 }
 
-void LinearCrossEntropy::forward(const float* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
+void LinearCrossEntropy::forward(const void* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                                  const VocabRange& range) const {
   if (range.begin == 0) check_targets(targets, shape_);
   const Run run(*this, false, h, w, targets, losses, scratch, range);
@@ -264,7 +298,7 @@ void LinearCrossEntropy::forward(const float* h, const float* w, const std::int3
   }
 }
 
-void LinearCrossEntropy::backward(const float* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses,
+void LinearCrossEntropy::backward(const void* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses,
                                   float* dh, float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const {
   ensure(!products_.front().gradients.empty(), "loss", "this loss was built without its gradient");
   if (range.begin == 0 && range.losses) check_targets(targets, shape_);

@@ -9,7 +9,10 @@ namespace {
 
 void check(TypeSpan inputs) {
   const Shape &h = inputs[0].shape, &w = inputs[1].shape;
-  require_dtype(inputs.first(2), DType::f32, "linear_cross_entropy");
+  const DType dtype = inputs[0].dtype;
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "linear_cross_entropy",
+          fmt::format("h is {}", to_text(inputs[0])), "fp32, bf16 or fp16");
+  require_dtype(inputs.subspan(1, 1), DType::f32, "linear_cross_entropy");
   require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
           fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
   require_type(inputs[2], {DType::i32, {h[0], h[1]}}, "linear_cross_entropy", "targets");
@@ -27,7 +30,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
   check(inputs);
   if (accumulate) require_type(inputs[4], inputs[1], "linear_cross_entropy_backward", "the accumulator");
-  return {{DType::f32, inputs[2].shape}, inputs[0], inputs[1]};
+  return {{DType::f32, inputs[2].shape}, {DType::f32, inputs[0].shape}, inputs[1]};
 }
 
 template <int kProducts>
@@ -48,6 +51,9 @@ void gradient(GradientContext& context) {
   if (context.wants(0)) context.contribute(0, outputs[1]);
   if (context.wants(1)) context.contribute(1, outputs[2]);
 }
+
+// The table is rounded tile by tile.
+std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
 
 RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
 
@@ -70,6 +76,7 @@ const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .cost = cost<1>,
                                 .gradient = gradient,
                                 .ranges = ranges,
+                                .narrow = narrow,
                                 .costly = true,
                                 .chunked = true};
 const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
@@ -78,6 +85,7 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .not_differentiable = kFirstOrderOnly,
                                         .aliases = aliases_of_backward,
                                         .ranges = ranges_of_backward,
+                                        .narrow = narrow,
                                         .costly = true,
                                         .chunked = true};
 

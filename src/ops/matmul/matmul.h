@@ -2,6 +2,7 @@
 //   out = op(a) op(b) [+ bias] [+ into].
 // Not batched: the leading axes of `a` (and of `b` where both are tall) are flattened into rows, so x [b, t, k] times w [k, n] is
 // [b, t, n], and the weight gradient x^T dy of two [b, t, .] values is [k, n]. Batched: leading axes are equal batch axes.
+// a and b are fp32, or both of one 16-bit type; all else is fp32.
 #pragma once
 
 #include "graph/builder.h"

@@ -33,7 +33,11 @@ Shape output_shape(const MatmulAttributes& attributes, TypeSpan inputs, const Ma
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<MatmulAttributes>();
   require_inputs(inputs, 2 + std::size_t{attributes.bias} + std::size_t{attributes.accumulate}, "matmul");
-  require_dtype(inputs, DType::f32, "matmul");
+  const DType operands = inputs[0].dtype;
+  require(is_float(operands) && operands != DType::f64, "matmul", fmt::format("an operand is {}", to_text(inputs[0])),
+          "fp32, bf16 or fp16");
+  require_dtype(inputs.first(2), operands, "matmul");
+  require_dtype(inputs.subspan(2), DType::f32, "matmul");
   const MatmulExtents extents = matmul_extents(attributes, inputs);
   const ValueType output{DType::f32, output_shape(attributes, inputs, extents)};
   if (attributes.bias) require_type(inputs[2], {DType::f32, Shape{extents.n}}, "matmul", "the bias");
@@ -81,6 +85,8 @@ void gradient(GradientContext& context) {
   }
 }
 
+std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
+
 std::vector<Alias> aliases(const Attributes& any) {
   const auto& attributes = any.as<MatmulAttributes>();
   if (!attributes.accumulate) return {};
@@ -99,7 +105,8 @@ MatmulExtents matmul_extents(const MatmulAttributes& attributes, TypeSpan inputs
   return {a.batch, a.rows, b.columns, a.columns};
 }
 
-const OpDef kMatmul{.name = "matmul", .infer = infer, .cost = cost, .gradient = gradient, .aliases = aliases, .costly = true};
+const OpDef kMatmul{
+    .name = "matmul", .infer = infer, .cost = cost, .gradient = gradient, .aliases = aliases, .narrow = narrow, .costly = true};
 
 ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name) {
   return builder.add1(kMatmul, attributes, {a, b}, std::move(name));

@@ -31,6 +31,11 @@ std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
   });
 }
 
+cpu::StateNumbers state_of(const KernelCall& call, std::size_t output, DType dtype) {
+  if (dtype == DType::bf16) return call.out<std::uint16_t>(output);
+  return call.out(output);
+}
+
 // What follows the parameter and its states.
 template <class A>
 struct UpdateInputs {
@@ -38,59 +43,64 @@ struct UpdateInputs {
   const double* scalars;
   float scale;
   cpu::Average average;
+  cpu::StochasticRounding rounding;
 
   UpdateInputs(const A& a, const KernelCall& call)
       : gradient(call.in(a.changes())),
         scalars(call.in<double>(a.changes() + 1)),
         scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {
-    if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, scalars[ops::kFirstUpdate] != 0};
+    if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, first()};
+    rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), call.range.begin};
   }
+  bool first() const { return scalars[ops::kUpdate] == 1; }
 };
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
-  return make_kernel(
-      [a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const UpdateInputs in(a, call);
-        const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
-                                  .beta1 = in.scalars[ops::kMomentum],
-                                  .beta2 = a.beta2,
-                                  .epsilon = a.epsilon,
-                                  .weight_decay = a.weight_decay,
-                                  .bias_correction1 = in.scalars[ops::kBiasCorrection1],
-                                  .bias_correction2 = in.scalars[ops::kBiasCorrection2],
-                                  .gradient_scale = in.scale,
-                                  .clip_value = a.clip_value};
-        cpu::adamw(count_of(call, n), call.out(0), call.out(1), call.out(2), in.gradient, step, in.average);
-      });
+  return make_kernel([a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements(),
+                      dtype = request.inputs[1].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call);
+    const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
+                              .beta1 = in.scalars[ops::kMomentum],
+                              .beta2 = a.beta2,
+                              .epsilon = a.epsilon,
+                              .weight_decay = a.weight_decay,
+                              .bias_correction1 = in.scalars[ops::kBiasCorrection1],
+                              .bias_correction2 = in.scalars[ops::kBiasCorrection2],
+                              .gradient_scale = in.scale,
+                              .clip_value = a.clip_value};
+    cpu::adamw(count_of(call, n), call.out(0), state_of(call, 1, dtype), state_of(call, 2, dtype), in.gradient, step, in.average,
+               in.rounding);
+  });
 }
 
 std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
-  return make_kernel(
-      [a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const UpdateInputs in(a, call);
-        const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
-                                 .beta1 = in.scalars[ops::kMomentum],
-                                 .beta2 = a.beta2,
-                                 .weight_decay = a.weight_decay,
-                                 .gradient_scale = in.scale,
-                                 .clip_value = a.clip_value};
-        cpu::lion(count_of(call, n), call.out(0), call.out(1), in.gradient, step, in.average);
-      });
+  return make_kernel([a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements(),
+                      dtype = request.inputs[1].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call);
+    const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
+                             .beta1 = in.scalars[ops::kMomentum],
+                             .beta2 = a.beta2,
+                             .weight_decay = a.weight_decay,
+                             .gradient_scale = in.scale,
+                             .clip_value = a.clip_value};
+    cpu::lion(count_of(call, n), call.out(0), state_of(call, 1, dtype), in.gradient, step, in.average, in.rounding);
+  });
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
-  return make_kernel(
-      [a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements()](const KernelCall& call) {
-        const UpdateInputs in(a, call);
-        const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
-                                .momentum = in.scalars[ops::kMomentum],
-                                .weight_decay = a.weight_decay,
-                                .nesterov = a.nesterov,
-                                .first = in.scalars[ops::kFirstUpdate] != 0,
-                                .gradient_scale = in.scale,
-                                .clip_value = a.clip_value};
-        cpu::sgd(count_of(call, n), call.out(0), a.momentum ? call.out(1) : nullptr, in.gradient, step, in.average);
-      });
+  return make_kernel([a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements(),
+                      dtype = request.inputs[1].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call);
+    const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
+                            .momentum = in.scalars[ops::kMomentum],
+                            .weight_decay = a.weight_decay,
+                            .nesterov = a.nesterov,
+                            .first = in.first(),
+                            .gradient_scale = in.scale,
+                            .clip_value = a.clip_value};
+    const cpu::StateNumbers buffer = a.momentum ? state_of(call, 1, dtype) : cpu::StateNumbers(nullptr);
+    cpu::sgd(count_of(call, n), call.out(0), buffer, in.gradient, step, in.average, in.rounding);
+  });
 }
 
 }  // namespace

@@ -1,51 +1,117 @@
 #include "ops/update/kernels.h"
 
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/update/kernels.cpp"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
+using U16 = hn::Rebind<std::uint16_t, F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using I32 = hn::RebindToSigned<F32>;
+
+HWY_INLINE void fetch_ahead(const std::uint16_t* p) { hwy::Prefetch(p + 2048); }
+
+HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
+HWY_INLINE Floats load(const std::uint16_t* p) {
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), hn::LoadU(U16(), p))));
+}
+
+// What is narrow takes 16 of the random bits: they decide whether the bits that have no place round up.
+HWY_INLINE void store(Floats v, float* p, Words&) { hn::StoreU(v, F32(), p); }
+HWY_INLINE void store(Floats v, std::uint16_t* p, Words& noise) {
+  const auto bits = hn::BitCast(U32(), v);
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::And(noise, hn::Set(U32(), 0xffff))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(U32(), 0x40));
+  const auto result = hn::IfThenElse(hn::RebindMask(U32(), hn::IsNaN(v)), quiet, rounded);
+  hn::StoreU(hn::DemoteTo(U16(), hn::BitCast(I32(), result)), U16(), p);
+  noise = hn::ShiftRight<16>(noise);
+}
+
+// The same for the first `count` lanes. Nothing else is read or written.
+template <class T>
+HWY_INLINE Floats load_first(const T* p, std::int64_t count) {
+  alignas(64) T lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
+  return load(lanes);
+}
+template <class T>
+HWY_INLINE void store_first(Floats v, T* p, Words& noise, std::int64_t count) {
+  alignas(64) T lanes[kLanes];
+  store(v, lanes, noise);
+  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
 // Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
-// can stay in registers although the loop writes floats.
-template <class F, class... State>
-HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, const float* g, State*... states) {
+// can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
+template <class F, class NoiseOf, class... State>
+HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, const float* g, State*... states) {
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
     fetch_ahead(g + i);
     (fetch_ahead(states + i), ...);
     [&](auto... v) HWY_ATTR {
-      f(hn::LoadU(F32(), g + i), v...);
-      (hn::StoreU(v, F32(), states + i), ...);
-    }(hn::LoadU(F32(), states + i)...);
+      f(load(g + i), v...);
+      Words noise = noise_of(i);
+      (store(v, states + i, noise), ...);
+    }(load(states + i)...);
   }
   if (i == end) return;
   [&](auto... v) HWY_ATTR {
-    f(load_part(g + i, end - i), v...);
-    (store_part(v, states + i, end - i), ...);
-  }(load_part(states + i, end - i)...);
+    f(load_first(g + i, end - i), v...);
+    Words noise = noise_of(i);
+    (store_first(v, states + i, noise, end - i), ...);
+  }(load_first(states + i, end - i)...);
+}
+
+// Noise is made for this many elements at a time: it stays in the first-level cache.
+inline constexpr std::int64_t kNoisePiece = 1024;
+inline constexpr std::int64_t kNoiseOverrun = 64;  // it comes in groups of up to 32 words
+
+template <class F, class... State>
+HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, const float* g, State*... states) {
+  if constexpr ((std::is_same_v<State, float> && ...)) {
+    const auto none = [](std::int64_t) HWY_ATTR { return hn::Zero(U32()); };
+    for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, none, g, states...); });
+  } else {
+    const PhiloxStream stream(rounding.key, static_cast<std::uint32_t>(rounding.update),
+                              static_cast<std::uint32_t>(rounding.update >> 32));
+    for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      static_assert(kElementTile % kNoisePiece == 0 && kNoisePiece % 4 == 0);
+      alignas(64) std::uint32_t words[kNoisePiece + kNoiseOverrun];
+      for (std::int64_t at = begin; at < end; at += kNoisePiece) {
+        const std::int64_t stop = HWY_MIN(end, at + kNoisePiece);
+        const auto group = static_cast<std::uint64_t>(rounding.first + at) / 4;
+        for_philox_words(stream, group, static_cast<int>((stop - at + 3) / 4),
+                         [&](Words some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
+        const auto noise_of = [&](std::int64_t i) HWY_ATTR { return hn::LoadU(U32(), words + (i - at)); };
+        update_range(at, stop, f, noise_of, g, states...);
+      }
+    });
+  }
 }
 
 template <class F, class... State>
-HWY_INLINE void update_tiles(std::int64_t n, F f, const float* g, State*... states) {
-  for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, g, states...); });
-}
-
-template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const float* g, float* p, State*... states) {
-  if (average.numbers == nullptr) return update_tiles(n, f, g, p, states...);
+HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const float* g,
+                           float* p, State*... states) {
+  if (average.numbers == nullptr) return update_tiles(n, f, rounding, g, p, states...);
   const float blend = static_cast<float>(average.blend);
   const bool first = average.first;
   const auto with_average = [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
     f(gradient, parameter, rest...);
     follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
   };
-  update_tiles(n, with_average, g, average.numbers, p, states...);
+  update_tiles(n, with_average, rounding, g, average.numbers, p, states...);
 }
 
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
@@ -63,7 +129,8 @@ class Taken {
   float scale_, most_;
 };
 
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average) {
+void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float* g, const AdamWStep& step,
+           const Average& average, const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
   const float blend1 = static_cast<float>(1 - step.beta1);
@@ -77,10 +144,12 @@ void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const A
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
-  update_all(n, update, average, g, p, m, v);
+  if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact, v.exact);
+  update_all(n, update, average, rounding, g, p, m.narrow, v.narrow);
 }
 
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average) {
+void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionStep& step, const Average& average,
+          const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
   const float blend1 = static_cast<float>(1 - step.beta1), blend2 = static_cast<float>(1 - step.beta2);
@@ -93,10 +162,12 @@ void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& st
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
-  update_all(n, update, average, g, p, m);
+  if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact);
+  update_all(n, update, average, rounding, g, p, m.narrow);
 }
 
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average) {
+void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average,
+         const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
   const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
@@ -111,11 +182,9 @@ void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep&
     const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
-  if (buffer == nullptr) {
-    update_all(n, plain, average, g, p);
-  } else {
-    update_all(n, with_momentum, average, g, p, buffer);
-  }
+  if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.narrow);
+  if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.exact);
+  update_all(n, plain, average, rounding, g, p);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -128,16 +197,19 @@ HWY_EXPORT(adamw);
 HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average) {
-  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average);
+void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float* g, const AdamWStep& step,
+           const Average& average, const StochasticRounding& rounding) {
+  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding);
 }
 
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average) {
-  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average);
+void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionStep& step, const Average& average,
+          const StochasticRounding& rounding) {
+  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding);
 }
 
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average) {
-  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average);
+void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average,
+         const StochasticRounding& rounding) {
+  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding);
 }
 
 double clip_coefficient(double norm, double limit) {

@@ -3,9 +3,29 @@
 // within -clip_value and clip_value where that is not 0, and is not written.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace plimsoll::cpu {
+
+// Where a state is: fp32, or bf16.
+struct StateNumbers {
+  StateNumbers(float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
+  StateNumbers(std::uint16_t* data) : narrow(data) {}  // NOLINT
+  StateNumbers(std::nullptr_t) {}                      // NOLINT
+  float* exact = nullptr;
+  std::uint16_t* narrow = nullptr;
+};
+
+// The noise by which bf16 states are rounded, to the lower of their two neighbours or to the upper one, in the mean to what they
+// would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low, high}): the
+// first narrow state from the lower half, the second from the upper half.
+struct StochasticRounding {
+  std::array<std::uint32_t, 2> key{};
+  std::uint64_t update = 0;
+  std::int64_t first = 0;  // the element with which the range begins, a multiple of 4
+};
 
 // What follows the parameter, where it is not null: average = first ? p : average + blend (p - average), with the updated p.
 struct Average {
@@ -22,7 +42,8 @@ struct AdamWStep {
 
 // p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
-void adamw(std::int64_t n, float* p, float* m, float* v, const float* g, const AdamWStep& step, const Average& average = {});
+void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float* g, const AdamWStep& step,
+           const Average& average = {}, const StochasticRounding& rounding = {});
 
 // Lion (Chen et al., 2023).
 struct LionStep {
@@ -31,7 +52,8 @@ struct LionStep {
 };
 
 // p = (1 - lr weight_decay) p - lr sign(m + (1 - beta1) (g - m));  m += (1 - beta2) (g - m)
-void lion(std::int64_t n, float* p, float* m, const float* g, const LionStep& step, const Average& average = {});
+void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionStep& step, const Average& average = {},
+          const StochasticRounding& rounding = {});
 
 struct SgdStep {
   double lr = 1e-2, momentum = 0, weight_decay = 0;
@@ -42,7 +64,8 @@ struct SgdStep {
 
 // d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
 // Without a buffer (null) there is no momentum.
-void sgd(std::int64_t n, float* p, float* buffer, const float* g, const SgdStep& step, const Average& average = {});
+void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average = {},
+         const StochasticRounding& rounding = {});
 
 // min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is NaN gives NaN.
 double clip_coefficient(double norm, double limit);

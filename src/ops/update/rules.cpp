@@ -27,15 +27,20 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// Behind what is changed come the gradient, the scalars and, with clipping, the clip coefficient.
+// States are all fp32 or all bf16. Behind what is changed come the gradient, the scalars and, with clipping, the clip
+// coefficient.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   constexpr const char* kWhere = "an update";
   const A& attributes = any.as<A>();
   const std::size_t changes = attributes.changes();
   require_inputs(inputs, changes + (attributes.clipped ? 3 : 2), kWhere);
-  require_dtype(inputs.first(changes + 1), DType::f32, kWhere);
-  for (std::size_t i = 1; i <= changes; ++i) require_same(inputs[0], inputs[i], kWhere);
+  const std::size_t states = changes - (attributes.average_blend == 0 ? 1 : 2);
+  const bool narrow = states > 0 && inputs[1].dtype == DType::bf16;
+  for (std::size_t i = 0; i <= changes; ++i) {
+    const DType dtype = narrow && i >= 1 && i <= states ? DType::bf16 : DType::f32;
+    require_type(inputs[i], {dtype, inputs[0].shape}, kWhere, "what has an element for each of the parameter's");
+  }
   require_type(inputs[changes + 1], kScalars, kWhere, "the scalars");
   if (attributes.clipped) require_type(inputs[changes + 2], kCoefficient, kWhere, "the clip coefficient");
   return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};
@@ -50,10 +55,10 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient.
+// The parameter, its states and the gradient. What is rounded at random has noise in groups of four.
 RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
-  RangeRule rule;
-  for (std::size_t i = 0; i < inputs.size() && inputs[i] == inputs[0]; ++i) rule.inputs.push_back(i);
+  RangeRule rule{.step = 4};
+  for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) rule.inputs.push_back(i);
   return rule;
 }
 

@@ -19,7 +19,9 @@ struct ClipAttributes {
 };
 
 // The attributes of an update say how many of its first inputs it changes: the parameter, its states and, where average_blend is
-// not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each update).
+// not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each update). States are
+// fp32, or bf16: then each is rounded to one of its two neighbours at random (`rounding`, and the number of the update), so that
+// on the average nothing is lost. All that is computed is fp32.
 
 // AdamW (Loshchilov and Hutter, 2019), with PyTorch's semantics: decoupled decay, bias corrections, epsilon outside the root. The
 // first beta is a scalar.
@@ -28,12 +30,13 @@ struct AdamWAttributes {
   bool clipped = true;    // there is a clip coefficient
   double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
   double average_blend = 0;
+  NoiseKey rounding{};
   std::size_t changes() const { return average_blend == 0 ? 3 : 4; }
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend);
+        v("average_blend", average_blend), v("rounding", rounding);
   }
 };
 
@@ -42,12 +45,13 @@ struct LionAttributes {
   double beta2 = 0.99, weight_decay = 0;
   bool clipped = true;
   double clip_value = 0, average_blend = 0;
+  NoiseKey rounding{};
   std::size_t changes() const { return average_blend == 0 ? 2 : 3; }
   friend bool operator==(const LionAttributes&, const LionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("beta2", beta2), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend);
+        v("average_blend", average_blend), v("rounding", rounding);
   }
 };
 
@@ -56,17 +60,19 @@ struct SgdAttributes {
   double weight_decay = 0;
   bool nesterov = false, clipped = true;
   double clip_value = 0, average_blend = 0;
+  NoiseKey rounding{};
   std::size_t changes() const { return 1 + (momentum ? 1 : 0) + (average_blend == 0 ? 0 : 1); }
   friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("clipped", clipped),
-        v("clip_value", clip_value), v("average_blend", average_blend);
+        v("clip_value", clip_value), v("average_blend", average_blend), v("rounding", rounding);
   }
 };
 
-// What changes from update to update, fed as f64 [kUpdateScalars]. Momentum is AdamW's first beta as well.
-enum UpdateScalar : std::size_t { kLearningRate, kBiasCorrection1, kBiasCorrection2, kFirstUpdate, kMomentum, kUpdateScalars };
+// What changes from update to update, fed as f64 [kUpdateScalars]. Updates are counted from 1. Momentum is AdamW's first beta as
+// well.
+enum UpdateScalar : std::size_t { kLearningRate, kBiasCorrection1, kBiasCorrection2, kUpdate, kMomentum, kUpdateScalars };
 
 // sum_of_squares: (gradient) -> f64[1].  clip: (sums...) -> norm f64[1], coefficient f32[1].
 // An update: (p, states..., [average], gradient, scalars, [coefficient]) -> p, states..., [average]. States are m and v of adamw,

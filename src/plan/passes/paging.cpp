@@ -76,7 +76,8 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
 
 namespace {
 
-constexpr std::int64_t kElement = sizeof(float);
+// Ranges are multiples of so many elements: of fp32 a block of a disk.
+constexpr std::int64_t kElementStep = kStoredAlignment.n / size_of(DType::f32);
 
 // Nodes of blocks read whole copies of what rests elsewhere (plan/passes/fetching.h).
 bool works_on_ranges(const Graph& graph, const Node& node) {
@@ -180,28 +181,25 @@ class PagingPass {
     }
   }
 
-  // What the node reads in ranges: all of one shape.
+  // What the node reads in ranges: all of one shape, though not of one width.
   void check_streamed(const Node& node) const {
     const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
     for (const StreamedInput& streamed : streamed_inputs(result_, node)) {
       ensure(std::find(ranged.begin(), ranged.end(), streamed.input) != ranged.end(), "paging",
              "an op reads whole what rests on another tier");
       const ValueType& type = result_.values[node.inputs[streamed.input]].type;
-      ensure(type == result_.values[node.inputs[ranged.front()]].type && type.dtype == DType::f32, "paging",
-             "what is streamed is not fp32 of one shape");
+      ensure(type.shape == result_.values[node.inputs[ranged.front()]].type.shape && is_float(type.dtype), "paging",
+             "what is streamed is not numbers of one shape");
     }
   }
 
   void give_pages(const std::string& owner, const std::vector<NodeId>& nodes) {
     const std::int64_t page = page_elements(result_, paging_);
-    std::int64_t states = 0, slot = 0;
-    for (const NodeId id : nodes) {
-      states = std::max(states, static_cast<std::int64_t>(streamed_inputs(result_, result_.nodes[id]).size()));
-      slot = std::max(slot, range_elements(result_, result_.nodes[id], page));
-    }
+    std::int64_t slot = 0;
+    for (const NodeId id : nodes) slot = std::max(slot, range_elements(result_, result_.nodes[id], page));
     Value pages;
     pages.name = owner + ".pages";
-    pages.type = {DType::f32, Shape{paging_.slots * states * slot}};
+    pages.type = {DType::f32, Shape{paging_.slots * slot * slot_bytes(result_, nodes).n / size_of(DType::f32)}};
     pages.role = Role::pages;
     pages.section = result_.nodes[nodes.front()].section;
     const ValueId room = result_.values.push_back(std::move(pages));
@@ -230,22 +228,37 @@ RangeRule ranges_of(const Graph& graph, const Node& node) {
 
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page) {
   const RangeRule rule = ranges_of(graph, node);
-  const std::int64_t all = align_up(graph.values[node.inputs[rule.inputs.front()]].bytes(), kStoredAlignment).n / kElement;
+  const std::int64_t all = round_up(graph.values[node.inputs[rule.inputs.front()]].type.shape.elements(), kElementStep);
   return std::min(all, std::max(page, rule.step));
 }
 
-// Of what is larger than a page ranges are whole pages, or pages whole ranges.
-std::int64_t page_elements(const Graph& graph, const Paging& paging) {
-  Bytes largest;
-  for (const Value& value : graph.values) {
-    if (value.persistent() && value.tier != 0) largest = std::max(largest, align_up(value.bytes(), kStoredAlignment));
+Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::int64_t most = 0;
+  for (const NodeId id : nodes) {
+    std::int64_t bytes = 0;
+    for (const StreamedInput& streamed : streamed_inputs(graph, graph.nodes[id])) {
+      bytes += size_of(graph.values[graph.nodes[id].inputs[streamed.input]].type.dtype);
+    }
+    most = std::max(most, bytes);
   }
-  if (largest.n <= paging.page * kElement) return largest.n / kElement;
+  return Bytes{most};
+}
+
+// Of what is larger than a page ranges are whole pages, or pages whole ranges. Pages are whole blocks of a disk, whatever their
+// elements weigh.
+std::int64_t page_elements(const Graph& graph, const Paging& paging) {
+  std::int64_t largest = 0, lightest = size_of(DType::f32);
+  for (const Value& value : graph.values) {
+    if (!value.persistent() || value.tier == 0) continue;
+    largest = std::max(largest, round_up(value.type.shape.elements(), kElementStep));
+    lightest = std::min(lightest, size_of(value.type.dtype));
+  }
+  if (largest <= paging.page) return largest;
   std::vector<std::int64_t> steps;
   for (const Node& node : graph.nodes) {
     if (node.section != Section::update && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
   }
-  std::int64_t page = paging.page;
+  std::int64_t page = round_up(paging.page, kStoredAlignment.n / lightest);
   const auto fits = [&](std::int64_t step) { return page % step == 0 || step % page == 0; };
   while (page > kPageStep && !std::all_of(steps.begin(), steps.end(), fits)) page -= kPageStep;
   ensure(std::all_of(steps.begin(), steps.end(), fits), "paging", "no page divides the ranges");

@@ -46,6 +46,10 @@ std::int64_t page_elements(const Graph& graph, const Paging& paging);
 // How a node works on ranges of its inputs, and how many elements of each it is handed at a time.
 RangeRule ranges_of(const Graph& graph, const Node& node);
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page);
+// The room of a slot for each of its elements: of all that one node streams, the most that any of these do.
+Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
+// A page of what has elements of that type.
+inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
 // Whether the paging leaves a block what is its own, of so many blocks.
 bool stays(const Paging& paging, int block, std::size_t blocks);

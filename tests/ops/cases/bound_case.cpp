@@ -80,7 +80,7 @@ void BoundCase::run_in_ranges(std::int64_t elements) {
   for (int pass = 0; pass < rule.passes; ++pass) {
     for (std::int64_t begin = 0; begin < all; begin += elements) {
       std::vector<std::byte*> inputs = inputs_, outputs = outputs_;
-      for (const std::size_t input : rule.inputs) inputs[input] += begin * static_cast<std::int64_t>(sizeof(float));
+      for (const std::size_t input : rule.inputs) inputs[input] += begin * size_of(input_types_[input].dtype);
       for (const Alias& alias : aliases_) {
         if (alias.kind == AliasKind::updates) outputs[alias.output] = inputs[alias.input];
       }

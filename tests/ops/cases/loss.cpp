@@ -75,6 +75,15 @@ OpCase backward(const Extents& e, int chunks, bool accumulate, ops::LossAttribut
   return result;
 }
 
+// With h of 16 bits, and a table of numbers that 16 bits hold: logits are exact, and their gradient is rounded.
+OpCase narrow(OpCase a_case, DType dtype) {
+  a_case.inputs[0].type.dtype = dtype;
+  for (CaseInput& input : a_case.inputs) input.differentiable = false;
+  a_case.derive = [dtype](std::vector<Numbers>& values) { values[1] = round_to(values[1], dtype); };
+  a_case.rounds_within = dtype;
+  return a_case;
+}
+
 OpCase ignoring_everything(OpCase a_case) {
   a_case.inputs[2].fill = {-1, 0};
   return a_case;
@@ -101,7 +110,14 @@ std::vector<OpCases> loss_cases() {
   }
   forward_cases.cases.push_back(ignoring_everything(forward({2, 7, 16, 65}, 1)));
   backward_cases.cases.push_back(ignoring_everything(backward({2, 7, 16, 65}, 1, true)));
+  forward_cases.cases.push_back(narrow(forward({2, 7, 16, 65}, 1), DType::bf16));
+  forward_cases.cases.back().rounds_within.reset();
+  forward_cases.cases.push_back(narrow(forward({1, 9, 5, 2100}, 1), DType::bf16));
+  for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(narrow(backward(tiled, chunks, true), DType::bf16));
+  backward_cases.cases.push_back(narrow(in_window(backward({2, 7, 16, 65}, 1, true)), DType::bf16));
+  backward_cases.cases.push_back(narrow(backward({1, 65, 7, 300}, 1, false), DType::bf16));
   for (const int chunks : {1, 4}) {
+    backward_cases.cases.push_back(timed(narrow(backward({1, 1024, 768, 16384}, chunks, true), DType::bf16)));
     forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));
     backward_cases.cases.push_back(timed(backward({1, 1024, 768, 16384}, chunks, true)));
   }

@@ -33,7 +33,7 @@ void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& ch
   if (a.average_blend == 0) return;
   Numbers average = call.values[a.changes() - 1];
   for (std::size_t i = 0; i < average.size(); ++i) average[i] += a.average_blend * (changed[0][i] - average[i]);
-  const bool first = call.values[a.changes() + 1][ops::kFirstUpdate] != 0;
+  const bool first = call.values[a.changes() + 1][ops::kUpdate] == 1;
   changed.push_back(first ? changed[0] : average);
 }
 
@@ -80,7 +80,7 @@ std::vector<Numbers> sgd(const ReferenceCall& call) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double d = taken(g[i], a.clipped ? call.values[at + 2][0] : 1, a.clip_value) + a.weight_decay * p[i];
     const double momentum = scalars[ops::kMomentum];
-    buffer[i] = scalars[ops::kFirstUpdate] != 0 ? d : momentum * buffer[i] + d;
+    buffer[i] = scalars[ops::kUpdate] == 1 ? d : momentum * buffer[i] + d;
     const double step = !a.momentum ? d : a.nesterov ? d + momentum * buffer[i] : buffer[i];
     p[i] -= scalars[ops::kLearningRate] * step;
   }
@@ -107,7 +107,18 @@ OpCase averaged(OpCase a_case) {
   return a_case;
 }
 
-// Learning rate, bias corrections, whether it is the first update, momentum.
+// The same update with states of bf16.
+template <class A>
+OpCase narrow(OpCase a_case, std::size_t states) {
+  A attributes = a_case.attributes.as<A>();
+  attributes.rounding = {0x243F6A88, 0x85A308D3};
+  a_case.attributes = attributes;
+  for (std::size_t i = 1; i <= states; ++i) a_case.inputs[i].type.dtype = DType::bf16;
+  a_case.rounds_at_random = true;
+  return a_case;
+}
+
+// Learning rate, bias corrections, the number of the update, momentum.
 OpCase with_scalars(OpCase a_case, std::size_t at, Numbers scalars) {
   a_case.derive = [at, scalars = std::move(scalars)](std::vector<Numbers>& values) { values[at] = scalars; };
   return a_case;
@@ -125,7 +136,7 @@ OpCase adamw_case(const Shape& shape, double decay, bool clipped = true, double 
   OpCase result{ops::AdamWAttributes{0.95, 1e-8, decay, clipped, clip_value},
                 {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars})}};
   if (clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 0, 0.9});
+  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 3, 0.9});
 }
 
 std::vector<OpCase> adamw_cases() {
@@ -135,8 +146,11 @@ std::vector<OpCase> adamw_cases() {
     cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false));
     cases.push_back(adamw_case(shape, 0.1, /*clipped=*/false, kClipValue));
     cases.push_back(averaged<ops::AdamWAttributes>(adamw_case(shape, 0.1)));
+    cases.push_back(narrow<ops::AdamWAttributes>(adamw_case(shape, 0.1), 2));
+    cases.push_back(averaged<ops::AdamWAttributes>(narrow<ops::AdamWAttributes>(adamw_case(shape, 0.1, /*clipped=*/false), 2)));
   }
   cases.push_back(timed(adamw_case(kLarge, 0.1)));
+  cases.push_back(timed(narrow<ops::AdamWAttributes>(adamw_case(kLarge, 0.1), 2)));
   return cases;
 }
 
@@ -149,7 +163,7 @@ OpCase lion_case(const Shape& shape, double decay, bool clipped, double clip_val
   result.derive = [clipped](std::vector<Numbers>& values) {
     for (double& m : values[1]) m = std::round(4 * m) / 4;
     for (double& g : values[2]) g = std::round(4 * g) / 4;
-    values[3] = {1e-2, 1, 1, 0, 0.9};
+    values[3] = {1e-2, 1, 1, 3, 0.9};
     if (clipped) values[4] = {0.5};
   };
   return result;
@@ -161,6 +175,7 @@ std::vector<OpCase> lion_cases() {
     for (const bool clipped : {false, true}) cases.push_back(lion_case(shape, 0.1, clipped));
     cases.push_back(lion_case(shape, 0, false, 0.25));
     cases.push_back(averaged<ops::LionAttributes>(lion_case(shape, 0.1, true)));
+    cases.push_back(narrow<ops::LionAttributes>(lion_case(shape, 0.1, true), 1));
   }
   cases.push_back(timed(lion_case(kLarge, 0.1, true)));
   return cases;
@@ -171,7 +186,7 @@ OpCase sgd_case(const Shape& shape, ops::SgdAttributes attributes, bool first) {
   if (attributes.momentum) result.inputs.push_back(f32(shape));
   result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars})});
   if (attributes.clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, attributes.momentum ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 0.0, 0.9});
+  return with_scalars(result, attributes.momentum ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 3.0, 0.9});
 }
 
 std::vector<OpCase> sgd_cases() {
@@ -185,6 +200,7 @@ std::vector<OpCase> sgd_cases() {
     cases.push_back(sgd_case(shape, {true, 0.1, true, true, kClipValue}, false));
     for (const bool first : {false, true}) cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, first)));
     cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {false, 0.1}, false)));
+    for (const bool first : {false, true}) cases.push_back(narrow<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, first), 1));
   }
   cases.push_back(timed(sgd_case(kLarge, {true, 0.1, false, true}, false)));
   return cases;

@@ -1,0 +1,85 @@
+// Which values of a training graph the precision pass rounds, and how far gradients move by it.
+#include "autodiff/precision.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "autodiff/small_gpt2.h"
+#include "ops/all.h"
+
+namespace plimsoll::test {
+namespace {
+
+// Each value is rounded once, before the first node that reads it: weights once more for the backward pass.
+TEST(Precision, RoundsWhatProductsRead) {
+  const Model exact(small_config(0.1));
+  const Graph& before = exact.training.graph;
+  Graph graph = before;
+  apply_precision(graph, DType::f32);
+  EXPECT_EQ(graph_hash(graph), graph_hash(before));
+  apply_precision(graph, DType::bf16);
+  std::map<std::pair<ValueId, bool>, int> casts;  // of what, and in which pass
+  std::size_t products = 0;
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    if (node.op == &ops::kCast) {
+      ++casts[{node.inputs[0], node.backward}];
+      EXPECT_NE(node.section, Section::update);
+      continue;
+    }
+    const std::vector<std::size_t> narrow =
+        node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
+    products += narrow.empty() ? 0 : 1;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool rounded = std::find(narrow.begin(), narrow.end(), i) != narrow.end();
+      const Value& input = graph.values[node.inputs[i]];
+      EXPECT_EQ(input.type.dtype == DType::bf16, rounded) << input.name.text() << " of " << node.line.text();
+    }
+    for (const ValueId output : node.outputs) EXPECT_NE(graph.values[output].type.dtype, DType::bf16);
+  }
+  EXPECT_GT(products, 20U);
+  for (const auto& [what, times] : casts) EXPECT_EQ(times, 1) << graph.values[what.first].name.text();
+  for (const char* weight : {"h.0.attn.c_attn.weight", "h.1.mlp.c_proj.weight"}) {
+    EXPECT_TRUE(casts.contains({graph.find(weight), false}) && casts.contains({graph.find(weight), true})) << weight;
+  }
+  EXPECT_FALSE(casts.contains({graph.find("wte.weight"), false})) << "the head rounds its table tile by tile";
+}
+
+// The gradient of rounded products against that of exact ones: a few times 2^-9 of each tensor, and nothing systematic.
+TEST(Precision, GradientsAreThoseOfFp32ButForRounding) {
+  Model exact(small_config(0)), rounded(small_config(0));
+  apply_precision(rounded.training.graph, DType::bf16);
+  const auto run = [](Model& model) {
+    auto run = std::make_unique<DenseRun>(model.training.graph);
+    model.load(*run);
+    Model::feed([&](ValueId id, const Numbers& numbers) { run->set(id, numbers); }, model.training.micro, model.batch(1));
+    run->run(Section::micro, true);
+    return run;
+  };
+  const auto fine = run(exact), coarse = run(rounded);
+  double all = 0;
+  for (const ValueId parameter : exact.training.graph.parameters()) {
+    for (const double g : fine->get(exact.training.graph.find(exact.training.graph.values[parameter].name.text() + ".grad")))
+      all += g * g;
+  }
+  for (const ValueId parameter : exact.training.graph.parameters()) {
+    const std::string name = exact.training.graph.values[parameter].name.text() + ".grad";
+    const Numbers want = fine->get(exact.training.graph.find(name)), got = coarse->get(rounded.training.graph.find(name));
+    double norm = 0, error = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      norm += want[i] * want[i];
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+    }
+    EXPECT_LE(std::sqrt(error), 0.04 * std::max(std::sqrt(norm), 1e-3 * std::sqrt(all))) << name;
+    if (name.find("c_attn.weight") != std::string::npos) EXPECT_GT(error, 0) << "nothing was rounded";
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""What numbers are kept in: the bytes that the README states for each choice, and that nothing but rounding follows from it."""
+
+import math
+import pathlib
+import re
+
+from _plimsoll import Test
+
+README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+SIZES = {"f32": 4, "bf16": 2}
+KEPT = ("parameters", "gradient accumulators", "optimizer state")
+
+
+def stated():
+    """(settings, bytes of a parameter) of each row of the table."""
+    head, rows = False, []
+    for line in README.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "`[precision]`":
+            head = True
+        elif head and not line.startswith("|"):
+            break
+        elif head and not cells[0].startswith("---"):
+            rows.append((re.findall(r"(\w+) = \"(\w+)\"", cells[0]), float(cells[-1])))
+    return rows
+
+
+def bytes_of_a_parameter(test):
+    rows = stated()
+    test.that(len(rows) >= 2, "the README has a table of bytes")
+    for settings, expected in rows:
+        sets = [part for key, value in settings for part in ("--set", f"precision.{key}={value}")]
+        split = ["--set", "train.micro_batch=1", "--set", "train.accumulation=8"]
+        plan = test.succeeds("plan", "config.toml", "--values", "--json", *split, *sets)
+        for key, value in settings:
+            test.equal(f"precision.{key} in the plan", plan["precision"][key], value)
+        kept = [value for value in plan["values"] if value["role"] in KEPT and value["alias_of"] is None]
+        size = {value["name"]: math.prod(value["shape"]) * SIZES[value["dtype"]] for value in kept}
+        parameters = sum(math.prod(value["shape"]) for value in kept if value["role"] == "parameters")
+        # The tied embedding's rows have sums of their own.
+        apart = size.pop("wte.weight.grad.rows")
+        test.equal("bytes of the embedding's own sums", apart, 4 * 256 * 32)
+        test.equal(f"bytes a parameter with {settings}", sum(size.values()) / parameters, expected)
+
+
+def train(test, run, *more):
+    return test.succeeds("train", "config.toml", "--run", run, "--set", "schedule.name=constant", "--json", *more)
+
+
+def narrow_state(test):
+    narrow = ["--set", "precision.optimizer_state=bf16"]
+    exact, whole = train(test, "exact"), train(test, "whole", *narrow)
+    test.near("the loss with a narrow state", whole["final"]["loss"], exact["final"]["loss"], 2e-3)
+    test.that(
+        whole["final"]["parameters_xxh128"] != exact["final"]["parameters_xxh128"], "a narrow state has rounded something"
+    )
+    again = train(test, "again", *narrow)
+    folder = test.path("pages")
+    disk = train(test, "disk", *narrow, "--disk", f"{folder}:64MiB", "--set", "plan.optimizer_state=disk")
+    train(test, "cut", *narrow, "--updates", "3")
+    cut = train(test, "cut", *narrow, "--resume", "--updates", "6")
+    for name, report in (("again", again), ("from the disk", disk), ("in two pieces", cut)):
+        for key in ("parameters_xxh128", "loss_bits"):
+            test.equal(f"{key} {name}", report["final"][key], whole["final"][key])
+    test.fails(2, "E-RESUME", "train", "config.toml", "--run", "cut", "--resume", "--set", "schedule.name=constant")
+
+
+def rounded_products(test):
+    rounded = ["--set", "precision.compute=bf16", "--set", "train.micro_batch=4", "--set", "train.accumulation=2"]
+    exact = train(test, "exact-4", *rounded[2:])
+    whole = train(test, "products", *rounded)
+    test.near("the loss with rounded products", whole["final"]["loss"], exact["final"]["loss"], 2e-3)
+    test.that(whole["final"]["parameters_xxh128"] != exact["final"]["parameters_xxh128"], "products have been rounded")
+    folder = test.path("pages")
+    others = {
+        "again": [],
+        "with everything made again": ["--set", "plan.recompute=all", "--set", "plan.loss_chunks=8"],
+        "from the disk": ["--disk", f"{folder}:64MiB", "--set", "plan.parameters=disk", "--set", "plan.gradients=disk"],
+    }
+    for name, more in others.items():
+        report = train(test, f"products {name}", *rounded, *more, "--audit")
+        for key in ("parameters_xxh128", "loss_bits", "validation_loss"):
+            test.equal(f"{key} {name}", report["final"].get(key), whole["final"].get(key))
+        measured, predicted = report["measured"], report["predicted"]
+        for key in ("arena_bytes", "live_bytes"):
+            test.equal(f"{key} {name}", measured[key], predicted[key])
+    narrow = ["--set", "precision.optimizer_state=bf16"]
+    both = train(test, "both", *rounded, *narrow)
+    test.near("the loss with both", both["final"]["loss"], exact["final"]["loss"], 4e-3)
+
+
+def offered(test):
+    plan = test.succeeds("plan", "config.toml", "--json")
+    lever = [lever for lever in plan["levers"] if "precision.optimizer_state=bf16" in lever["arguments"]]
+    if test.equal("levers that narrow the state", len(lever), 1):
+        test.that(lever[0]["changes_result"], "the lever says that it changes results")
+        everything = plan["levers"][0]["process_bytes"]
+        test.that(lever[0]["process_bytes"] < everything, f"{lever[0]['process_bytes']} is less than {everything}")
+    text = test.succeeds("plan", "config.toml", "--set", "precision.optimizer_state=bf16")
+    test.that("fp32 (optimizer state bf16)" in text, "the plan names both precisions")
+    test.fails(2, "E-CONFIG-PRECISION", "plan", "config.toml", "--set", "precision.optimizer_state=fp8")
+
+
+def main():
+    test = Test("precision")
+    test.run_parts(bytes_of_a_parameter, narrow_state, rounded_products, offered)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
