@@ -1,5 +1,6 @@
 #include "autodiff/precision.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -17,6 +18,10 @@ class Precision {
   Precision(Graph& graph, DType compute) : graph_(graph), builder_(graph), compute_(compute) {}
 
   void run() {
+    find_narrow();
+    for (std::size_t i = 0; i < narrow_.size(); ++i) {
+      if (narrow_[ValueId{i}] != 0) make_narrow(ValueId{i});
+    }
     const std::vector<NodeId> order = std::exchange(graph_.order, {});
     for (const NodeId id : order) {
       if (graph_.nodes[id].section != Section::update) narrow_inputs(id);
@@ -25,6 +30,62 @@ class Precision {
   }
 
  private:
+  using Rule = std::vector<std::size_t> (*)(const Attributes&);
+  static bool takes(Rule rule, const Node& node, std::size_t input) {
+    if (rule == nullptr) return false;
+    const std::vector<std::size_t> inputs = rule(node.attributes);
+    return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+  }
+
+  static bool makes_narrow(const Node& node, std::size_t output, DType compute) {
+    if (output != 0 || node.section == Section::update) return false;
+    return node.op->alike || (node.op->rounded != nullptr && !(node.op->rounded(node.attributes, compute) == node.attributes));
+  }
+
+  // Values that are made in 16 bits: the most for which every reader takes that, and all operands of an op that works on one
+  // width alone are of one.
+  void find_narrow() {
+    narrow_.resize(graph_.values.size(), 0);
+    PerValue<char> read(graph_.values.size(), 0);
+    for (const Node& node : graph_.nodes) {
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) narrow_[node.outputs[i]] = makes_narrow(node, i, compute_) ? 1 : 0;
+    }
+    for (const Node& node : graph_.nodes) {
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool fits = node.section != Section::update && (takes(node.op->narrow, node, i) || takes(node.op->either, node, i));
+        read[node.inputs[i]] = 1;
+        if (!fits) narrow_[node.inputs[i]] = 0;
+      }
+    }
+    for (std::size_t i = 0; i < narrow_.size(); ++i)
+      narrow_[ValueId{i}] = narrow_[ValueId{i}] != 0 && read[ValueId{i}] != 0 ? 1 : 0;
+    for (const ValueId result : graph_.results) narrow_[result] = 0;
+    while (mend_alike()) {
+    }
+  }
+
+  // Whether an op that works on one width had operands of both: they are wide then.
+  bool mend_alike() {
+    bool mended = false;
+    for (const Node& node : graph_.nodes) {
+      if (!node.op->alike) continue;
+      std::vector<ValueId> operands = node.inputs;
+      operands.push_back(node.outputs[0]);
+      const auto narrow = [&](ValueId value) { return narrow_[value] != 0; };
+      if (std::all_of(operands.begin(), operands.end(), narrow) || std::none_of(operands.begin(), operands.end(), narrow))
+        continue;
+      for (const ValueId value : operands) narrow_[value] = 0;
+      mended = true;
+    }
+    return mended;
+  }
+
+  void make_narrow(ValueId value) {
+    Node& producer = graph_.nodes[graph_.values[value].producer];
+    if (producer.op->rounded != nullptr) producer.attributes = producer.op->rounded(producer.attributes, compute_);
+    graph_.values[value].type.dtype = compute_;
+  }
+
   void narrow_inputs(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
     if (node.op->narrow == nullptr) return;
@@ -56,6 +117,7 @@ class Precision {
   Graph& graph_;
   GraphBuilder builder_;
   DType compute_;
+  PerValue<char> narrow_;  // made in 16 bits
   std::map<std::tuple<ValueId, Section, bool, std::string>, ValueId> known_;
 };
 

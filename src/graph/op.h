@@ -73,11 +73,15 @@ struct OpDef {
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
-  // Inputs that it takes rounded to 16 bits, all of them, where the configuration asks for it. Null: everything is fp32.
+  // Where the configuration asks for 16 bits: inputs that it takes rounded, all of them; inputs that it takes in either width;
+  // and the attributes by which it rounds its first output itself. Null: none, and everything is fp32.
   std::vector<std::size_t> (*narrow)(const Attributes&) = nullptr;
+  std::vector<std::size_t> (*either)(const Attributes&) = nullptr;
+  Attributes (*rounded)(const Attributes&, DType to) = nullptr;
 
   Transfer transfer = Transfer::none;
   bool elementwise = false;
+  bool alike = false;      // its inputs in either width and its output are all of one width
   bool costly = false;     // matrix products and attention: not made again at each reader in turn
   bool random = false;     // draws counter-based noise; a replay yields the same bits
   bool replayable = true;  // false: never recomputed (routing, persistent statistics)

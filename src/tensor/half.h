@@ -1,4 +1,5 @@
-// The 16-bit floating-point formats as bits: widening to fp32, exact for every value (NaN payloads included).
+// The 16-bit floating-point formats as bits: widening to fp32, exact for every value (NaN payloads included), and rounding to
+// nearest even.
 #pragma once
 
 #include <bit>
@@ -17,6 +18,25 @@ constexpr float widen_f16(std::uint16_t bits) {
   std::uint32_t wide = magnitude < 0x0400u ? std::bit_cast<std::uint32_t>(small) : rebased;
   if (magnitude >= 0x7c00u) wide = 0x7f800000u | ((magnitude & 0x03ffu) << 13);
   return std::bit_cast<float>(sign | wide);
+}
+
+constexpr std::uint16_t narrow_bf16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x0040u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+constexpr std::uint16_t narrow_f16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), magnitude = bits & 0x7fffffffu;
+  const std::uint32_t sign = bits >> 16 & 0x8000u;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above
+  if (magnitude < 0x38800000u) {  // below 2^-14: adding 1/2 aligns the last bit with 2^-24 and rounds
+    const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u));
+  }
+  const std::uint32_t rebased = magnitude - (112u << 23);
+  return static_cast<std::uint16_t>(sign | (rebased + 0x0fffu + (rebased >> 13 & 1u)) >> 13);
 }
 
 }  // namespace plimsoll

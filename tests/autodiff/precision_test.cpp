@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "autodiff/small_gpt2.h"
 #include "ops/all.h"
@@ -16,13 +17,24 @@
 namespace plimsoll::test {
 namespace {
 
-// Each value is rounded once, before the first node that reads it: weights once more for the backward pass.
-TEST(Precision, RoundsWhatProductsRead) {
-  const Model exact(small_config(0.1));
-  const Graph& before = exact.training.graph;
-  Graph graph = before;
+std::vector<std::size_t> inputs_of(std::vector<std::size_t> (*rule)(const Attributes&), const Node& node) {
+  return rule == nullptr ? std::vector<std::size_t>{} : rule(node.attributes);
+}
+bool contains(const std::vector<std::size_t>& inputs, std::size_t input) {
+  return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+}
+
+TEST(Precision, InFp32NothingChanges) {
+  const Model model(small_config(0.1));
+  Graph graph = model.training.graph;
   apply_precision(graph, DType::f32);
-  EXPECT_EQ(graph_hash(graph), graph_hash(before));
+  EXPECT_EQ(graph_hash(graph), graph_hash(model.training.graph));
+}
+
+// What products read is rounded where it is made, or once before the first of them: weights once more for the backward pass.
+TEST(Precision, RoundsWhatProductsRead) {
+  Model model(small_config(0.1));
+  Graph& graph = model.training.graph;
   apply_precision(graph, DType::bf16);
   std::map<std::pair<ValueId, bool>, int> casts;  // of what, and in which pass
   std::size_t products = 0;
@@ -33,22 +45,29 @@ TEST(Precision, RoundsWhatProductsRead) {
       EXPECT_NE(node.section, Section::update);
       continue;
     }
-    const std::vector<std::size_t> narrow =
-        node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
+    const std::vector<std::size_t> narrow = inputs_of(node.op->narrow, node), either = inputs_of(node.op->either, node);
     products += narrow.empty() ? 0 : 1;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool rounded = std::find(narrow.begin(), narrow.end(), i) != narrow.end();
-      const Value& input = graph.values[node.inputs[i]];
-      EXPECT_EQ(input.type.dtype == DType::bf16, rounded) << input.name.text() << " of " << node.line.text();
+      SCOPED_TRACE(graph.values[node.inputs[i]].name.text() + " of " + node.line.text());
+      const bool is_narrow = graph.values[node.inputs[i]].type.dtype == DType::bf16;
+      if (contains(narrow, i)) EXPECT_TRUE(is_narrow);
+      if (!contains(narrow, i) && !contains(either, i)) EXPECT_FALSE(is_narrow);
     }
-    for (const ValueId output : node.outputs) EXPECT_NE(graph.values[output].type.dtype, DType::bf16);
   }
   EXPECT_GT(products, 20U);
   for (const auto& [what, times] : casts) EXPECT_EQ(times, 1) << graph.values[what.first].name.text();
+  const auto cast = [&](const char* value, bool backward) { return casts.contains({graph.find(value), backward}); };
   for (const char* weight : {"h.0.attn.c_attn.weight", "h.1.mlp.c_proj.weight"}) {
-    EXPECT_TRUE(casts.contains({graph.find(weight), false}) && casts.contains({graph.find(weight), true})) << weight;
+    EXPECT_TRUE(cast(weight, false) && cast(weight, true)) << weight;
   }
-  EXPECT_FALSE(casts.contains({graph.find("wte.weight"), false})) << "the head rounds its table tile by tile";
+  EXPECT_FALSE(cast("wte.weight", false)) << "the head rounds its table tile by tile";
+  for (const char* made : {"h.0.ln_1", "h.0.mlp.c_fc", "h.0.mlp.gelu", "ln_f"}) {
+    EXPECT_EQ(graph.values[graph.find(made)].type.dtype, DType::bf16) << made;
+    EXPECT_FALSE(cast(made, false)) << made;
+  }
+  for (const char* exact : {"h.0.attn.c_attn", "h.0.attn.residual", "h.1.mlp.residual"}) {
+    EXPECT_EQ(graph.values[graph.find(exact)].type.dtype, DType::f32) << exact;
+  }
 }
 
 // The gradient of rounded products against that of exact ones: a few times 2^-9 of each tensor, and nothing systematic.

@@ -92,7 +92,7 @@ dnnl::matmul::primitive_desc describe(const GemmShape& shape, bool packed) {
   const memory::desc a = matrix(shape, shape.m, shape.k, shape.transpose_a, shape.operands);
   const memory::desc b = packed ? memory::desc({shape.k, shape.n}, memory::data_type::f32, Tag::any)
                                 : matrix(shape, shape.k, shape.n, shape.transpose_b, shape.operands);
-  const memory::desc c = matrix(shape, shape.m, shape.n, false, DType::f32);
+  const memory::desc c = matrix(shape, shape.m, shape.n, false, shape.result);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (shape.accumulate) {
@@ -210,11 +210,13 @@ std::optional<Choice> choose(const GemmShape& shape, int threads) {
 
 // Where nothing multiplies 16-bit operands as they are.
 GemmShape widened(GemmShape shape) {
-  shape.operands = DType::f32;
+  shape.operands = shape.result = DType::f32;
   return shape;
 }
-std::array<std::int64_t, 2> operand_elements(const GemmShape& shape) {
-  return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n};
+// Of A, of B, and of C where it is rounded.
+std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
+  const std::int64_t c = shape.result == DType::f32 ? 0 : shape.batch * shape.m * shape.n;
+  return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, c};
 }
 Bytes wide_bytes(std::int64_t elements) { return align_up(Bytes{elements * size_of(DType::f32)}, kAlignment); }
 
@@ -227,11 +229,20 @@ void widen(DType from, std::int64_t n, const void* x, float* y) {
   });
 }
 
+void narrow(DType to, std::int64_t n, const float* x, void* y) {
+  constexpr std::int64_t kTask = 1 << 14;
+  auto* bits = static_cast<std::uint16_t*>(y);
+  parallel_for(ceil_div(n, kTask), [&](std::int64_t task) {
+    const std::int64_t end = std::min(n, (task + 1) * kTask);
+    for (std::int64_t i = task * kTask; i < end; ++i) bits[i] = to == DType::bf16 ? narrow_bf16(x[i]) : narrow_f16(x[i]);
+  });
+}
+
 GemmPlan plan_of(const GemmShape& shape, int threads, const std::optional<Choice>& choice, bool library) {
   if (!choice && shape.operands != DType::f32) {
     GemmPlan plan = plan_gemm(widened(shape), threads, library);
     plan.implementation = fmt::format("widened {}", plan.implementation);
-    for (const std::int64_t elements : operand_elements(shape)) plan.scratch += wide_bytes(elements);
+    for (const std::int64_t elements : wide_elements(shape)) plan.scratch += wide_bytes(elements);
     return plan;
   }
   if (!choice) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape, threads)};
@@ -301,18 +312,25 @@ Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 
-void Gemm::run_widened(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const {
-  const auto [of_a, of_b] = operand_elements(shape_);
-  auto *wide_a = reinterpret_cast<float*>(scratch), *wide_b = reinterpret_cast<float*>(scratch + wide_bytes(of_a).n);
+void Gemm::run_widened(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const {
+  const auto [of_a, of_b, of_c] = wide_elements(shape_);
+  const auto take = [&](std::int64_t elements) {
+    std::byte* room = std::exchange(scratch, scratch + wide_bytes(elements).n);
+    return reinterpret_cast<float*>(room);
+  };
+  float *wide_a = take(of_a), *wide_b = take(of_b), *wide_c = take(of_c);
   widen(shape_.operands, of_a, a, wide_a);
   widen(shape_.operands, of_b, b, wide_b);
-  wide_->run(wide_a, wide_b, bias, c, scratch + (wide_bytes(of_a) + wide_bytes(of_b)).n);
+  if (of_c == 0) return wide_->run(wide_a, wide_b, bias, c, scratch);
+  wide_->run(wide_a, wide_b, bias, wide_c, scratch);
+  narrow(shape_.result, of_c, wide_c, c);
 }
 
-void Gemm::run(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const {
+void Gemm::run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const {
   if (wide_) return run_widened(a, b, bias, c, scratch);
   if (!bound_) {
-    return run_tiled_gemm(shape_, threads_, static_cast<const float*>(a), static_cast<const float*>(b), bias, c, scratch);
+    return run_tiled_gemm(shape_, threads_, static_cast<const float*>(a), static_cast<const float*>(b), bias,
+                          static_cast<float*>(c), scratch);
   }
   const Bound& bound = *bound_;
   ensure(thread_count() == bound.threads, "gemm", "the number of threads is not the one that was planned");

@@ -1,6 +1,7 @@
 // Matrix products of dense row-major operands, run by oneDNN or, where oneDNN would hide memory, by our own kernel
 // (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type, whose products are added in fp32: by instructions of the
-// processor for that where it has them, else A and B are widened first. Everything else is fp32. plan_gemm tells what will run
+// processor for that where it has them, else A and B are widened first. C is rounded to their type where that is asked for.
+// Everything else is fp32. plan_gemm tells what will run
 // and every byte that it needs, without running it; Gemm binds it once and runs it in the scratch. The implementation follows
 // from the shape, the number of threads, the library and the processor (its instruction set and its maker) alone: never from a
 // timing.
@@ -25,6 +26,7 @@ struct GemmShape {
   bool bias = false;
   bool accumulate = false;      // adds to what C holds
   DType operands = DType::f32;  // of A and B
+  DType result = DType::f32;    // or that of the operands; then nothing is accumulated
 
   friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };
@@ -47,14 +49,14 @@ class Gemm {
 
   // All pointers are 64-byte aligned; bias and scratch may be null where the shape or the plan needs none. Bits do not depend on
   // addresses nor on what scratch holds. The library's own bookkeeping, a few hundred bytes of heap, is gone when it returns.
-  void run(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const;
+  void run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
   const GemmShape& shape() const { return shape_; }
   const GemmPlan& plan() const { return plan_; }
 
   struct Bound;  // a oneDNN primitive with its memory objects, shared by Gemms of equal shape
 
  private:
-  void run_widened(const void* a, const void* b, const float* bias, float* c, std::byte* scratch) const;
+  void run_widened(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
 
   GemmShape shape_;
   int threads_;

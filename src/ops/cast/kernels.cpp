@@ -11,10 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-using U32 = hn::Rebind<std::uint32_t, F32>;
-using I32 = hn::Rebind<std::int32_t, F32>;
-using U16 = hn::Rebind<std::uint16_t, F32>;
-
 // Whole vectors by `vector(in, out)`, the rest by `one`: both compute the same bits.
 template <class From, class To, class Vector, class One>
 HWY_INLINE void cast_all(std::int64_t n, const From* x, To* y, Vector vector, One one) {
@@ -26,24 +22,13 @@ HWY_INLINE void cast_all(std::int64_t n, const From* x, To* y, Vector vector, On
 }
 
 void cast_f32_to_bf16(std::int64_t n, const float* x, std::uint16_t* y) {
-  const auto vector = [](const float* in, std::uint16_t* out) HWY_ATTR {
-    const auto v = hn::LoadU(F32(), in);
-    const auto bits = hn::BitCast(U32(), v), upper = hn::ShiftRight<16>(bits);
-    const auto odd = hn::And(upper, hn::Set(U32(), 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7fff))));
-    const auto quiet = hn::Or(upper, hn::Set(U32(), 0x40));
-    const auto result = hn::IfThenElse(hn::RebindMask(U32(), hn::IsNaN(v)), quiet, rounded);
-    hn::StoreU(hn::DemoteTo(U16(), hn::BitCast(I32(), result)), U16(), out);
-  };
-  cast_all(n, x, y, vector, narrow_bf16);
+  map_all(
+      n, [](Floats v) HWY_ATTR { return v; }, y, x);
 }
 
 void cast_bf16_to_f32(std::int64_t n, const std::uint16_t* x, float* y) {
-  const auto vector = [](const std::uint16_t* in, float* out) HWY_ATTR {
-    const auto wide = hn::PromoteTo(U32(), hn::LoadU(U16(), in));
-    hn::StoreU(hn::BitCast(F32(), hn::ShiftLeft<16>(wide)), F32(), out);
-  };
-  cast_all(n, x, y, vector, widen_bf16);
+  map_all(
+      n, [](Floats v) HWY_ATTR { return v; }, y, x);
 }
 
 #if HWY_TARGET <= HWY_AVX2  // these sets, and better ones, convert in hardware

@@ -18,6 +18,27 @@ std::unique_ptr<Kernel> bind_unary(const KernelRequest& request) {
   return make_kernel([n = elements(request)](const KernelCall& call) { kFunction(n, call.in(0), call.out(0)); });
 }
 
+template <class T>
+using Unary = void (*)(std::int64_t, const T*, T*);
+template <class T>
+using Binary = void (*)(std::int64_t, const T*, const T*, T*);
+
+// Of either width.
+template <Unary<float> kWide, Unary<std::uint16_t> kNarrow>
+std::unique_ptr<Kernel> bind_activation(const KernelRequest& request) {
+  if (request.inputs[0].dtype == DType::f32) return bind_unary<kWide>(request);
+  return make_kernel(
+      [n = elements(request)](const KernelCall& call) { kNarrow(n, call.in<std::uint16_t>(0), call.out<std::uint16_t>(0)); });
+}
+
+template <Binary<float> kWide, Binary<std::uint16_t> kNarrow>
+std::unique_ptr<Kernel> bind_activation_backward(const KernelRequest& request) {
+  if (request.inputs[0].dtype == DType::f32) return bind_binary<kWide>(request);
+  return make_kernel([n = elements(request)](const KernelCall& call) {
+    kNarrow(n, call.in<std::uint16_t>(0), call.in<std::uint16_t>(1), call.out<std::uint16_t>(0));
+  });
+}
+
 std::unique_ptr<Kernel> bind_scale(const KernelRequest& request) {
   const auto factor = static_cast<float>(request.attributes->as<ops::ScaleAttributes>().factor);
   return make_kernel([n = elements(request), factor](const KernelCall& call) { cpu::scale(n, call.in(0), factor, call.out(0)); });
@@ -39,10 +60,10 @@ CpuKernels elementwise_cpu_kernels() {
   return {{&ops::kAdd, nullptr, bind_binary<cpu::add>},
           {&ops::kMultiply, nullptr, bind_binary<cpu::multiply>},
           {&ops::kScale, nullptr, bind_scale},
-          {&ops::kGelu, nullptr, bind_unary<cpu::gelu_tanh_forward>},
-          {&ops::kGeluBackward, nullptr, bind_binary<cpu::gelu_tanh_backward>},
-          {&ops::kRelu, nullptr, bind_unary<cpu::relu_forward>},
-          {&ops::kReluBackward, nullptr, bind_binary<cpu::relu_backward>},
+          {&ops::kGelu, nullptr, bind_activation<cpu::gelu_tanh_forward, cpu::gelu_tanh_forward>},
+          {&ops::kGeluBackward, nullptr, bind_activation_backward<cpu::gelu_tanh_backward, cpu::gelu_tanh_backward>},
+          {&ops::kRelu, nullptr, bind_activation<cpu::relu_forward, cpu::relu_forward>},
+          {&ops::kReluBackward, nullptr, bind_activation_backward<cpu::relu_backward, cpu::relu_backward>},
           {&ops::kAccumulate, nullptr, bind_accumulate}};
 }
 

@@ -40,13 +40,15 @@ void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float
   });
 }
 
-void relu_forward(std::int64_t n, const float* x, float* y) {
+template <class T>
+HWY_INLINE void relu_forward_of(std::int64_t n, const T* x, T* y) {
   // Not Max, which would turn NaN into zero.
   map_all(
       n, [](Floats v) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(v, set(0)), v); }, y, x);
 }
 
-void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
+template <class T>
+HWY_INLINE void relu_backward_of(std::int64_t n, const T* dy, const T* x, T* dx) {
   map_all(
       n, [](Floats g, Floats v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, set(0)), g); }, dx, dy, x);
 }
@@ -67,12 +69,14 @@ HWY_INLINE Sigmoid sigmoid(Floats z) {
 
 HWY_INLINE Floats twice_u(Floats x, Floats x2) { return hn::Mul(x, hn::MulAdd(x2, set(kTwiceRootCubic), set(kTwiceRoot))); }
 
-void gelu_tanh_forward(std::int64_t n, const float* x, float* y) {
+template <class T>
+HWY_INLINE void gelu_tanh_forward_of(std::int64_t n, const T* x, T* y) {
   map_all<Work::much>(
       n, [](Floats v) HWY_ATTR { return hn::Mul(v, sigmoid(twice_u(v, hn::Mul(v, v))).value); }, y, x);
 }
 
-void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
+template <class T>
+HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T* dx) {
   const auto gradient = [](Floats g, Floats v) HWY_ATTR {
     const Floats v2 = hn::Mul(v, v);
     const Sigmoid s = sigmoid(twice_u(v, v2));
@@ -80,6 +84,20 @@ void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* 
     return hn::Mul(g, hn::MulAdd(hn::Mul(v, du), s.derivative, s.value));
   };
   map_all<Work::much>(n, gradient, dx, dy, x);
+}
+
+// HWY_EXPORT knows no overloads.
+void relu_forward_f32(std::int64_t n, const float* x, float* y) { relu_forward_of(n, x, y); }
+void relu_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { relu_backward_of(n, dy, x, dx); }
+void relu_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { relu_forward_of(n, x, y); }
+void relu_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
+  relu_backward_of(n, dy, x, dx);
+}
+void gelu_tanh_forward_f32(std::int64_t n, const float* x, float* y) { gelu_tanh_forward_of(n, x, y); }
+void gelu_tanh_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { gelu_tanh_backward_of(n, dy, x, dx); }
+void gelu_tanh_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { gelu_tanh_forward_of(n, x, y); }
+void gelu_tanh_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
+  gelu_tanh_backward_of(n, dy, x, dx);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -93,10 +111,14 @@ HWY_EXPORT(multiply);
 HWY_EXPORT(scale);
 HWY_EXPORT(fill);
 HWY_EXPORT(broadcast_last);
-HWY_EXPORT(relu_forward);
-HWY_EXPORT(relu_backward);
-HWY_EXPORT(gelu_tanh_forward);
-HWY_EXPORT(gelu_tanh_backward);
+HWY_EXPORT(relu_forward_f32);
+HWY_EXPORT(relu_forward_bf16);
+HWY_EXPORT(relu_backward_f32);
+HWY_EXPORT(relu_backward_bf16);
+HWY_EXPORT(gelu_tanh_forward_f32);
+HWY_EXPORT(gelu_tanh_forward_bf16);
+HWY_EXPORT(gelu_tanh_backward_f32);
+HWY_EXPORT(gelu_tanh_backward_bf16);
 
 void add(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(add)(n, a, b, out); }
 void multiply(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(multiply)(n, a, b, out); }
@@ -105,13 +127,23 @@ void fill(std::int64_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(fill)(
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(broadcast_last)(rows, n, factor, x, out);
 }
-void relu_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(relu_forward)(n, x, y); }
+void relu_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f32)(n, x, y); }
 void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
-  HWY_DYNAMIC_DISPATCH(relu_backward)(n, dy, x, dx);
+  HWY_DYNAMIC_DISPATCH(relu_backward_f32)(n, dy, x, dx);
 }
-void gelu_tanh_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward)(n, x, y); }
+void relu_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { HWY_DYNAMIC_DISPATCH(relu_forward_bf16)(n, x, y); }
+void relu_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
+  HWY_DYNAMIC_DISPATCH(relu_backward_bf16)(n, dy, x, dx);
+}
+void gelu_tanh_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_f32)(n, x, y); }
 void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
-  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward)(n, dy, x, dx);
+  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_f32)(n, dy, x, dx);
+}
+void gelu_tanh_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) {
+  HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_bf16)(n, x, y);
+}
+void gelu_tanh_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
+  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_bf16)(n, dy, x, dx);
 }
 
 }  // namespace plimsoll::cpu

@@ -1,5 +1,6 @@
-// out[i] = f(in[i]...) over vectors of fp32; `out` may equal any input. The last, partial vector goes through a buffer on the
-// stack, so nothing outside [begin, end) is read or written. Included once for each Highway target.
+// out[i] = f(in[i]...) over vectors of fp32, which memory holds as fp32 or bf16; `out` may equal any input of its width. The
+// last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once for
+// each Highway target.
 #if defined(PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
 #undef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
@@ -9,7 +10,7 @@
 
 #include <cstdint>
 
-#include "device/cpu/floats-inl.h"
+#include "device/cpu/narrow-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/tiles.h"
 
@@ -21,19 +22,19 @@ HWY_INLINE Floats set(float x) { return hn::Set(F32(), x); }
 // Work: how much f computes for each element. Where it is little, hardware fetches memory soon enough.
 enum class Work { little, much };
 
-template <Work kWork = Work::little, class F, class... In>
-HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, float* out, const In*... in) {
+template <Work kWork = Work::little, class F, class Out, class... In>
+HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, Out* out, const In*... in) {
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
     if constexpr (kWork == Work::much) (fetch_ahead(in + i), ...);
-    hn::StoreU(f(hn::LoadU(F32(), in + i)...), F32(), out + i);
+    store(f(load(in + i)...), out + i);
   }
-  if (i < end) store_part(f(load_part(in + i, end - i)...), out + i, end - i);
+  if (i < end) store_first(f(load_first(in + i, end - i)...), out + i, end - i);
 }
 
 // The whole array, on the team.
-template <Work kWork = Work::little, class F, class... In>
-HWY_INLINE void map_all(std::int64_t n, F f, float* out, const In*... in) {
+template <Work kWork = Work::little, class F, class Out, class... In>
+HWY_INLINE void map_all(std::int64_t n, F f, Out* out, const In*... in) {
   for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR { map_range<kWork>(begin, end, f, out, in...); });
 }
 

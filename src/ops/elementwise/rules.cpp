@@ -11,6 +11,18 @@ std::vector<ValueType> infer_unary(const Attributes&, TypeSpan inputs) {
   return {inputs[0]};
 }
 
+// Of either width, all alike.
+template <std::size_t kInputs>
+std::vector<ValueType> infer_activation(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, kInputs, "elementwise");
+  if (inputs[0].dtype != DType::bf16) require_dtype(inputs.first(1), DType::f32, "elementwise");
+  require_same(inputs[0], inputs[kInputs - 1], "elementwise");
+  return {inputs[0]};
+}
+
+std::vector<std::size_t> first(const Attributes&) { return {0}; }
+std::vector<std::size_t> both(const Attributes&) { return {0, 1}; }
+
 std::vector<ValueType> infer_binary(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "elementwise");
   require_dtype(inputs, DType::f32, "elementwise");
@@ -67,14 +79,30 @@ const OpDef kMultiply =
     elementwise("multiply", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_multiply, .aliases = over_either});
 const OpDef kScale =
     elementwise("scale", {.infer = infer_unary, .cost = cost<1>, .gradient = gradient_of_scale, .aliases = over_first});
-const OpDef kGelu = elementwise(
-    "gelu", {.infer = infer_unary, .cost = cost<20>, .gradient = gradient_of_activation<&kGeluBackward>, .aliases = over_first});
-const OpDef kGeluBackward = elementwise(
-    "gelu_backward", {.infer = infer_binary, .cost = cost<30>, .not_differentiable = kFirstOrderOnly, .aliases = over_either});
-const OpDef kRelu = elementwise(
-    "relu", {.infer = infer_unary, .cost = cost<1>, .gradient = gradient_of_activation<&kReluBackward>, .aliases = over_first});
-const OpDef kReluBackward = elementwise(
-    "relu_backward", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = over_either});
+const OpDef kGelu = elementwise("gelu", {.infer = infer_activation<1>,
+                                         .cost = cost<20>,
+                                         .gradient = gradient_of_activation<&kGeluBackward>,
+                                         .aliases = over_first,
+                                         .either = first,
+                                         .alike = true});
+const OpDef kGeluBackward = elementwise("gelu_backward", {.infer = infer_activation<2>,
+                                                          .cost = cost<30>,
+                                                          .not_differentiable = kFirstOrderOnly,
+                                                          .aliases = over_either,
+                                                          .either = both,
+                                                          .alike = true});
+const OpDef kRelu = elementwise("relu", {.infer = infer_activation<1>,
+                                         .cost = cost<1>,
+                                         .gradient = gradient_of_activation<&kReluBackward>,
+                                         .aliases = over_first,
+                                         .either = first,
+                                         .alike = true});
+const OpDef kReluBackward = elementwise("relu_backward", {.infer = infer_activation<2>,
+                                                          .cost = cost<1>,
+                                                          .not_differentiable = kFirstOrderOnly,
+                                                          .aliases = over_either,
+                                                          .either = both,
+                                                          .alike = true});
 const OpDef kAccumulate = elementwise(
     "accumulate", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = into_second});
 

@@ -16,7 +16,8 @@ cpu::GemmShape gemm_shape(const KernelRequest& request) {
           attributes.transpose_b,
           attributes.bias,
           accumulates<ops::MatmulAttributes>(request),
-          request.inputs[0].dtype};
+          request.inputs[0].dtype,
+          request.outputs[0].dtype};
 }
 
 KernelChoice choose(const KernelRequest& request) {
@@ -31,7 +32,7 @@ KernelChoice choose(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const bool bias = request.attributes->as<ops::MatmulAttributes>().bias;
   return make_kernel([gemm = cpu::Gemm(gemm_shape(request), request.threads), bias](const KernelCall& call) {
-    gemm.run(call.in<void>(0), call.in<void>(1), bias ? call.in(2) : nullptr, call.out(0), call.scratch);
+    gemm.run(call.in<void>(0), call.in<void>(1), bias ? call.in(2) : nullptr, call.out<void>(0), call.scratch);
   });
 }
 

@@ -2,7 +2,7 @@
 //   out = op(a) op(b) [+ bias] [+ into].
 // Not batched: the leading axes of `a` (and of `b` where both are tall) are flattened into rows, so x [b, t, k] times w [k, n] is
 // [b, t, n], and the weight gradient x^T dy of two [b, t, .] values is [k, n]. Batched: leading axes are equal batch axes.
-// a and b are fp32, or both of one 16-bit type; all else is fp32.
+// a and b are fp32, or both of one 16-bit type, to which the product may be rounded; all else is fp32.
 #pragma once
 
 #include "graph/builder.h"
@@ -13,13 +13,14 @@ struct MatmulAttributes {
   bool transpose_a = false;
   bool transpose_b = false;
   bool batched = false;
-  bool bias = false;        // third input [n], added to every row
-  bool accumulate = false;  // last input, added in place: the output is its new version
+  bool bias = false;          // third input [n], added to every row
+  bool accumulate = false;    // last input, added in place: the output is its new version
+  DType output = DType::f32;  // or the type of a and b, where nothing is accumulated
   friend bool operator==(const MatmulAttributes&, const MatmulAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias),
-        v("accumulate", accumulate);
+        v("accumulate", accumulate), v("output", output);
   }
 };
 

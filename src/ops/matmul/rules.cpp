@@ -39,7 +39,9 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_dtype(inputs.first(2), operands, "matmul");
   require_dtype(inputs.subspan(2), DType::f32, "matmul");
   const MatmulExtents extents = matmul_extents(attributes, inputs);
-  const ValueType output{DType::f32, output_shape(attributes, inputs, extents)};
+  const bool fits = attributes.output == DType::f32 || (attributes.output == operands && !attributes.accumulate);
+  require(fits, "matmul", fmt::format("the output is {}", name(attributes.output)), "fp32, or the type of the operands");
+  const ValueType output{attributes.output, output_shape(attributes, inputs, extents)};
   if (attributes.bias) require_type(inputs[2], {DType::f32, Shape{extents.n}}, "matmul", "the bias");
   if (attributes.accumulate) {
     const ValueType& into = inputs.back();
@@ -87,6 +89,12 @@ void gradient(GradientContext& context) {
 
 std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
 
+Attributes rounded(const Attributes& any, DType to) {
+  MatmulAttributes attributes = any.as<MatmulAttributes>();
+  if (!attributes.accumulate) attributes.output = to;
+  return attributes;
+}
+
 std::vector<Alias> aliases(const Attributes& any) {
   const auto& attributes = any.as<MatmulAttributes>();
   if (!attributes.accumulate) return {};
@@ -105,8 +113,14 @@ MatmulExtents matmul_extents(const MatmulAttributes& attributes, TypeSpan inputs
   return {a.batch, a.rows, b.columns, a.columns};
 }
 
-const OpDef kMatmul{
-    .name = "matmul", .infer = infer, .cost = cost, .gradient = gradient, .aliases = aliases, .narrow = narrow, .costly = true};
+const OpDef kMatmul{.name = "matmul",
+                    .infer = infer,
+                    .cost = cost,
+                    .gradient = gradient,
+                    .aliases = aliases,
+                    .narrow = narrow,
+                    .rounded = rounded,
+                    .costly = true};
 
 ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name) {
   return builder.add1(kMatmul, attributes, {a, b}, std::move(name));

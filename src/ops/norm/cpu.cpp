@@ -7,7 +7,12 @@ namespace {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const auto epsilon = static_cast<float>(request.attributes->as<ops::LayerNormAttributes>().epsilon);
-  return make_kernel([x = Rows(request.inputs[0]), epsilon](const KernelCall& call) {
+  const bool narrow = request.outputs[0].dtype == DType::bf16;
+  return make_kernel([x = Rows(request.inputs[0]), epsilon, narrow](const KernelCall& call) {
+    if (narrow) {
+      return cpu::layer_norm_forward(x.rows, x.width, epsilon, call.in(0), call.in(1), call.in(2), call.out<std::uint16_t>(0),
+                                     call.out(1), call.out(2));
+    }
     cpu::layer_norm_forward(x.rows, x.width, epsilon, call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.out(2));
   });
 }

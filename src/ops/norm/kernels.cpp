@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "device/cpu/parallel.h"
+#include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/norm/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/floats-inl.h"
+#include "device/cpu/narrow-inl.h"
 #include "hwy/highway.h"
 
 #ifndef PLIMSOLL_OPS_NORM_KERNELS_ONCE_
@@ -25,7 +27,9 @@ struct Forward {
   std::int64_t rows, width;
   float epsilon;
   const float *x, *gamma, *beta;
-  float *y, *mean, *rstd;
+  float* y;
+  std::uint16_t* narrow_y;  // instead, where it is not null
+  float *mean, *rstd;
 };
 
 struct Backward {
@@ -45,7 +49,6 @@ inline std::int64_t tiles(std::int64_t rows) { return ceil_div(rows, kRowTile); 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
 HWY_INLINE float total(Floats a, Floats b) { return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(a, b))); }
 
 HWY_INLINE float row_sum(std::int64_t width, const float* HWY_RESTRICT x) {
@@ -74,14 +77,22 @@ HWY_INLINE float row_squares(std::int64_t width, const float* HWY_RESTRICT x, fl
   return sum;
 }
 
-HWY_INLINE void normalise_row(const norm::Forward& n, const float* x, float mean, float rstd, float* y) {
+template <class T>
+HWY_INLINE void normalise_row(const norm::Forward& n, const float* x, float mean, float rstd, T* y) {
   const Floats center = hn::Set(F32(), mean), factor = hn::Set(F32(), rstd);
   std::int64_t i = 0;
   for (; i + kLanes <= n.width; i += kLanes) {
     const Floats hat = hn::Mul(hn::Sub(load(x + i), center), factor);
-    hn::StoreU(hn::MulAdd(hat, load(n.gamma + i), load(n.beta + i)), F32(), y + i);
+    store(hn::MulAdd(hat, load(n.gamma + i), load(n.beta + i)), y + i);
   }
-  for (; i < n.width; ++i) y[i] = (x[i] - mean) * rstd * n.gamma[i] + n.beta[i];
+  for (; i < n.width; ++i) {
+    const float result = (x[i] - mean) * rstd * n.gamma[i] + n.beta[i];
+    if constexpr (std::is_same_v<T, float>) {
+      y[i] = result;
+    } else {
+      y[i] = narrow_bf16(result);
+    }
+  }
 }
 
 void forward_rows(const norm::Forward& n, std::int64_t begin, std::int64_t end) {
@@ -90,7 +101,11 @@ void forward_rows(const norm::Forward& n, std::int64_t begin, std::int64_t end) 
     const float* x = n.x + r * n.width;
     const float mean = row_sum(n.width, x) * inverse;
     const float rstd = 1.0f / std::sqrt(row_squares(n.width, x, mean) * inverse + n.epsilon);
-    normalise_row(n, x, mean, rstd, n.y + r * n.width);
+    if (n.narrow_y != nullptr) {
+      normalise_row(n, x, mean, rstd, n.narrow_y + r * n.width);
+    } else {
+      normalise_row(n, x, mean, rstd, n.y + r * n.width);
+    }
     n.mean[r] = mean;
     n.rstd[r] = rstd;
   }
@@ -192,12 +207,20 @@ HWY_EXPORT(combine_columns);
 
 }  // namespace
 
+static void run_forward(const norm::Forward& n) {
+  parallel_for(ceil_div(n.rows, norm::kForwardRows), [&](std::int64_t task) {
+    HWY_DYNAMIC_DISPATCH(forward_rows)(n, task * norm::kForwardRows, std::min(n.rows, (task + 1) * norm::kForwardRows));
+  });
+}
+
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, float* y, float* mean, float* rstd) {
-  const norm::Forward n{rows, width, epsilon, x, gamma, beta, y, mean, rstd};
-  parallel_for(ceil_div(rows, norm::kForwardRows), [&](std::int64_t task) {
-    HWY_DYNAMIC_DISPATCH(forward_rows)(n, task * norm::kForwardRows, std::min(rows, (task + 1) * norm::kForwardRows));
-  });
+  run_forward({rows, width, epsilon, x, gamma, beta, y, nullptr, mean, rstd});
+}
+
+void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
+                        const float* beta, std::uint16_t* y, float* mean, float* rstd) {
+  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, y, mean, rstd});
 }
 
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width) {

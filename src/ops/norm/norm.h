@@ -9,10 +9,11 @@ namespace plimsoll::ops {
 
 struct LayerNormAttributes {
   double epsilon = 1e-5;
+  DType output = DType::f32;  // of y; all else is fp32
   friend bool operator==(const LayerNormAttributes&, const LayerNormAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("epsilon", epsilon);
+    v("epsilon", epsilon), v("output", output);
   }
 };
 

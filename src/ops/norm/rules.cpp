@@ -7,7 +7,7 @@
 namespace plimsoll::ops {
 namespace {
 
-std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 3, "layer_norm");
   const Shape& x = inputs[0].shape;
   require_dtype(inputs, DType::f32, "layer_norm");
@@ -19,8 +19,10 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
         fmt::format("pass a weight of shape ({})", x.last()));
   }
   const ValueType row{DType::f32, Shape{rows_of(x)}};
-  return {inputs[0], row, row};
+  return {{any.as<LayerNormAttributes>().output, x}, row, row};
 }
+
+Attributes rounded(const Attributes& any, DType to) { return LayerNormAttributes{any.as<LayerNormAttributes>().epsilon, to}; }
 
 Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
@@ -73,7 +75,7 @@ std::vector<Alias> aliases_of_backward(const Attributes& any) {
 
 }  // namespace
 
-const OpDef kLayerNorm{.name = "layer_norm", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kLayerNorm{.name = "layer_norm", .infer = infer, .cost = cost, .gradient = gradient, .rounded = rounded};
 const OpDef kLayerNormBackward{.name = "layer_norm_backward",
                                .infer = infer_backward,
                                .cost = cost,

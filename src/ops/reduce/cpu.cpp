@@ -27,7 +27,9 @@ KernelChoice choose_sum_rows(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
   const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  return make_kernel([x = Rows(request.inputs[0]), accumulate](const KernelCall& call) {
+  const bool narrow = request.inputs[0].dtype == DType::bf16;
+  return make_kernel([x = Rows(request.inputs[0]), accumulate, narrow](const KernelCall& call) {
+    if (narrow) return cpu::sum_rows(x.rows, x.width, call.in<std::uint16_t>(0), accumulate, call.out(0), call.scratch);
     cpu::sum_rows(x.rows, x.width, call.in(0), accumulate, call.out(0), call.scratch);
   });
 }

@@ -11,7 +11,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-HWY_INLINE void add_rows(std::int64_t begin, std::int64_t end, const float* first, std::int64_t stride, int count, float* sum) {
+template <class T>
+HWY_INLINE void add_rows(std::int64_t begin, std::int64_t end, const T* first, std::int64_t stride, int count, float* sum) {
   if (count == 4) {
     const auto add4 = [](Floats s, Floats a, Floats b, Floats c, Floats d)
                           HWY_ATTR { return hn::Add(hn::Add(hn::Add(hn::Add(s, a), b), c), d); };
@@ -23,14 +24,17 @@ HWY_INLINE void add_rows(std::int64_t begin, std::int64_t end, const float* firs
 }
 
 // The sum of a tile's rows, one after another, into its row of the scratch.
-HWY_INLINE void sum_row_tile(std::int64_t rows, std::int64_t n, const float* x, float* sum) {
-  std::memcpy(sum, x, static_cast<std::size_t>(n) * sizeof(float));
+template <class T>
+HWY_INLINE void sum_row_tile(std::int64_t rows, std::int64_t n, const T* x, float* sum) {
+  map_range(
+      0, n, [](Floats v) HWY_ATTR { return v; }, sum, x);
   for (std::int64_t row = 1; row < rows; row += 4) {
     add_rows(0, n, x + row * n, n, static_cast<int>(HWY_MIN(std::int64_t{4}, rows - row)), sum);
   }
 }
 
-void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, float* sums) {
+template <class T>
+HWY_INLINE void sum_rows_of(std::int64_t rows, std::int64_t n, const T* x, bool accumulate, float* out, float* sums) {
   const std::int64_t tiles = ceil_div(rows, kRowTile);
   const std::int64_t tiles_per_task = HWY_MAX(std::int64_t{1}, kElementTile / (kRowTile * n));
   for_tiles(
@@ -55,6 +59,13 @@ void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate
         }
       },
       strip);
+}
+
+void sum_rows_f32(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, float* sums) {
+  sum_rows_of(rows, n, x, accumulate, out, sums);
+}
+void sum_rows_bf16(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, float* sums) {
+  sum_rows_of(rows, n, x, accumulate, out, sums);
 }
 
 // 32 running sums, element i into sum i % 32, on every instruction set; then the sums in pairs. Products of two fp32 numbers are
@@ -131,7 +142,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll::cpu {
 
-HWY_EXPORT(sum_rows);
+HWY_EXPORT(sum_rows_f32);
+HWY_EXPORT(sum_rows_bf16);
 HWY_EXPORT(tile_sums_of_squares);
 HWY_EXPORT(reduce_last_axis);
 
@@ -140,7 +152,10 @@ Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n) {
 }
 
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(sum_rows)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
+  HWY_DYNAMIC_DISPATCH(sum_rows_f32)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
+}
+void sum_rows(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(sum_rows_bf16)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
 }
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }

@@ -47,12 +47,14 @@ void gradient_of_broadcast(GradientContext& context) {
 std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
   const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 2 : 1, "sum_rows");
-  require_dtype(inputs, DType::f32, "sum_rows");
+  if (inputs[0].dtype != DType::bf16) require_dtype(inputs.first(1), DType::f32, "sum_rows");
   require(inputs[0].shape.rank() >= 1, "sum_rows", "the input is a scalar", "it needs an axis");
   const ValueType output{DType::f32, Shape{inputs[0].shape.last()}};
   if (accumulate) require_type(inputs[1], output, "sum_rows", "the accumulator");
   return {output};
 }
+
+std::vector<std::size_t> either(const Attributes&) { return {0}; }
 
 std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
   if (!any.as<AccumulateAttributes>().accumulate) return {};
@@ -77,7 +79,8 @@ const OpDef kSumRows{.name = "sum_rows",
                      .infer = infer_sum_rows,
                      .cost = one_pass,
                      .not_differentiable = kFirstOrderOnly,
-                     .aliases = aliases_of_sum_rows};
+                     .aliases = aliases_of_sum_rows,
+                     .either = either};
 const OpDef kSumLosses{.name = "sum_losses",
                        .infer = infer_sum_losses,
                        .cost = one_pass,

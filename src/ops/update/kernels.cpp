@@ -16,35 +16,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-using U16 = hn::Rebind<std::uint16_t, F32>;
-using U32 = hn::RebindToUnsigned<F32>;
-using I32 = hn::RebindToSigned<F32>;
-
-HWY_INLINE void fetch_ahead(const std::uint16_t* p) { hwy::Prefetch(p + 2048); }
-
-HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
-HWY_INLINE Floats load(const std::uint16_t* p) {
-  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), hn::LoadU(U16(), p))));
-}
-
 // What is narrow takes 16 of the random bits: they decide whether the bits that have no place round up.
-HWY_INLINE void store(Floats v, float* p, Words&) { hn::StoreU(v, F32(), p); }
+HWY_INLINE void store(Floats v, float* p, Words&) { store(v, p); }
 HWY_INLINE void store(Floats v, std::uint16_t* p, Words& noise) {
-  const auto bits = hn::BitCast(U32(), v);
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::And(noise, hn::Set(U32(), 0xffff))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(U32(), 0x40));
-  const auto result = hn::IfThenElse(hn::RebindMask(U32(), hn::IsNaN(v)), quiet, rounded);
-  hn::StoreU(hn::DemoteTo(U16(), hn::BitCast(I32(), result)), U16(), p);
+  store_upper_halves(v, hn::Add(hn::BitCast(U32(), v), hn::And(noise, hn::Set(U32(), 0xffff))), p);
   noise = hn::ShiftRight<16>(noise);
 }
 
-// The same for the first `count` lanes. Nothing else is read or written.
-template <class T>
-HWY_INLINE Floats load_first(const T* p, std::int64_t count) {
-  alignas(64) T lanes[kLanes] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
-  return load(lanes);
-}
 template <class T>
 HWY_INLINE void store_first(Floats v, T* p, Words& noise, std::int64_t count) {
   alignas(64) T lanes[kLanes];

@@ -114,6 +114,13 @@ inline OpCase timed(OpCase a_case) {
   return a_case;
 }
 
+// The same with inputs of another type, whose gradient is not tested.
+inline OpCase with_inputs_of(DType dtype, std::vector<std::size_t> inputs, OpCase a_case) {
+  for (const std::size_t i : inputs) a_case.inputs[i].type.dtype = dtype;
+  for (CaseInput& input : a_case.inputs) input.differentiable = false;
+  return a_case;
+}
+
 inline std::size_t extent(std::int64_t n) { return static_cast<std::size_t>(n); }
 inline std::size_t elements(const ValueType& type) { return extent(type.shape.elements()); }
 

@@ -71,6 +71,17 @@ std::vector<OpCase> accumulate_cases() {
   return cases;
 }
 
+// In both widths.
+std::vector<OpCase> activation_cases(std::size_t inputs, bool differentiable, const Fill& fill) {
+  std::vector<OpCase> cases = cases_of(NoAttributes{}, inputs, differentiable, fill);
+  const std::vector<OpCase> wide = cases;
+  for (const OpCase& each : wide) {
+    cases.push_back(
+        with_inputs_of(DType::bf16, inputs == 1 ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, 1}, each));
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCases> elementwise_cases() {
@@ -78,10 +89,10 @@ std::vector<OpCases> elementwise_cases() {
   return {{&ops::kAdd, binary<add>, cases_of(NoAttributes{}, 2, true), {}},
           {&ops::kMultiply, binary<multiply>, cases_of(NoAttributes{}, 2, true), {}},
           {&ops::kScale, scale, scale_cases(), {}},
-          {&ops::kGelu, unary<gelu>, cases_of(NoAttributes{}, 1, true, wide), {}},
-          {&ops::kGeluBackward, binary<gelu_backward>, cases_of(NoAttributes{}, 2, false, wide), {}},
-          {&ops::kRelu, unary<relu>, cases_of(NoAttributes{}, 1, true, kinked), {}},
-          {&ops::kReluBackward, binary<relu_backward>, cases_of(NoAttributes{}, 2, false, kinked), {}},
+          {&ops::kGelu, unary<gelu>, activation_cases(1, true, wide), {}},
+          {&ops::kGeluBackward, binary<gelu_backward>, activation_cases(2, false, wide), {}},
+          {&ops::kRelu, unary<relu>, activation_cases(1, true, kinked), {}},
+          {&ops::kReluBackward, binary<relu_backward>, activation_cases(2, false, kinked), {}},
           {&ops::kAccumulate, binary<add>, accumulate_cases(), {}}};
 }
 

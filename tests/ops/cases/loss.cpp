@@ -77,8 +77,7 @@ OpCase backward(const Extents& e, int chunks, bool accumulate, ops::LossAttribut
 
 // With h of 16 bits, and a table of numbers that 16 bits hold: logits are exact, and their gradient is rounded.
 OpCase narrow(OpCase a_case, DType dtype) {
-  a_case.inputs[0].type.dtype = dtype;
-  for (CaseInput& input : a_case.inputs) input.differentiable = false;
+  a_case = with_inputs_of(dtype, {0}, std::move(a_case));
   a_case.derive = [dtype](std::vector<Numbers>& values) { values[1] = round_to(values[1], dtype); };
   a_case.rounds_within = dtype;
   return a_case;

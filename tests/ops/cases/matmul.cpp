@@ -84,12 +84,12 @@ std::vector<OpCases> matmul_cases() {
   cases.push_back({MatmulAttributes{.transpose_a = true, .accumulate = true}, {f32({2, 7, 3}), f32({2, 7, 9}), f32({3, 9})}});
   cases.push_back({MatmulAttributes{}, {wanted({5, 6}), wanted({2, 3, 4})}});
   // Of 16-bit operands, extents that do and do not come in pairs.
-  const auto narrow = [](DType dtype, OpCase result) {
-    for (const std::size_t i : {0, 1}) {
-      result.inputs[i].type.dtype = dtype;
-    }
-    for (CaseInput& input : result.inputs) input.differentiable = false;
-    return result;
+  const auto narrow = [](DType dtype, const OpCase& a_case) { return with_inputs_of(dtype, {0, 1}, a_case); };
+  const auto rounded = [&](DType dtype, OpCase a_case) {
+    auto attributes = a_case.attributes.as<MatmulAttributes>();
+    attributes.output = dtype;
+    a_case.attributes = attributes;
+    return narrow(dtype, a_case);
   };
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool transpose_a : {false, true}) {
@@ -101,12 +101,14 @@ std::vector<OpCases> matmul_cases() {
              {product(1, 1, 1, plain), product(65, 7, 33, plain), product(130, 64, 96, plain), product(7, 65, 17, adding),
               in_window(product(64, 65, 128, adding)), product(65, 33, 7, biased), product(7, 5, 9, batched, {3})}) {
           cases.push_back(narrow(dtype, each));
+          if (!each.attributes.as<MatmulAttributes>().accumulate) cases.push_back(rounded(dtype, each));
         }
       }
     }
   }
   for (const std::int64_t rows : {1024, 4096}) {
     cases.push_back(timed(narrow(DType::bf16, product(rows, 768, 3072, {.bias = true}))));
+    cases.push_back(timed(rounded(DType::bf16, product(rows, 768, 3072, {.bias = true}))));
     cases.push_back(timed(narrow(DType::bf16, product(rows, 3072, 768, {.transpose_b = true}))));
     cases.push_back(timed(narrow(DType::bf16, product(768, rows, 3072, {.transpose_a = true, .accumulate = true}))));
     cases.push_back(timed(product(rows, 768, 3072, {.bias = true})));

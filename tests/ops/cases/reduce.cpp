@@ -79,12 +79,18 @@ std::vector<OpCase> totals() {
   return cases;
 }
 
+std::vector<OpCase> in_both_widths(std::vector<OpCase> cases) {
+  const std::vector<OpCase> wide = cases;
+  for (const OpCase& each : wide) cases.push_back(with_inputs_of(DType::bf16, {0}, each));
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCases> reduce_cases() {
   return {{&ops::kReduce, reduce, reductions(), {}},
           {&ops::kBroadcastLast, broadcast_last, broadcasts(), {}},
-          {&ops::kSumRows, sum_rows, sums_of_rows(), {}},
+          {&ops::kSumRows, sum_rows, in_both_widths(sums_of_rows()), {}},
           {&ops::kSumLosses, sum_losses, totals(), {}}};
 }
 

@@ -1,0 +1,59 @@
+// Vectors of fp32 from and to memory of fp32 or of bf16, which is rounded to nearest even. Included once for each Highway target.
+#if defined(PLIMSOLL_DEVICE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
+#undef PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
+#else
+#define PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "device/cpu/floats-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+using U16 = hn::Rebind<std::uint16_t, F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using I32 = hn::RebindToSigned<F32>;
+
+HWY_INLINE void fetch_ahead(const std::uint16_t* p) { hwy::Prefetch(p + 2048); }
+
+HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
+HWY_INLINE Floats load(const std::uint16_t* p) {
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), hn::LoadU(U16(), p))));
+}
+
+// The upper halves of bits to which what decides about rounding has been added.
+HWY_INLINE void store_upper_halves(Floats v, hn::Vec<U32> added, std::uint16_t* p) {
+  const auto quiet = hn::Or(hn::ShiftRight<16>(hn::BitCast(U32(), v)), hn::Set(U32(), 0x40));
+  const auto result = hn::IfThenElse(hn::RebindMask(U32(), hn::IsNaN(v)), quiet, hn::ShiftRight<16>(added));
+  hn::StoreU(hn::DemoteTo(U16(), hn::BitCast(I32(), result)), U16(), p);
+}
+
+HWY_INLINE void store(Floats v, float* p) { hn::StoreU(v, F32(), p); }
+HWY_INLINE void store(Floats v, std::uint16_t* p) {
+  const auto bits = hn::BitCast(U32(), v), odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1));
+  store_upper_halves(v, hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7fff))), p);
+}
+
+// The same for the first `count` lanes. Nothing else is read or written.
+template <class T>
+HWY_INLINE Floats load_first(const T* p, std::int64_t count) {
+  alignas(64) T lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
+  return load(lanes);
+}
+template <class T>
+HWY_INLINE void store_first(Floats v, T* p, std::int64_t count) {
+  alignas(64) T lanes[kLanes];
+  store(v, lanes);
+  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
