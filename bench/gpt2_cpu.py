@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Plimsoll and PyTorch side by side: GPT-2 training steps in fp32 on the CPU, alternating in rounds (A B C ... A B C ...).
+"""Plimsoll and PyTorch side by side: GPT-2 training steps on the CPU, alternating in rounds (A B C ... A B C ...).
 
 Prints medians and best of tokens per second, the process high-water mark, the ratio of Plimsoll to each PyTorch variant (the
 median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at the
 measured GEMM peak plus that of AdamW's bytes (28 per parameter) at the measured copy bandwidth; both come from
 `plimsoll machine --json` (gemm_fp32_flops_per_second, copy_bytes_per_second) or from --gemm and --copy, and the line is left out
-where they are unknown.
+where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast), with fp32 weights, and
+Plimsoll in fp32 stands beside them; give --gemm the peak of bf16 then (bench_ops --benchmark_filter=matmul).
 
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
+  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16 --gemm 390
   python3 bench/gpt2_cpu.py --python /path/to/python-with-torch          PyTorch alone
 
 Standard library only. A busy machine makes every figure worthless: the column "others" is the share of the machine that other
@@ -100,7 +102,8 @@ def call(command, environment=None):
 
 def run_peer(args, flags, environment):
     script = pathlib.Path(__file__).resolve().parent / "peers" / "torch_gpt2.py"
-    command = [args.python, script, "--steps", args.steps, "--warmup", 2, "--threads", args.threads, *flags]
+    command = [args.python, script, "--steps", args.steps, "--warmup", 2, "--threads", args.threads]
+    command += ["--dtype", args.dtype, *flags]
     for key, value in MODELS[args.model].items():
         command += ["--" + key, value]
     out = json.loads(call(command, environment)[0].splitlines()[-1])
@@ -144,7 +147,8 @@ def find_number(value, key):
 def machine_rates(args):
     """(GEMM flop/s, copy bytes/s); None where unknown."""
     machine = json.loads(call([args.binary, "machine", "--json"])[0]) if args.binary else {}
-    gemm = args.gemm * 1e9 if args.gemm else find_number(machine, "gemm_fp32_flops_per_second")
+    known = find_number(machine, "gemm_fp32_flops_per_second") if args.dtype == "fp32" else None
+    gemm = args.gemm * 1e9 if args.gemm else known
     return gemm, args.copy * 1e9 if args.copy else find_number(machine, "copy_bytes_per_second")
 
 
@@ -187,7 +191,7 @@ def summary(name, runs, own, limit):
 def show(args, rows, rates, limit):
     m = MODELS[args.model]
     print(f"{processor()}, {args.threads} threads")
-    print(f"{args.model}: {parameters(m) / 1e6:.1f} M parameters, B={m['batch']}, T={m['context']}, fp32, AdamW, clip; "
+    print(f"{args.model}: {parameters(m) / 1e6:.1f} M parameters, B={m['batch']}, T={m['context']}, {args.dtype}, AdamW, clip; "
           f"{args.rounds} rounds of {args.steps} timed steps")
     if limit:
         print(f"roofline {limit:.0f} tokens/s: {flops_per_step(m) / 1e9:.0f} GFLOP per step at {rates[0] / 1e9:.0f} GFLOP/s, "
@@ -207,6 +211,7 @@ def arguments():
     p.add_argument("--model", choices=MODELS, default="gpt2")
     p.add_argument("--peers", default=",".join(name.replace(",", "").replace(" ", "-") for name in PEERS),
                    help="comma-separated choice of: %(default)s")
+    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=5, help="timed steps of a run, after two that are not")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -223,13 +228,19 @@ def main():
     peers = {name: peer for name, peer in PEERS.items() if name.replace(",", "").replace(" ", "-") in chosen}
     if not args.binary and not peers:
         sys.exit("nothing to run: give the binary, or --python and at least one peer")
-    runs = {name: [] for name in (["plimsoll"] if args.binary else []) + list(peers)}
+    ours = {"plimsoll": ["--set", f"precision.compute={args.dtype}"]}
+    if args.dtype != "fp32":
+        ours["plimsoll fp32"] = []
+    runs = {name: [] for name in (list(ours) if args.binary else []) + list(peers)}
     with tempfile.TemporaryDirectory(prefix="plimsoll_bench_") as folder:
         work = pathlib.Path(folder)
         write_tokens(work / "tokens.bin", MODELS[args.model], args.steps + 2)
         for number in range(args.rounds):
             for name, done in runs.items():
-                done.append(run_plimsoll(args, work, number) if name == "plimsoll" else run_peer(args, *peers[name]))
+                if name in ours:
+                    done.append(run_plimsoll(args, work, f"{number}-{name}", ours[name]))
+                else:
+                    done.append(run_peer(args, *peers[name]))
                 print(f"round {number + 1} {name}: {done[-1]['median']:.1f} tokens/s", file=sys.stderr)
     rates = machine_rates(args)
     limit = roofline(MODELS[args.model], rates)

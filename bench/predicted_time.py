@@ -246,14 +246,14 @@ class Campaign:
         return result
 
     def time(self, budget):
-        self.plan(budget)  # for what the disk gives now
+        planned = self.plan(budget)  # for what the disk gives now
         before = budget.seconds()
         report, quiet, rejected = self.train(budget, self.arguments.updates + 1)
-        self.faults += report["measured"]["process_hwm_bytes"] > budget.size
+        if budget.planned["predicted"]["tiers"][0]["name"] == "ram":  # of a device the budget is not that of the process
+            self.faults += report["measured"]["process_hwm_bytes"] > budget.size
         steady = self.conditions.were_steady()
-        if self.disk:
-            self.plan(budget)
-        after = budget.seconds()
+        same = self.plan(budget) == planned if self.disk else True
+        after = budget.seconds() if same else before
         if not steady or max(before, after) > (1 + UNSTEADY) * min(before, after):
             quiet, rejected = [], rejected + len(quiet)
         budget.rejected += rejected

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "graph/builder.h"
 #include "ops/cast/cast.h"
 
@@ -107,7 +108,7 @@ class Precision {
         known_.emplace(std::tuple(value, reader.section, again, gradient ? std::string(reader.line) : std::string()), ValueId{});
     if (!fresh) return place->second;
     builder_.set_section(reader.section, reader.backward);
-    builder_.set_role(reader.backward && !what.persistent() ? Role::gradient : Role::activation);
+    builder_.set_role(reader.backward && (gradient || again) ? Role::gradient : Role::activation);
     builder_.set_line(reader.line);
     const ValueId narrow = ops::cast(builder_, value, compute_, "");
     builder_.rename(narrow, std::string(graph_.values[value].name) + "." + std::string(name(compute_)));
@@ -125,6 +126,7 @@ class Precision {
 
 void apply_precision(Graph& graph, DType compute) {
   if (compute == DType::f32) return;
+  ensure(compute == DType::bf16, "precision", "activations are fp32 or bf16");
   Precision(graph, compute).run();
   verify(graph);
 }

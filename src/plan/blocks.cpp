@@ -25,14 +25,15 @@ std::vector<NodeId> forward_nodes(const Graph& graph) {
   return nodes;
 }
 
-// What the backward pass of another layer than its own reads: it is held between the passes whatever its own layer does.
+// What the backward pass of another line than its own reads: it is held between the passes whatever its own line does.
 std::set<ValueId> held_for_others(const Graph& graph) {
   std::set<ValueId> held;
   for (const NodeId id : graph.section_order(Section::micro)) {
     const Node& node = graph.nodes[id];
     for (const ValueId input : node.backward ? node.inputs : std::vector<ValueId>{}) {
-      const NodeId producer = graph.values[input].producer;
-      if (producer.valid() && graph.nodes[producer].line != node.line) held.insert(input);
+      const ValueId origin = origin_of(graph, input);
+      const NodeId producer = graph.values[origin].producer;
+      if (producer.valid() && graph.nodes[producer].line != node.line) held.insert(origin);
     }
   }
   return held;
@@ -59,7 +60,7 @@ std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
       if (use != last_use.end() && use->second == i) crossing.erase(input);
     }
     if (crossing.size() != 1 || i + 1 == forward.size()) continue;
-    pieces.back().held = held.contains(*crossing.begin());
+    pieces.back().held = held.contains(origin_of(graph, *crossing.begin()));
     pieces.emplace_back();
   }
   return pieces;

@@ -17,7 +17,6 @@ void set_warmup_ratio(Config& c, const Setting& s) {
 }
 
 void set_low_precision(Config& c, const Setting& s) {
-  if (!flag(s)) return;
   Setting named = s;
   named.value = std::string(leaf_of(s.name));
   config_key("precision.compute").set(c, named);
@@ -73,8 +72,8 @@ const ConfigAlias kAliases[] = {
     {"gradient_checkpointing", "plan.recompute", set_checkpointing},
     {"activation_checkpointing", "plan.recompute", set_checkpointing},
     {"checkpoint_activations", "plan.recompute", set_checkpointing},
-    {"bf16", "precision.compute", set_low_precision},
-    {"fp16", "precision.compute", set_low_precision},
+    {"bf16", "precision.compute", set_low_precision, true},
+    {"fp16", "precision.compute", set_low_precision, true},
     {"n_layer", "model.layers", nullptr},
     {"n_embd", "model.width", nullptr},
     {"n_head", "model.heads", nullptr},

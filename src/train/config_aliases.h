@@ -12,7 +12,8 @@ namespace plimsoll {
 struct ConfigAlias {
   std::string_view name;  // without a section, with underscores
   std::string_view key;
-  SetKey set;  // null: as the key itself
+  SetKey set;                     // null: as the key itself
+  bool off_says_nothing = false;  // a flag beside others for the same key
 };
 
 std::span<const ConfigAlias> config_aliases();

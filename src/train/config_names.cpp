@@ -59,9 +59,10 @@ Error unknown_key(const Setting& setting, std::string_view leaf) {
                       nearest.empty() ? "`plimsoll init` lists all keys" : fmt::format("the nearest is {}", nearest), remedies);
 }
 
-KeySetting find_key(Setting setting, std::vector<std::string>& notes) {
+// Nothing for a flag that says nothing.
+std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& notes) {
   for (const ConfigKey& key : config_keys()) {
-    if (key.name == setting.name) return {std::move(setting), &key, key.set};
+    if (key.name == setting.name) return KeySetting{std::move(setting), &key, key.set};
   }
   std::string name = setting.name;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -74,7 +75,9 @@ KeySetting find_key(Setting setting, std::vector<std::string>& notes) {
   if (own != nullptr && may_stand_in(section, *own)) return noted(*own, own->set);
   for (const ConfigAlias& alias : config_aliases()) {
     const ConfigKey& key = config_key(alias.key);
-    if (alias.name == leaf && may_stand_in(section, key)) return noted(key, alias.set != nullptr ? alias.set : key.set);
+    if (alias.name != leaf || !may_stand_in(section, key)) continue;
+    if (alias.off_says_nothing && !flag(setting)) return std::nullopt;
+    return noted(key, alias.set != nullptr ? alias.set : key.set);
   }
   throw unknown_key(setting, leaf);
 }
@@ -89,7 +92,7 @@ std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std
       if (other != nullptr && other->what == "a table") continue;
       throw type_error(setting, fmt::format("a section: [{}]", setting.name));
     }
-    found.push_back(find_key(std::move(setting), notes));
+    if (std::optional<KeySetting> one = find_key(std::move(setting), notes)) found.push_back(*std::move(one));
   }
   return found;
 }

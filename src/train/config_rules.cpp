@@ -284,6 +284,13 @@ void check_schedule(const Config& config, const GivenSettings& given) {
   }
 }
 
+void check_precision(const Config& config, const GivenSettings& given) {
+  const bool state = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0;
+  if (state || config.precision.optimizer_state == DType::f32) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"), "sgd without momentum has no state",
+                     "an optimizer with state, or fp32", {"--set precision.optimizer_state=fp32"});
+}
+
 void check_resting(const Config& config, const GivenSettings& given) {
   const PlanSettings& plan = config.plan;
   const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
@@ -399,6 +406,7 @@ void complete(Config& config, const GivenSettings& given) {
   check_schedule(config, given);
   complete_schedule(config, given);
   check_resting(config, given);
+  check_precision(config, given);
   if (config.threads == 0) config.threads = usable_cores();
 }
 

@@ -137,11 +137,15 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
     std::vector<std::string> arguments = both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0"));
     if (config.schedule.momentum) arguments = both(std::move(arguments), set("schedule.momentum_range", "none"));
     if (config.optimizer.half_lives) arguments = both(std::move(arguments), set("optimizer.half_lives", "none"));
+    if (config.precision.optimizer_state != DType::f32) {
+      arguments = both(std::move(arguments), set("precision.optimizer_state", "fp32"));
+    }
     changes.push_back({fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments),
                        true, [](Config& c, PlanRequest&, Budget&) {
                          c.optimizer.kind = OptimizerKind::sgd;
                          c.optimizer.momentum = 0;
                          c.schedule.momentum.reset();
+                         c.precision.optimizer_state = DType::f32;
                        }});
   }
   return changes;
@@ -255,13 +259,13 @@ json levers(const Config& config, const PlanningInput& input) {
                             r.optimizer_state = r.parameters = r.gradients = r.activations = RestPolicy::automatic;
                             if (!input.request.beyond.empty()) all_on_disk(r);
                           }}};
-  if (may_narrow_state(config)) {
-    all.insert(all.end() - 1, {"optimizer state in bf16", set("precision.optimizer_state", "bf16"), keep, DType::bf16});
-  }
   if (together > 1) {
     all.insert(all.end() - 1, {fmt::format("the same, {} through each block together", together),
                                both(micro_one, set("plan.group", std::to_string(together))),
                                [&](PlanRequest& r) { keep(r), r.micro_batch = 1, r.group = together; }});
+  }
+  if (may_narrow_state(config)) {
+    all.insert(all.end() - 1, {"optimizer state in bf16", set("precision.optimizer_state", "bf16"), keep, DType::bf16});
   }
   if (!input.request.beyond.empty()) {
     const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;

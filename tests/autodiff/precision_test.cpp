@@ -70,7 +70,7 @@ TEST(Precision, RoundsWhatProductsRead) {
   }
 }
 
-// The gradient of rounded products against that of exact ones: a few times 2^-9 of each tensor, and nothing systematic.
+// Of a model with weights far larger than those of a real one: a few per cent of each tensor.
 TEST(Precision, GradientsAreThoseOfFp32ButForRounding) {
   Model exact(small_config(0)), rounded(small_config(0));
   apply_precision(rounded.training.graph, DType::bf16);

@@ -63,7 +63,8 @@ def narrow_state(test):
     for name, report in (("again", again), ("from the disk", disk), ("in two pieces", cut)):
         for key in ("parameters_xxh128", "loss_bits"):
             test.equal(f"{key} {name}", report["final"][key], whole["final"][key])
-    test.fails(2, "E-RESUME", "train", "config.toml", "--run", "cut", "--resume", "--set", "schedule.name=constant")
+    error = test.fails(2, "E-RESUME", "train", "config.toml", "--run", "cut", "--resume", "--set", "schedule.name=constant")
+    test.that("precision.optimizer_state" in error["message"], f"it says what differs: {error['message']}")
 
 
 def rounded_products(test):
@@ -99,7 +100,17 @@ def offered(test):
         test.that(lever[0]["process_bytes"] < everything, f"{lever[0]['process_bytes']} is less than {everything}")
     text = test.succeeds("plan", "config.toml", "--set", "precision.optimizer_state=bf16")
     test.that("fp32 (optimizer state bf16)" in text, "the plan names both precisions")
+    names = [lever["name"] for lever in plan["levers"]]
+    test.that(names.index("optimizer state in bf16") > names.index("micro-batch 1"), f"an order: {names}")
+    for before, name in zip(names, names[1:]):
+        test.that(not name.startswith("the same") or before == "micro-batch 1", f"the same as what: {names}")
     test.fails(2, "E-CONFIG-PRECISION", "plan", "config.toml", "--set", "precision.optimizer_state=fp8")
+    none = ["--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0"]
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *none, "--set", "precision.optimizer_state=bf16")
+    # As files of other programs have it: one of two flags.
+    config = test.path("config.toml").read_text()
+    test.write("flags.toml", config + "[precision]\nbf16 = true\nfp16 = false\n")
+    test.equal("compute", test.succeeds("plan", "flags.toml", "--json")["precision"]["compute"], "bf16")
 
 
 def main():

@@ -301,7 +301,7 @@ TEST(Text, IsWhatTheHashIsOf) {
             "%1 f32(3, 3) w.grad : gradient accumulators\n"
             "%2 f32(2, 3) x : batch of micro\n"
             "micro: %3 f32(2, 3) h.0.mlp = matmul[transpose_a=false, transpose_b=false, batched=false, bias=false, "
-            "accumulate=false](%2, %0) @0\n"
+            "accumulate=false, output=f32](%2, %0) @0\n"
             "micro: %4 f32(2, 3) h.0.mlp.gelu = gelu[](%3) @0\n"
             "micro: %5 f32(2, 3) z = add[](%4, %2) @0\n"
             "update: %6 f64(1) update.sum = sum_of_squares[](%1) @0\n");

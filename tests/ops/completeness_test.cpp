@@ -13,6 +13,19 @@
 namespace plimsoll::test {
 namespace {
 
+// What works on one width alone says of which inputs, and makes one thing.
+TEST(AlikeOps, SayTheirInputs) {
+  int alike = 0;
+  for (const OpDef* op : ops::kAllOps) {
+    if (!op->alike) continue;
+    ++alike;
+    EXPECT_NE(op->either, nullptr) << op->name;
+    EXPECT_EQ(op->narrow, nullptr) << op->name;
+    EXPECT_EQ(op->rounded, nullptr) << op->name;
+  }
+  EXPECT_EQ(alike, 4);
+}
+
 class Completeness : public testing::TestWithParam<const OpDef*> {
  protected:
   // Whether the op's rule refuses these inputs with E-SHAPE.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/kernel_buffers.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -123,6 +124,37 @@ TEST(ElementwiseKernels, BroadcastAndFill) {
         same &= wide[i] == 0.5f * rows[i / n] && filled[i % n] == 2.5f;
       }
       EXPECT_TRUE(same) << outer << " x " << n;
+    }
+  });
+}
+
+// What fp32 gives for the same numbers, rounded to nearest even.
+TEST(ElementwiseKernels, Bf16IsFp32Rounded) {
+  on_every_target([] {
+    for (const std::int64_t n : {1, 31, 20011}) {
+      Guarded<std::uint16_t> x(n), dy(n), y(n), dx(n), z(n), dz(n);
+      Floats wide_x(n), wide_dy(n), wide_y(n), wide_dx(n), wide_z(n), wide_dz(n);
+      const Floats some = random_floats(n, 1, 3), more = random_floats(n, 2);
+      for (std::int64_t i = 0; i < n; ++i) x[i] = narrow_bf16(some[i]), dy[i] = narrow_bf16(more[i]);
+      if (n > 31) x[7] = 0x7fc1, x[8] = 0x7f80, x[9] = 0xff80;  // NaN and infinities
+      for (std::int64_t i = 0; i < n; ++i) wide_x[i] = widen_bf16(x[i]), wide_dy[i] = widen_bf16(dy[i]);
+      gelu_tanh_forward(n, x.data(), y.data());
+      gelu_tanh_forward(n, wide_x.data(), wide_y.data());
+      gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
+      gelu_tanh_backward(n, wide_dy.data(), wide_x.data(), wide_dx.data());
+      relu_forward(n, x.data(), z.data());
+      relu_forward(n, wide_x.data(), wide_z.data());
+      relu_backward(n, dy.data(), x.data(), dz.data());
+      relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
+      // Which NaN it is, is the compiler's choice.
+      const auto differ = [](std::uint16_t narrow, float wide) {
+        return std::isnan(wide) ? !std::isnan(widen_bf16(narrow)) : narrow != narrow_bf16(wide);
+      };
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        wrong += differ(y[i], wide_y[i]) || differ(dx[i], wide_dx[i]) || differ(z[i], wide_z[i]) || differ(dz[i], wide_dz[i]);
+      }
+      EXPECT_EQ(wrong, 0) << n;
     }
   });
 }

@@ -9,6 +9,7 @@
 
 #include "device/cpu/parallel.h"
 #include "ops/guarded_buffer.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -52,6 +53,21 @@ Results run(const Inputs& in, int threads, bool accumulate = false) {
   for (const GuardedBuffer* buffer : buffers) EXPECT_TRUE(buffer->intact());
   EXPECT_TRUE(scratch.last_line_written());
   return r;
+}
+
+TEST(LayerNormKernels, Bf16IsFp32Rounded) {
+  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 33}, {67, 768}}) {
+    const Inputs in(rows, width);
+    const Results exact = run(in, 2);
+    Results r(in);
+    std::vector<std::uint16_t> y(static_cast<std::size_t>(rows * width));
+    layer_norm_forward(rows, width, kEpsilon, in.x.data(), in.gamma.data(), in.beta.data(), y.data(), r.mean.data(),
+                       r.rstd.data());
+    EXPECT_TRUE(r.mean == exact.mean && r.rstd == exact.rstd);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) wrong += y[i] != narrow_bf16(exact.y.data()[i]);
+    EXPECT_EQ(wrong, 0U) << rows << " x " << width;
+  }
 }
 
 struct Reference {

@@ -196,6 +196,7 @@ const BadInput kBad[] = {
     {"schedule.warmup=0.5samples", "E-CONFIG-VALUE", "whole"},
     {"precision.compute=fp8", "E-CONFIG-PRECISION", "bf16"},
     {"precision.optimizer_state=fp16", "E-CONFIG-PRECISION", "bf16"},
+    {"fp16=true", "E-CONFIG-PRECISION", "bf16"},
     {"fp16=true", "E-CONFIG-PRECISION", "fp32"},
     {"data.train=", "E-CONFIG-MISSING", "data.train"},
     {"train.effective_batch=auto", "E-CONFIG-MISSING", "effective_batch"},
@@ -278,7 +279,7 @@ const AliasCase kAliasCases[] = {
     {"model.n_layer=3", "model.layers", "3"},
     {"block_size=16", "model.context", "16"},
     {"micro_batch=50", "train.micro_batch", "50"},
-    {"bf16=false", "precision.compute", "\"fp32\""},
+    {"bf16=true", "precision.compute", "\"bf16\""},
 };
 
 TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {

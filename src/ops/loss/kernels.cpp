@@ -54,7 +54,7 @@ struct ScratchLayout {
   std::int64_t logits, weights, slopes, gemm, end;
 };
 
-ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, Bytes library) {
+ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backward, Bytes library) {
   const std::int64_t rows = tiling.group_rows(), columns = std::min(shape.vocab, kLossVocabTile);
   const std::int64_t size = shape.operands == DType::f32 ? 0 : size_of(shape.operands);
   ScratchLayout layout{};
@@ -63,7 +63,7 @@ ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, Bytes libr
   layout.logits = add(rows * static_cast<std::int64_t>(sizeof(SoftmaxState)));
   layout.weights = add(rows * tiling.held_columns() * 4);
   layout.slopes = add(columns * shape.width * size);
-  layout.gemm = add(std::min(shape.tokens, tiling.token_tile) * columns * size);
+  layout.gemm = add(backward ? std::min(shape.tokens, tiling.token_tile) * columns * size : 0);
   layout.end = (at + library).n;
   return layout;
 }
@@ -118,7 +118,7 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
     plan.primitives += gemm.primitives;
   }
   plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
-  plan.scratch = Bytes{layout_of(tiling, shape, align_up(scratch, kAlignment)).end};
+  plan.scratch = Bytes{layout_of(tiling, shape, backward, align_up(scratch, kAlignment)).end};
   if (backward && !tiling.holds_all()) {
     const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
     plan.work = (3 + twice) / 3;
@@ -157,7 +157,7 @@ struct LinearCrossEntropy::Run {
     ensure(range.begin % kLossVocabTile == 0 && range.begin + range.rows <= tiling.vocab, "loss", "a range is no whole tiles");
     ensure(range.rows % kLossVocabTile == 0 || v_end == tiling.vocab_tiles, "loss", "a range is no whole tiles");
     ensure(whole || owner.shape_.in_ranges, "loss", "this loss was built for the whole vocabulary");
-    const ScratchLayout layout = layout_of(tiling, owner.shape_, Bytes{0});
+    const ScratchLayout layout = layout_of(tiling, owner.shape_, backward, Bytes{0});
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
     weights = reinterpret_cast<std::uint16_t*>(scratch + layout.weights);

@@ -19,7 +19,10 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
         fmt::format("pass a weight of shape ({})", x.last()));
   }
   const ValueType row{DType::f32, Shape{rows_of(x)}};
-  return {{any.as<LayerNormAttributes>().output, x}, row, row};
+  const DType output = any.as<LayerNormAttributes>().output;
+  require(output == DType::f32 || output == DType::bf16, "layer_norm", fmt::format("the output is {}", name(output)),
+          "fp32 or bf16");
+  return {{output, x}, row, row};
 }
 
 Attributes rounded(const Attributes& any, DType to) { return LayerNormAttributes{any.as<LayerNormAttributes>().epsilon, to}; }

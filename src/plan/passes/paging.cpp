@@ -247,18 +247,19 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes) {
 // Of what is larger than a page ranges are whole pages, or pages whole ranges. Pages are whole blocks of a disk, whatever their
 // elements weigh.
 std::int64_t page_elements(const Graph& graph, const Paging& paging) {
-  std::int64_t largest = 0, lightest = size_of(DType::f32);
+  std::int64_t largest = 0;
+  DType lightest = DType::f32;
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.tier == 0) continue;
     largest = std::max(largest, round_up(value.type.shape.elements(), kElementStep));
-    lightest = std::min(lightest, size_of(value.type.dtype));
+    if (size_of(value.type.dtype) < size_of(lightest)) lightest = value.type.dtype;
   }
   if (largest <= paging.page) return largest;
   std::vector<std::int64_t> steps;
   for (const Node& node : graph.nodes) {
     if (node.section != Section::update && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
   }
-  std::int64_t page = round_up(paging.page, kStoredAlignment.n / lightest);
+  std::int64_t page = round_up(paging.page, kStoredAlignment.n / size_of(lightest));
   const auto fits = [&](std::int64_t step) { return page % step == 0 || step % page == 0; };
   while (page > kPageStep && !std::all_of(steps.begin(), steps.end(), fits)) page -= kPageStep;
   ensure(std::all_of(steps.begin(), steps.end(), fits), "paging", "no page divides the ranges");
