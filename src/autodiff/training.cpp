@@ -214,8 +214,6 @@ class Removal {
   ValueId value_;
 };
 
-bool has_state(const OptimizerSettings& settings) { return settings.kind != OptimizerSettings::Kind::sgd || settings.momentum; }
-
 class UpdateSection {
  public:
   UpdateSection(Graph& graph, const OptimizerSettings& settings) : builder_(graph), settings_(settings) {}
@@ -287,7 +285,7 @@ class UpdateSection {
     const std::string name = builder_.value(parameter).name.text();
     const ValueType type = builder_.value(parameter).type;
     builder_.set_line("update." + name);
-    const bool rounds = settings_.state != DType::f32 && has_state(settings_);
+    const bool rounds = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
     const NoiseKey rounding = rounds ? philox_key(settings_.seed, random_site(name + ".rounding")) : NoiseKey{};
     const Update update = update_of(decay, coefficient.valid(), rounding);
     std::vector<ValueId> inputs{parameter};

@@ -29,6 +29,9 @@ struct OptimizerSettings {
   std::uint64_t seed = 0;
 };
 
+// Whether there is anything beside the parameters that updates change, an average of them excepted.
+constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) { return kind != OptimizerSettings::Kind::sgd || momentum; }
+
 // What the trainer feeds and fetches, by value.
 struct TrainingValues {
   ValueId loss_total;      // f64[1], persistent: the sum of the window's losses

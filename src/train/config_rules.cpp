@@ -285,7 +285,7 @@ void check_schedule(const Config& config, const GivenSettings& given) {
 }
 
 void check_precision(const Config& config, const GivenSettings& given) {
-  const bool state = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0;
+  const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
   throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"), "sgd without momentum has no state",
                      "an optimizer with state, or fp32", {"--set precision.optimizer_state=fp32"});

@@ -61,7 +61,7 @@ std::filesystem::path disk_for(Bytes bytes) {
   return {};
 }
 
-bool keeps_state(const Config& config) { return config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum > 0; }
+bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
 bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
 
 // What a user may change, cheapest for the result first.

@@ -39,18 +39,16 @@ HWY_INLINE void store(Floats v, std::uint16_t* p) {
   store_upper_halves(v, hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7fff))), p);
 }
 
-// The same for the first `count` lanes. Nothing else is read or written.
-template <class T>
-HWY_INLINE Floats load_first(const T* p, std::int64_t count) {
-  alignas(64) T lanes[kLanes] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
+// As load_part and store_part of floats.
+HWY_INLINE Floats load_part(const std::uint16_t* p, std::int64_t count) {
+  alignas(64) std::uint16_t lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
   return load(lanes);
 }
-template <class T>
-HWY_INLINE void store_first(Floats v, T* p, std::int64_t count) {
-  alignas(64) T lanes[kLanes];
+HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count) {
+  alignas(64) std::uint16_t lanes[kLanes];
   store(v, lanes);
-  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
+  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -29,7 +29,7 @@ HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, Out* out, c
     if constexpr (kWork == Work::much) (fetch_ahead(in + i), ...);
     store(f(load(in + i)...), out + i);
   }
-  if (i < end) store_first(f(load_first(in + i, end - i)...), out + i, end - i);
+  if (i < end) store_part(f(load_part(in + i, end - i)...), out + i, end - i);
 }
 
 // The whole array, on the team.

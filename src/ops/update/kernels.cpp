@@ -23,11 +23,11 @@ HWY_INLINE void store(Floats v, std::uint16_t* p, Words& noise) {
   noise = hn::ShiftRight<16>(noise);
 }
 
-template <class T>
-HWY_INLINE void store_first(Floats v, T* p, Words& noise, std::int64_t count) {
-  alignas(64) T lanes[kLanes];
+HWY_INLINE void store_part(Floats v, float* p, std::int64_t count, Words&) { store_part(v, p, count); }
+HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Words& noise) {
+  alignas(64) std::uint16_t lanes[kLanes];
   store(v, lanes, noise);
-  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
+  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
 }
 
 // Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
@@ -46,10 +46,10 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf 
   }
   if (i == end) return;
   [&](auto... v) HWY_ATTR {
-    f(load_first(g + i, end - i), v...);
+    f(load_part(g + i, end - i), v...);
     Words noise = noise_of(i);
-    (store_first(v, states + i, noise, end - i), ...);
-  }(load_first(states + i, end - i)...);
+    (store_part(v, states + i, end - i, noise), ...);
+  }(load_part(states + i, end - i)...);
 }
 
 // Noise is made for this many elements at a time: it stays in the first-level cache.
