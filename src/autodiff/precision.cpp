@@ -126,7 +126,7 @@ class Precision {
 
 void apply_precision(Graph& graph, DType compute) {
   if (compute == DType::f32) return;
-  ensure(compute == DType::bf16, "precision", "activations are fp32 or bf16");
+  ensure(compute == DType::bf16 || compute == DType::f16, "precision", "activations are fp32, bf16 or fp16");
   Precision(graph, compute).run();
   verify(graph);
 }

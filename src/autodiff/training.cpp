@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "graph/builder.h"
 #include "graph/gradient.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
+#include "ops/factored/factored.h"
 #include "ops/reduce/reduce.h"
 #include "ops/update/update.h"
 
@@ -230,10 +232,13 @@ class UpdateSection {
       sums.push_back(
           builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
     }
-    const auto clip = builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip}, sums, {"norm", "coefficient"});
+    if (settings_.scaled) sums.push_back(values.update_scalars);
+    const auto clip =
+        builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip, settings_.scaled}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];
     for (const Gradient& each : accumulators) {
-      update_parameter(each.parameter, each.accumulator, values.update_scalars, settings_.clip > 0 ? clip[1] : ValueId{});
+      update_parameter(each.parameter, each.accumulator, values.update_scalars,
+                       settings_.clip > 0 || settings_.scaled ? clip[1] : ValueId{});
     }
     return values;
   }
@@ -266,39 +271,87 @@ class UpdateSection {
 
   Update update_of(double decay, bool clipped, const NoiseKey& rounding) const {
     const OptimizerSettings& s = settings_;
+    const bool coded = s.state == DType::u8;
     switch (s.kind) {
       case OptimizerSettings::Kind::adamw:
         return {&ops::kAdamW,
-                ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend, rounding},
+                ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend, rounding, coded},
                 {"m", "v"}};
       case OptimizerSettings::Kind::lion:
-        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend, rounding}, {"m"}};
+        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend, rounding, coded}, {"m"}};
+      case OptimizerSettings::Kind::adafactor:
       case OptimizerSettings::Kind::sgd: break;
     }
-    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend, rounding};
+    const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend, rounding, coded};
     return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
-  // `coefficient`: of clipping; invalid without it.
+  // `coefficient`: of clipping and the loss scale; invalid without both.
   void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
     const double decay = decays(*builder_.value(parameter).parameter) ? settings_.weight_decay : 0;
     const std::string name = builder_.value(parameter).name.text();
     const ValueType type = builder_.value(parameter).type;
     builder_.set_line("update." + name);
+    if (settings_.kind == OptimizerSettings::Kind::adafactor)
+      return factored_update(parameter, gradient, scalars, coefficient, decay);
     const bool rounds = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
     const NoiseKey rounding = rounds ? philox_key(settings_.seed, random_site(name + ".rounding")) : NoiseKey{};
     const Update update = update_of(decay, coefficient.valid(), rounding);
     std::vector<ValueId> inputs{parameter};
     std::vector<std::string> outputs{""};
-    const auto add_state = [&](const char* state, DType dtype) {
-      inputs.push_back(builder_.add_persistent(name + "." + state, {dtype, type.shape}, Role::optimizer_state));
+    const auto add_state = [&](const std::string& state, const ValueType& of) {
+      inputs.push_back(builder_.add_persistent(name + "." + state, of, Role::optimizer_state));
       outputs.push_back(state);
     };
-    for (const char* state : update.states) add_state(state, settings_.state);
-    if (settings_.average_blend > 0) add_state(kAverageName, DType::f32);
+    for (const std::string state : update.states) {
+      add_state(state, {settings_.state, type.shape});
+      if (settings_.state != DType::u8) continue;
+      add_state(state + ".scale", {DType::f32, Shape{ceil_div(type.shape.elements(), ops::kCodedBlock)}});
+    }
+    if (settings_.average_blend > 0) add_state(kAverageName, {DType::f32, type.shape});
     inputs.insert(inputs.end(), {gradient, scalars});
     if (coefficient.valid()) inputs.push_back(coefficient);
     builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs));
+  }
+
+  // Three passes over the gradient, in each of which it may stream.
+  void factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
+    const std::string name = builder_.value(parameter).name.text();
+    const Shape shape = builder_.shape(parameter);
+    const ops::FactoredAttributes attributes{shape.rank() == 2, decay, coefficient.valid(), settings_.clip_value,
+                                             settings_.average_blend};
+    const auto with_coefficient = [&](std::vector<ValueId> inputs) {
+      if (coefficient.valid()) inputs.push_back(coefficient);
+      return inputs;
+    };
+    std::vector<ValueId> states;
+    std::vector<std::string> names;
+    const auto add_state = [&](const char* state, const Shape& of) {
+      states.push_back(builder_.add_persistent(name + "." + state, {DType::f32, of}, Role::optimizer_state));
+      names.emplace_back(state);
+    };
+    if (attributes.factored) {
+      add_state("rows", Shape{shape[0]});
+      add_state("columns", Shape{shape[1]});
+    } else {
+      add_state("v", shape);
+    }
+    std::vector<ValueId> inputs = states;
+    inputs.insert(inputs.end(), {gradient, scalars});
+    states = builder_.add(ops::kUpdateVariance, attributes, with_coefficient(std::move(inputs)), std::move(names));
+    inputs = {parameter};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    inputs.push_back(gradient);
+    const ValueId sizes = builder_.add1(ops::kUpdateSize, attributes, with_coefficient(std::move(inputs)), "sizes");
+    inputs = {parameter};
+    std::vector<std::string> outputs{""};
+    if (settings_.average_blend > 0) {
+      inputs.push_back(builder_.add_persistent(name + "." + kAverageName, {DType::f32, shape}, Role::optimizer_state));
+      outputs.emplace_back(kAverageName);
+    }
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    inputs.insert(inputs.end(), {gradient, sizes, scalars});
+    builder_.add(ops::kAdafactor, attributes, with_coefficient(std::move(inputs)), std::move(outputs));
   }
 
   GraphBuilder builder_;

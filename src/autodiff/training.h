@@ -14,7 +14,7 @@ namespace plimsoll {
 inline constexpr const char* kAverageName = "ema";
 
 struct OptimizerSettings {
-  enum class Kind { adamw, sgd, lion } kind = Kind::adamw;
+  enum class Kind { adamw, sgd, lion, adafactor } kind = Kind::adamw;
   double beta2 = 0.95, epsilon = 1e-8;  // beta2: of lion too
   bool momentum = false;                // of sgd; how much is fed, as AdamW's first beta is
   bool nesterov = false;
@@ -22,15 +22,25 @@ struct OptimizerSettings {
   // Tensors of two or more axes; or all; or those of two or more axes that are not embeddings.
   enum class Decay { matrices, all, no_embeddings } decay = Decay::matrices;
   double clip = 1.0;         // of the global norm; 0: none
+  bool scaled = false;       // the loss is multiplied by a scale, which its gradients are divided by
   double clip_value = 0;     // of each element; 0: none
   double average_blend = 0;  // of the parameters, into averages of them; 0: none
-  // Of the optimizer: fp32, or bf16, which is rounded at random under this seed.
+  // Of the optimizer: fp32; or bf16, or u8 (blocks of numbers of 8 bits, with a scale each), which are rounded at random under
+  // this seed.
   DType state = DType::f32;
   std::uint64_t seed = 0;
 };
 
-// Whether there is anything beside the parameters that updates change, an average of them excepted.
-constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) { return kind != OptimizerSettings::Kind::sgd || momentum; }
+// Whether there is state with an element for each parameter, an average of them excepted.
+constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
+  switch (kind) {
+    case OptimizerSettings::Kind::adamw:
+    case OptimizerSettings::Kind::lion: return true;
+    case OptimizerSettings::Kind::sgd: return momentum;
+    case OptimizerSettings::Kind::adafactor: return false;
+  }
+  return false;
+}
 
 // What the trainer feeds and fetches, by value.
 struct TrainingValues {

@@ -32,9 +32,17 @@ struct TrainArguments {
   ConfigArguments config;
   std::string run, plan;
   std::optional<std::int64_t> updates;
+  std::string fault;  // train/faults.h
   bool resume = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);
+
+struct VerifyArguments {
+  ConfigArguments config;
+  std::string folder;
+  bool json = false;
+};
+int run_verify(const VerifyArguments& arguments);
 
 struct EvalArguments {
   ConfigArguments config;

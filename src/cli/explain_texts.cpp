@@ -40,7 +40,8 @@ const CodeExplanation kExplanations[] = {
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
     {"E-CONFIG-PRECISION", "The precision that is asked for does not exist here.",
-     "precision.compute is fp32 or bf16, and so is precision.optimizer_state. Weights and the sums of their gradients are fp32.",
+     "precision.compute is fp32, bf16 or fp16, precision.optimizer_state fp32, bf16 or 8bit. Weights and their gradients' sums "
+     "are fp32.",
      "Set it to one of those. A choice of precision is never made silently.",
      "plimsoll plan CONFIG --set precision.compute=fp32"},
     {"E-CONFIG-PRESET", "The name of the preset is unknown.",
@@ -242,6 +243,11 @@ const CodeExplanation kExplanations[] = {
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
+    {"E-SCALE-FLOOR", "In fp16, gradients overflow whatever the loss is multiplied by.",
+     "Three windows in a row did so with a scale below 1, or more than a tenth of the last 200 were skipped. The loss or the "
+     "activations are no numbers any more, or gradients are larger than fp16 can hold: a rate that is too high, mostly.",
+     "Lower the rate or warm up for longer, and resume from the checkpoint; or compute in bf16, which needs no scale.",
+     "plimsoll train CONFIG --set precision.compute=bf16"},
     {"E-SHAPE", "Sizes of operands do not agree.", "A model was described with tensors that do not match.",
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},

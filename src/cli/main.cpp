@@ -62,6 +62,7 @@ void add_config(CLI::App& command, ConfigArguments& config) {
 struct Arguments {
   PlanArguments plan;
   TrainArguments train;
+  VerifyArguments verify;
   EvalArguments eval;
   GenerateArguments generate;
   LayoutArguments layout;
@@ -114,6 +115,16 @@ void add_train(CLI::App& app, TrainArguments& a) {
   command->add_flag("--resume", a.resume, "continue the run from its checkpoint");
   command->add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   command->add_flag("--json", a.json, "print run.json at the end");
+  command->add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
+}
+
+void add_verify(CLI::App& app, VerifyArguments& a) {
+  CLI::App* command = app.add_subcommand("verify", "prove gradients, batches, plans and precision on this model and data");
+  add_config(*command, a.config);
+  add_device(*command, a.config);
+  command->add_option("--folder", a.folder,
+                      "for its runs and their data, which stays for the commands of --json (default: a temporary one)");
+  command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_others(CLI::App& app, Arguments& a) {
@@ -161,6 +172,7 @@ void add_others(CLI::App& app, Arguments& a) {
 int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("plan")) return run_plan(a.plan);
   if (app.got_subcommand("train")) return run_train(a.train);
+  if (app.got_subcommand("verify")) return run_verify(a.verify);
   if (app.got_subcommand("eval")) return run_eval(a.eval);
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
@@ -213,6 +225,7 @@ int parse_and_run(int argc, char** argv) {
   Arguments arguments;
   add_plan(app, arguments.plan);
   add_train(app, arguments.train);
+  add_verify(app, arguments.verify);
   add_others(app, arguments);
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {

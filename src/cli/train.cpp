@@ -84,14 +84,14 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
   for (const std::string& line : config_differences(begun, config)) {
     const bool dropout = starts_with_any(line, {"model.dropout:"});
     if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                           "optimizer.name:", "precision."})) {
+                                           "optimizer.name:", "precision.compute:", "precision.optimizer_state:"})) {
       throw refuse("the run would be another one: " + line);
     }
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
       fmt::print(stderr, "note: changed since the run began: {}; the learning rate follows its schedule to the new end\n", line);
     }
-    if (dropout || starts_with_any(line, {"train.gradient_clip", "train.label_smoothing", "train.z_loss", "optimizer.",
-                                          "schedule.", "machine.threads:"})) {
+    if (dropout || starts_with_any(line, {"precision.loss_scale_growth:", "train.gradient_clip", "train.label_smoothing",
+                                          "train.z_loss", "optimizer.", "schedule.", "machine.threads:"})) {
       fmt::print(stderr, "note: changed since the run began: {}\n", line);
     }
   }
@@ -199,6 +199,10 @@ class TrainCommand {
     } else {
       trainer.after_warmup([&] { check_reserve(plan, arena); });
     }
+    if (!arguments_.fault.empty()) {
+      fmt::print(stderr, "note: this training is made wrong on purpose: --fault {}\n", arguments_.fault);
+      trainer.make_wrong(parse_faults(arguments_.fault));
+    }
     const std::filesystem::path checkpoint = folder_.checkpoint();
     trainer.load(resumed_ ? &checkpoint : nullptr);
     if (resumed_) saved_at_ = resumed_->updates;
@@ -232,6 +236,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
                          [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
+    if (resumed_) folder_.open_events(resumed_->updates);
     folder_.write_run(report_.to_json());
     begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
@@ -250,6 +255,7 @@ class TrainCommand {
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {
     const std::int64_t updates = arguments_.updates.value_or(config_.train.updates);
     ProgressLine line(updates, promised(plan));
+    trainer.on_overflow([&](const Overflow& overflow) { note(overflow, line); });
     while (trainer.progress().updates < updates && interrupted == 0) {
       Metrics metrics = trainer.update();
       report_.note(trainer.progress());
@@ -272,6 +278,21 @@ class TrainCommand {
     } else {
       report_.interrupt();
     }
+  }
+
+  void note(const Overflow& overflow, ProgressLine& line) const {
+    json event = {{"event", overflow.skipped ? "skipped" : "overflow"},
+                  {"update", overflow.update},
+                  {"loss_scale", overflow.scale},
+                  {"micro_steps", overflow.micro}};
+    if (overflow.skipped) {
+      json samples = json::array();
+      for (const SampleRef& sample : overflow.samples) samples.push_back({sample.epoch, sample.sample});
+      event["samples"] = samples;
+    }
+    folder_.append_event(event);
+    line.say(fmt::format("note: update {}: gradients overflow with a loss scale of {:g}; {}", overflow.update, overflow.scale,
+                         overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
   }
 
   // The checkpoint stays as it was.
@@ -382,6 +403,7 @@ int run_train(const TrainArguments& arguments) {
     throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates),
                        fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
+  parse_faults(arguments.fault);  // before there is a folder
   catch_signals();
   return TrainCommand(arguments, load_settings(arguments.config)).run();
 }

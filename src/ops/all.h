@@ -9,6 +9,7 @@
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
+#include "ops/factored/factored.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
@@ -56,6 +57,9 @@ inline constexpr std::array kAllOps{
     &kAdamW,
     &kLion,
     &kSgd,
+    &kUpdateVariance,
+    &kUpdateSize,
+    &kAdafactor,
 };
 
 }  // namespace plimsoll::ops

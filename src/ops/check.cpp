@@ -12,9 +12,9 @@ void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where) 
   require(inputs.size() == count, where, fmt::format("got {} inputs", inputs.size()), fmt::format("pass {}", count));
 }
 
-void require_wide_or_bf16(const ValueType& value, std::string_view where) {
-  require(value.dtype == DType::f32 || value.dtype == DType::bf16, where, fmt::format("an input is {}", to_text(value)),
-          "fp32 or bf16");
+void require_computable(const ValueType& value, std::string_view where) {
+  require(is_float(value.dtype) && value.dtype != DType::f64, where, fmt::format("an input is {}", to_text(value)),
+          "fp32, bf16 or fp16");
 }
 
 std::string to_text(const ValueType& type) { return fmt::format("{}{}", name(type.dtype), to_text(type.shape)); }

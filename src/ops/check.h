@@ -19,7 +19,8 @@ void require_type(const ValueType& value, const ValueType& expected, std::string
 // Each of the values has this dtype; for rules whose kernels know no other.
 void require_dtype(TypeSpan values, DType expected, std::string_view where);
 
-void require_wide_or_bf16(const ValueType& value, std::string_view where);
+// fp32, bf16 or fp16.
+void require_computable(const ValueType& value, std::string_view where);
 
 std::string to_text(const ValueType& type);
 // Bytes of all inputs and outputs: what an op that touches everything once moves.

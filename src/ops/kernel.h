@@ -70,6 +70,7 @@ CpuKernels cast_cpu_kernels();
 CpuKernels dropout_cpu_kernels();
 CpuKernels loss_cpu_kernels();
 CpuKernels update_cpu_kernels();
+CpuKernels factored_cpu_kernels();
 
 // Whether the kernel adds to its accumulator: not where the op has none, and not in the call that writes it.
 template <class A>

@@ -54,7 +54,8 @@ class EarliestPlaces {
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       if (alias.kind == AliasKind::updates) after = std::max(after, used_[root(alias.input)]);
     }
-    for (const ValueId output : node.outputs) written_[root(output)] = after;
+    // What nothing holds back runs behind the micro-step, and so does what reads it.
+    for (const ValueId output : node.outputs) written_[root(output)] = after > 0 ? after : all_gradients_;
     for (const ValueId input : node.inputs) used_[root(input)] = std::max(used_[root(input)], after);
     return after;
   }

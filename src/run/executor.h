@@ -48,6 +48,8 @@ class Executor {
   // What lives through the whole run where kernels run: parameters, optimizer state, staging.
   const std::vector<Operand>& state() const { return program_.persistent; }
   TensorView view(ValueId value) const;
+  // Whether it rests where kernels run.
+  bool here(ValueId value) const { return program_.operands[value].tier == 0; }
   // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
   void read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const;
   void write(ValueId value, const std::function<void(std::span<std::byte>)>& source);

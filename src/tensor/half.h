@@ -7,6 +7,9 @@
 
 namespace plimsoll {
 
+// An element of fp16 in memory. Those of bf16 are plain 16 bits.
+enum class F16 : std::uint16_t {};
+
 constexpr float widen_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
 // IEEE 754 binary16. Subnormals are rescaled by one multiplication, so the body has no loop.

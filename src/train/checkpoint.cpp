@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <bitset>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -30,16 +31,32 @@ std::vector<ValueId> saved_values(const Graph& graph) {
 }
 
 std::string progress_text(const Progress& progress) {
-  return nlohmann::json{{"updates", progress.updates},
-                        {"samples", progress.samples},
-                        {"units", progress.units},
-                        {"seconds", progress.seconds},
-                        {"loss_bits", bits_hex(progress.loss)},
-                        {"micro_batch", progress.micro_batch},
-                        {"accumulation", progress.accumulation},
-                        {"seed", progress.seed},
-                        {"data_hash", progress.data_hash}}
-      .dump();
+  nlohmann::json object = {{"updates", progress.updates},
+                           {"samples", progress.samples},
+                           {"units", progress.units},
+                           {"seconds", progress.seconds},
+                           {"loss_bits", bits_hex(progress.loss)},
+                           {"micro_batch", progress.micro_batch},
+                           {"accumulation", progress.accumulation},
+                           {"seed", progress.seed},
+                           {"data_hash", progress.data_hash}};
+  if (const auto& scale = progress.loss_scale) {
+    object["loss_scale"] = {{"scale", scale->scale},         {"good_samples", scale->good_samples},
+                            {"overflows", scale->overflows}, {"low_windows", scale->low_windows},
+                            {"skipped", scale->skipped},     {"recent", scale->recent.to_string()}};
+  }
+  return object.dump();
+}
+
+LossScaleState scale_from(const nlohmann::json& object) {
+  LossScaleState state;
+  state.scale = object.at("scale").get<double>();
+  state.good_samples = object.at("good_samples").get<std::int64_t>();
+  state.overflows = object.at("overflows").get<std::int64_t>();
+  state.low_windows = object.at("low_windows").get<std::int64_t>();
+  state.skipped = object.at("skipped").get<std::int64_t>();
+  state.recent = std::bitset<LossScaleState::kRecent>(object.at("recent").get<std::string>());
+  return state;
 }
 
 // What no run has: what follows multiplies these and divides by them.
@@ -51,10 +68,14 @@ void check(const Progress& progress) {
   in("updates", progress.updates, 0, kMostUpdates);
   in("micro_batch", progress.micro_batch, 1, kMostBatch);
   in("accumulation", progress.accumulation, 1, kMostBatch / progress.micro_batch);
-  const std::int64_t samples = progress.updates * progress.micro_batch * progress.accumulation;
+  const std::int64_t skipped = progress.loss_scale ? progress.loss_scale->skipped : 0;
+  in("skipped", skipped, 0, kMostUpdates);
+  const std::int64_t samples = (progress.updates + skipped) * progress.micro_batch * progress.accumulation;
   in("samples", progress.samples, samples, samples);
   in("units", progress.units, 0, std::int64_t{1} << 62);
   if (!std::isfinite(progress.seconds) || progress.seconds < 0) throw std::out_of_range("seconds are no time");
+  const double scale = progress.loss_scale ? progress.loss_scale->scale : 1;
+  if (!(scale > 0) || !std::isfinite(scale)) throw std::out_of_range("the loss scale is no scale");
 }
 
 Progress parse(const SafetensorsFile& file) {
@@ -77,6 +98,7 @@ Progress parse(const SafetensorsFile& file) {
     progress.accumulation = object.at("accumulation").get<std::int64_t>();
     progress.seed = object.at("seed").get<std::int64_t>();
     progress.data_hash = object.at("data_hash").get<std::string>();
+    if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
     check(progress);
     return progress;
   } catch (const std::exception& error) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "graph/graph.h"
 #include "run/executor.h"
+#include "train/loss_scale.h"
 
 namespace plimsoll {
 
@@ -22,6 +24,7 @@ struct Progress {
   std::int64_t micro_batch = 0, accumulation = 0;
   std::int64_t seed = 0;
   std::string data_hash;
+  std::optional<LossScaleState> loss_scale;  // of fp16
 };
 
 // Parameters and optimizer state come from the executor's tiers, whichever they rest on.

@@ -52,7 +52,14 @@ std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
 
 }  // namespace
 
-std::string_view precision_name(DType dtype) { return dtype == DType::f32 ? "fp32" : dtype == DType::f16 ? "fp16" : name(dtype); }
+std::string_view precision_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "fp32";
+    case DType::f16: return "fp16";
+    case DType::u8: return "8bit";
+    default: return name(dtype);
+  }
+}
 
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {

@@ -111,10 +111,12 @@ struct LinkRates {
 
 struct PrecisionSettings {
   DType compute = DType::f32, optimizer_state = DType::f32;
+  double loss_scale = 65536;             // of fp16: at the start
+  Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
 
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
-// "fp32", "bf16": as the configuration and plans name them.
+// "fp32", "bf16", "8bit": as the configuration and plans name them.
 std::string_view precision_name(DType dtype);
 
 struct Config {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "models/gpt2.h"
 #include "train/machine_facts.h"
@@ -17,11 +19,11 @@ constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::array<std::string_view, 1> kModels{"gpt2"};
-constexpr std::array kComputeTypes{DType::f32, DType::bf16};
-constexpr std::array kStateTypes{DType::f32, DType::bf16};
+constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
+constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
-constexpr std::array<std::string_view, 3> kOptimizers{"adamw", "sgd", "lion"};
+constexpr std::array<std::string_view, 4> kOptimizers{"adamw", "sgd", "lion", "adafactor"};
 constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
 constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
                                                      "triangular2", "one_cycle", "wsd",    "polynomial"};
@@ -30,6 +32,7 @@ constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDiv
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
+constexpr double kLeastScale = 1, kMostScale = 0x1p40;
 constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string toml_text(std::string_view text) {
@@ -117,6 +120,18 @@ DType precision(const Setting& s, std::string_view key, std::span<const DType> k
   }
   throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
                      "what exists: " + all, {fmt::format("--set {}=fp32", key)});
+}
+
+double power_of_two(const Setting& s) {
+  const double value = number(s, kLeastScale, kMostScale);
+  int exponent = 0;
+  if (std::frexp(value, &exponent) == 0.5) return value;
+  throw config_error("E-CONFIG-RANGE", s.where, fmt::format("{} is {}", s.name, s.text),
+                     "a power of two, so that it changes no digit of a gradient", {"--set precision.loss_scale=65536"});
+}
+
+std::string if_scaled(const Config& c, std::string text) {
+  return c.precision.compute == DType::f16 ? std::move(text) : std::string();
 }
 
 bool says_none(const Setting& s) {
@@ -268,7 +283,8 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { c.train.on_divergence = one_of<OnDivergence>(s, kOnDivergence); },
      [](const C& c) { return name_of(c.train.on_divergence, kOnDivergence); }},
 
-    {"optimizer.name", "adamw, lion (half of its state) or sgd", "\"adamw\"",
+    {"optimizer.name",
+     "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
      [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
      [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
     {"optimizer.learning_rate", "at its peak", "3e-4", [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
@@ -372,12 +388,18 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { set_size(c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
     {"memory.disk", "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk, disk_text},
 
-    {"precision.compute", "fp32, or bf16: matrix products of rounded operands, added in fp32; weights stay fp32", "\"bf16\"",
-     [](C& c, const S& s) { c.precision.compute = precision(s, "precision.compute", kComputeTypes); },
+    {"precision.compute", "fp32, or bf16 or fp16: matrix products of rounded operands, added in fp32; weights stay fp32",
+     "\"bf16\"", [](C& c, const S& s) { c.precision.compute = precision(s, "precision.compute", kComputeTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
-    {"precision.optimizer_state", "fp32, or bf16: half the bytes, rounded at random so that what is small adds up", "\"bf16\"",
+    {"precision.optimizer_state", "fp32, or bf16 or 8bit: rounded at random so that what is small adds up", "\"bf16\"",
      [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},
+    {"precision.loss_scale", "fp16: the loss is multiplied by this at the start, then by what does not overflow", "65536.0",
+     [](C& c, const S& s) { c.precision.loss_scale = power_of_two(s); },
+     [](const C& c) { return if_scaled(c, shown(c.precision.loss_scale)); }},
+    {"precision.loss_scale_growth", "fp16: after so much of the run without an overflow it doubles", "\"2000updates\"",
+     [](C& c, const S& s) { c.precision.loss_scale_growth = duration(c, s); },
+     [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
 
     {"machine.threads", "0: as many as there are usable cores", "0",
      [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },

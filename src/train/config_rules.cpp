@@ -171,10 +171,13 @@ void complete_betas(Config& config, const GivenSettings& given) {
   if (!optimizer.half_lives) return;
   const std::string where = given.where("optimizer.half_lives");
   const bool both = given.has("optimizer.betas");
-  if (both || optimizer.kind == OptimizerKind::sgd) {
-    throw config_error(
-        "E-CONFIG-CONFLICT", where, both ? "betas and half_lives are both given" : "half_lives are given, and sgd has no betas",
-        "half-lives alone, of adamw or lion: they are betas for any batch size", {"--set optimizer.half_lives=none"});
+  const bool none = optimizer.kind == OptimizerKind::sgd || optimizer.kind == OptimizerKind::adafactor;
+  if (both || none) {
+    const std::string name = config_key("optimizer.name").text(config);
+    throw config_error("E-CONFIG-CONFLICT", where,
+                       both ? "betas and half_lives are both given" : "half_lives are given, and " + name + " has no betas",
+                       "half-lives alone, of adamw or lion: they are betas for any batch size",
+                       {"--set optimizer.half_lives=none"});
   }
   const RunLength run = run_length(config);
   const auto beta = [&](const Duration& half_life) {
@@ -198,6 +201,7 @@ UsualSettings usual_settings(OptimizerKind kind) {
     case OptimizerKind::adamw: return {3e-4, 0.1, 0.95};
     case OptimizerKind::lion: return {1e-4, 0.3, 0.99};
     case OptimizerKind::sgd: return {1e-2, 0, 0.95};
+    case OptimizerKind::adafactor: return {1e-2, 0, 0.95};  // of the size of a parameter
   }
   return {};
 }
@@ -236,7 +240,8 @@ double usual_end(const Schedule& schedule) {
 // One-cycle swings momentum as well, where nobody has said what it is.
 void complete_momentum(Config& config, const GivenSettings& given) {
   Schedule& schedule = config.schedule;
-  const bool none = config.optimizer.kind == OptimizerKind::sgd && config.optimizer.momentum == 0;
+  const OptimizerKind kind = config.optimizer.kind;
+  const bool none = kind == OptimizerKind::adafactor || (kind == OptimizerKind::sgd && config.optimizer.momentum == 0);
   const bool said = given.has("optimizer.betas") || given.has("optimizer.half_lives") || given.has("optimizer.momentum");
   const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
   if (open && !none && !said) schedule.momentum = {0.95, 0.85};
@@ -285,10 +290,17 @@ void check_schedule(const Config& config, const GivenSettings& given) {
 }
 
 void check_precision(const Config& config, const GivenSettings& given) {
+  for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
+    if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
+    throw config_error("E-CONFIG-CONFLICT", given.where(key),
+                       fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
+                       "without it, or fp16", {"--set precision.compute=fp16"});
+  }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"), "sgd without momentum has no state",
-                     "an optimizer with state, or fp32", {"--set precision.optimizer_state=fp32"});
+  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"),
+                     "this optimizer has no state for each parameter that could be narrower",
+                     "adamw, lion, sgd with momentum, or fp32", {"--set precision.optimizer_state=fp32"});
 }
 
 void check_resting(const Config& config, const GivenSettings& given) {
@@ -348,15 +360,22 @@ struct Rivals {
   bool (*says)(const Config&);
 };
 
+bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
+
 constexpr Rivals kRivals[] = {
     {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
     {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"precision.compute", "precision.loss_scale", needs_no_scale},
+    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
     {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
     {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
 };
 
 bool excludes(const KeySetting& one, std::string_view other) {
   if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
+  if (one.key->name == "model.init" && !one.alone().model.init.empty()) {
+    return std::find(std::begin(kShapeKeys), std::end(kShapeKeys), other) != std::end(kShapeKeys);
+  }
   return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
     return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
   });

@@ -46,6 +46,7 @@ std::string_view optimizer_text(const OptimizerChoice& optimizer) {
     case OptimizerKind::adamw: return "AdamW";
     case OptimizerKind::lion: return "Lion";
     case OptimizerKind::sgd: return "SGD with momentum";
+    case OptimizerKind::adafactor: return "Adafactor";
   }
   return "";
 }

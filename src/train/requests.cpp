@@ -16,6 +16,7 @@ OptimizerSettings optimizer_settings(const Config& config) {
   settings.weight_decay = choice.weight_decay;
   settings.decay = choice.decay;
   settings.clip = config.train.gradient_clip;
+  settings.scaled = config.precision.compute == DType::f16;
   settings.clip_value = config.train.gradient_clip_value;
   settings.state = config.precision.optimizer_state;
   settings.seed = static_cast<std::uint64_t>(config.seed);

@@ -118,8 +118,8 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
-  for (const char* file :
-       {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl", "weights"}) {
+  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl",
+                           "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
@@ -161,6 +161,25 @@ void RunFolder::open_metrics(std::int64_t updates, const std::function<void(cons
   if (ftruncate(metrics_, keep) != 0 || lseek(metrics_, keep, SEEK_SET) != keep) throw cannot_write(path, std::strerror(errno));
 }
 
+void RunFolder::open_events(std::int64_t updates) const {
+  const std::filesystem::path path = path_ / "events.jsonl";
+  std::ifstream lines(path, std::ios::binary);
+  if (!lines) return;
+  std::string kept, line;
+  while (std::getline(lines, line)) {
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("update", updates + 1) <= updates) kept += line + "\n";
+  }
+  write("events.jsonl", kept);
+}
+
+void RunFolder::append_event(const nlohmann::json& event) const {
+  const std::filesystem::path path = path_ / "events.jsonl";
+  std::ofstream lines(path, std::ios::binary | std::ios::app);
+  lines << event.dump() << "\n" << std::flush;
+  if (!lines) throw cannot_write(path, std::strerror(errno));
+}
+
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm;
   std::array<char, 640> line;
@@ -174,6 +193,7 @@ void RunFolder::append(const Metrics& metrics) {
       std::bit_cast<std::uint64_t>(metrics.grad_norm));
   add("\"learning_rate\":{},", metrics.learning_rate);
   if (metrics.momentum) add("\"momentum\":{},", *metrics.momentum);
+  if (metrics.loss_scale) add("\"loss_scale\":{},", *metrics.loss_scale);
   if (metrics.spike) add("\"spike\":true,");
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
       metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);

@@ -1,5 +1,5 @@
-// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), the resolved
-// configuration, the plan, the weights, the checkpoint. A folder in which no run began is taken away again.
+// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), events.jsonl, the
+// resolved configuration, the plan, the weights, the checkpoint. A folder in which no run began is taken away again.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ struct Metrics {
   std::int64_t samples = 0;  // cumulative
   std::int64_t units = 0;    // of this update
   double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
-  std::optional<double> momentum;  // of a schedule that moves it
-  bool spike = false;              // see DivergenceWatch
+  std::optional<double> momentum;    // of a schedule that moves it
+  std::optional<double> loss_scale;  // of fp16
+  bool spike = false;                // see DivergenceWatch
   Bytes vm_hwm;
 };
 
@@ -44,6 +45,10 @@ class RunFolder {
   // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left; `see` gets those that stay, as
   // far as they can be read.
   void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
+  // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
+  // those past `updates` that have been made.
+  void open_events(std::int64_t updates) const;
+  void append_event(const nlohmann::json& event) const;
   // Without allocating.
   void append(const Metrics& metrics);
 

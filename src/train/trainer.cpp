@@ -73,6 +73,15 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
 
 Trainer::~Trainer() = default;
 
+void Trainer::make_wrong(const Faults& faults) {
+  const auto micros = static_cast<std::size_t>(plan_.decisions.accumulation);
+  if (!faults.weights.empty() && faults.weights.size() != micros) {
+    throw config_error("E-USAGE", "--fault", fmt::format("it has {} weights", faults.weights.size()),
+                       fmt::format("one for each of the {} micro-steps", micros));
+  }
+  faults_ = faults;
+}
+
 void Trainer::enter(Phase phase) {
   if (before_phase_) before_phase_(phase);
 }
@@ -97,6 +106,12 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     }
   });
   next_micro_ = progress_.samples / progress_.micro_batch;
+  if (config_.precision.compute == DType::f16) {
+    const double growth = in_samples(config_.precision.loss_scale_growth, run_length(config_));
+    if (!progress_.loss_scale) progress_.loss_scale = LossScaleState{.scale = config_.precision.loss_scale, .recent = {}};
+    scale_.emplace(LossScaleSettings{growth}, *progress_.loss_scale);
+    find_watched();
+  }
   start_prefetch();
 }
 
@@ -119,7 +134,8 @@ void Trainer::feed_micro(double inverse_units) {
   for (const BatchValues& values : group_) {
     prefetcher_->take(buffers_of(executor_, values));
     keep_prefetching();
-    *executor_.view(values.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
+    *executor_.view(values.inverse_units).as_pointer<float>() =
+        static_cast<float>(inverse_units * faults_.weight(progress_.updates + 1, micro_in_window_++));
   }
 }
 
@@ -130,26 +146,94 @@ void Trainer::feed_update(std::int64_t update) {
   scalars[ops::kBiasCorrection1] = 1 - std::pow(scalars[ops::kMomentum], static_cast<double>(update));
   scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
   scalars[ops::kUpdate] = static_cast<double>(update);
+  scalars[ops::kInverseScale] = scale_ ? 1 / scale_->scale() : 1;
+}
+
+// With several rounds a window, gradients that small are whole after each of them.
+void Trainer::find_watched() {
+  constexpr std::int64_t kMostElements = 1 << 14;
+  if (plan_.decisions.window().rounds() == 1) return;
+  for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
+    const Value& value = plan_.graph.values[ValueId{i}];
+    if (value.role != Role::accumulator || !value.persistent() || value.type.dtype != DType::f32) continue;
+    if (value.type.shape.elements() <= kMostElements && executor_.here(ValueId{i})) watched_.push_back(ValueId{i});
+  }
+}
+
+bool Trainer::finite_so_far() const {
+  if (!std::isfinite(*executor_.view(model_.training.loss_total).as_pointer<double>())) return false;
+  return std::all_of(watched_.begin(), watched_.end(), [&](ValueId value) {
+    const auto numbers = executor_.view(value).as<float>();
+    return std::all_of(numbers.begin(), numbers.end(), [](float number) { return std::isfinite(number); });
+  });
+}
+
+// Whether its gradient is a number. With a loss scale nothing has been updated else, and what is left of the window is not run.
+bool Trainer::run_window(double inverse_units) {
+  const double scale = scale_ ? scale_->scale() : 1;
+  const std::int64_t update = progress_.updates + 1;
+  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(inverse_units * scale) : feed_update(update); };
+  enter(Phase::first);
+  micro_in_window_ = 0;
+  for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
+    if (micro == 1) enter(Phase::steady);
+    executor_.run(Section::micro, micro == 0 && !(faults_.keep_gradients && update > 1), feed);
+    if (after_warmup_) std::exchange(after_warmup_, nullptr)();
+    if (scale_ && !finite_so_far()) return false;
+  }
+  executor_.run(Section::update, false, feed);
+  return std::isfinite(*executor_.view(model_.training.loss_total).as_pointer<double>()) &&
+         std::isfinite(*executor_.view(model_.training.gradient_norm).as_pointer<double>());
+}
+
+// To the samples of the present window.
+void Trainer::rewind() {
+  prefetcher_->discard();
+  next_micro_ = progress_.samples / progress_.micro_batch;
+  keep_prefetching();
+}
+
+void Trainer::leave_window(LossScale::Next next, double scale) {
+  progress_.loss_scale = scale_->state();
+  Overflow overflow{.update = progress_.updates + 1,
+                    .scale = scale,
+                    .micro = micro_in_window_,
+                    .skipped = next == LossScale::Next::skip,
+                    .samples = {}};
+  if (overflow.skipped) {
+    const std::int64_t end = progress_.samples + config_.train.effective_batch;
+    for (; progress_.samples < end; ++progress_.samples) overflow.samples.push_back(order_.at(progress_.samples));
+  }
+  if (on_overflow_) on_overflow_(overflow);
+  if (scale_->hopeless()) {
+    throw Error(
+        ErrorKind::user, ExitCode::diverged, "E-SCALE-FLOOR", fmt::format("update {}", overflow.update),
+        fmt::format("gradients overflow with a loss scale of {:g}; {} windows were skipped", scale, scale_->state().skipped),
+        "gradients that fp16 can hold",
+        {"--set precision.compute=bf16",
+         "--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
+  }
+  rewind();
 }
 
 Metrics Trainer::update() {
   const double start = seconds_now();
   const std::int64_t update = progress_.updates + 1;
-  const std::int64_t units = window_units(order_, samples_, progress_.samples, config_.train.effective_batch);
-  ensure(units > 0, "trainer", "a window without a single unit");
-  const double inverse_units = 1.0 / static_cast<double>(units);
-  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(inverse_units) : feed_update(update); };
-  enter(Phase::first);
-  for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
-    if (micro == 1) enter(Phase::steady);
-    executor_.run(Section::micro, micro == 0, feed);
-    if (after_warmup_) std::exchange(after_warmup_, nullptr)();
-  }
-  executor_.run(Section::update, false, feed);
-
   Metrics metrics;
+  double inverse_units = 0;
+  while (true) {
+    metrics.units = window_units(order_, samples_, progress_.samples, config_.train.effective_batch);
+    ensure(metrics.units > 0, "trainer", "a window without a single unit");
+    inverse_units = 1.0 / static_cast<double>(metrics.units);
+    const bool finite = run_window(inverse_units);
+    if (!scale_) break;
+    metrics.loss_scale = scale_->scale();
+    const LossScale::Next next = scale_->tried(finite, config_.train.effective_batch);
+    progress_.loss_scale = scale_->state();
+    if (next == LossScale::Next::update) break;
+    leave_window(next, *metrics.loss_scale);
+  }
   metrics.update = update;
-  metrics.units = units;
   metrics.loss = *executor_.view(model_.training.loss_total).as_pointer<double>() * inverse_units;
   metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
   metrics.learning_rate = learning_rate_at(config_, progress_.samples);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "data/prefetch.h"
 #include "data/window.h"
@@ -13,6 +14,8 @@
 #include "run/executor.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/faults.h"
+#include "train/loss_scale.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/weights.h"
@@ -28,7 +31,14 @@ struct EvaluationResult {
 EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
                           std::int64_t samples, const BatchValues& values, ValueId total, ValueId staging);
 
-enum class TrainEnd : std::uint8_t { done, interrupted };
+// A window that changed nothing, since its gradient was no number.
+struct Overflow {
+  std::int64_t update = 0;         // that was to be made
+  double scale = 0;                // with which the window was computed
+  std::int64_t micro = 0;          // micro-steps after which it was left
+  bool skipped = false;            // its samples are left out; else it is computed again
+  std::vector<SampleRef> samples;  // of a skipped one
+};
 
 class Trainer {
  public:
@@ -38,7 +48,8 @@ class Trainer {
 
   // Fills parameters and state: fresh, from config.model.init, or from a checkpoint.
   void load(const std::filesystem::path* checkpoint);
-  // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite: nothing is saved then.
+  // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite, or with a loss scale
+  // E-SCALE-FLOOR where that does not help: nothing is saved then.
   Metrics update();
   EvaluationResult evaluate_now();
   void save_checkpoint_to(const std::filesystem::path& file);
@@ -51,12 +62,21 @@ class Trainer {
   void after_warmup(std::function<void()> hook) { after_warmup_ = std::move(hook); }
   // Called before the sections of a phase run, for the audit.
   void before_phase(std::function<void(Phase)> hook) { before_phase_ = std::move(hook); }
+  // Called after each window that overflowed, with fp16.
+  void on_overflow(std::function<void(const Overflow&)> hook) { on_overflow_ = std::move(hook); }
+  // For verify: training is wrong from here on. As many weights as a window has micro-steps.
+  void make_wrong(const Faults& faults);
 
  private:
   void start_prefetch();
   void keep_prefetching();
   MicroBatch micro_batch_of(const BatchValues& values) const;
   void feed_micro(double inverse_units);
+  bool run_window(double inverse_units);
+  bool finite_so_far() const;
+  void leave_window(LossScale::Next next, double scale);
+  void rewind();
+  void find_watched();
   void feed_update(std::int64_t update);
   void enter(Phase phase);
 
@@ -71,9 +91,14 @@ class Trainer {
   std::vector<SampleRef> refs_;
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
+  std::optional<LossScale> scale_;  // of fp16
+  std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
+  Faults faults_;
+  std::int64_t micro_in_window_ = 0;
   std::vector<BatchValues> group_;  // of each micro-batch that goes with the others
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
+  std::function<void(const Overflow&)> on_overflow_;
 };
 
 }  // namespace plimsoll

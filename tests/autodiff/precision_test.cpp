@@ -71,9 +71,12 @@ TEST(Precision, RoundsWhatProductsRead) {
 }
 
 // Of a model with weights far larger than those of a real one: a few per cent of each tensor.
-TEST(Precision, GradientsAreThoseOfFp32ButForRounding) {
+class PrecisionOf : public testing::TestWithParam<std::pair<DType, double>> {};
+
+TEST_P(PrecisionOf, GradientsAreThoseOfFp32ButForRounding) {
+  const auto [dtype, most] = GetParam();
   Model exact(small_config(0)), rounded(small_config(0));
-  apply_precision(rounded.training.graph, DType::bf16);
+  apply_precision(rounded.training.graph, dtype);
   const auto run = [](Model& model) {
     auto run = std::make_unique<DenseRun>(model.training.graph);
     model.load(*run);
@@ -95,10 +98,13 @@ TEST(Precision, GradientsAreThoseOfFp32ButForRounding) {
       norm += want[i] * want[i];
       error += (got[i] - want[i]) * (got[i] - want[i]);
     }
-    EXPECT_LE(std::sqrt(error), 0.04 * std::max(std::sqrt(norm), 1e-3 * std::sqrt(all))) << name;
+    EXPECT_LE(std::sqrt(error), most * std::max(std::sqrt(norm), 1e-3 * std::sqrt(all))) << name;
     if (name.find("c_attn.weight") != std::string::npos) EXPECT_GT(error, 0) << "nothing was rounded";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PrecisionOf, testing::Values(std::pair{DType::bf16, 0.04}, std::pair{DType::f16, 0.005}),
+                         [](const auto& dtype) { return std::string(name(dtype.param.first)); });
 
 }  // namespace
 }  // namespace plimsoll::test

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What numbers are kept in: the bytes that the README states for each choice, and that nothing but rounding follows from it."""
 
+import json
 import math
 import pathlib
 import re
@@ -8,7 +9,8 @@ import re
 from _plimsoll import Test
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
-SIZES = {"f32": 4, "bf16": 2}
+SIZES = {"f32": 4, "bf16": 2, "u8": 1}
+CODED_BLOCK = 256  # parameters that share a scale
 KEPT = ("parameters", "gradient accumulators", "optimizer state")
 
 
@@ -41,6 +43,12 @@ def bytes_of_a_parameter(test):
         # The tied embedding's rows have sums of their own.
         apart = size.pop("wte.weight.grad.rows")
         test.equal("bytes of the embedding's own sums", apart, 4 * 256 * 32)
+        # A state of 8 bits has a scale for each block of a tensor.
+        scales = {name: size.pop(name) for name in list(size) if name.endswith(".scale")}
+        of = {value["name"]: math.prod(value["shape"]) for value in kept}
+        for name, scale in scales.items():
+            test.equal(f"bytes of {name}", scale, 4 * math.ceil(of[name.removesuffix(".scale")] / CODED_BLOCK))
+        test.equal("states with scales", len(scales), 2 * 28 if ("optimizer_state", "8bit") in settings else 0)
         test.equal(f"bytes a parameter with {settings}", sum(size.values()) / parameters, expected)
 
 
@@ -48,23 +56,28 @@ def train(test, run, *more):
     return test.succeeds("train", "config.toml", "--run", run, "--set", "schedule.name=constant", "--json", *more)
 
 
-def narrow_state(test):
-    narrow = ["--set", "precision.optimizer_state=bf16"]
-    exact, whole = train(test, "exact"), train(test, "whole", *narrow)
+def narrow_state(test, width="bf16"):
+    narrow = ["--set", f"precision.optimizer_state={width}"]
+    exact, whole = train(test, f"exact-{width}"), train(test, f"whole-{width}", *narrow)
     test.near("the loss with a narrow state", whole["final"]["loss"], exact["final"]["loss"], 2e-3)
     test.that(
         whole["final"]["parameters_xxh128"] != exact["final"]["parameters_xxh128"], "a narrow state has rounded something"
     )
-    again = train(test, "again", *narrow)
+    again = train(test, f"again-{width}", *narrow)
     folder = test.path("pages")
-    disk = train(test, "disk", *narrow, "--disk", f"{folder}:64MiB", "--set", "plan.optimizer_state=disk")
-    train(test, "cut", *narrow, "--updates", "3")
-    cut = train(test, "cut", *narrow, "--resume", "--updates", "6")
+    disk = train(test, f"disk-{width}", *narrow, "--disk", f"{folder}:64MiB", "--set", "plan.optimizer_state=disk")
+    train(test, f"cut-{width}", *narrow, "--updates", "3")
+    cut = train(test, f"cut-{width}", *narrow, "--resume", "--updates", "6")
     for name, report in (("again", again), ("from the disk", disk), ("in two pieces", cut)):
         for key in ("parameters_xxh128", "loss_bits"):
             test.equal(f"{key} {name}", report["final"][key], whole["final"][key])
-    error = test.fails(2, "E-RESUME", "train", "config.toml", "--run", "cut", "--resume", "--set", "schedule.name=constant")
+    other = ["--resume", "--set", "schedule.name=constant"]
+    error = test.fails(2, "E-RESUME", "train", "config.toml", "--run", f"cut-{width}", *other)
     test.that("precision.optimizer_state" in error["message"], f"it says what differs: {error['message']}")
+
+
+def coded_state(test):
+    narrow_state(test, "8bit")
 
 
 def rounded_products(test):
@@ -91,6 +104,53 @@ def rounded_products(test):
     test.near("the loss with both", both["final"]["loss"], exact["final"]["loss"], 4e-3)
 
 
+def overflowing(test):
+    """fp16: what overflows is computed again, and a window that is skipped changes nothing."""
+    half = ["--set", "precision.compute=fp16", "--set", "train.micro_batch=2", "--set", "train.accumulation=4"]
+    exact, whole = train(test, "exact-2", *half[2:]), train(test, "half", *half)
+    test.near("the loss in fp16", whole["final"]["loss"], exact["final"]["loss"], 1e-3)
+    test.that(not (test.path("half") / "events.jsonl").exists(), "nothing overflowed")
+    test.equal("scales", {line["loss_scale"] for line in test.lines("half")}, {65536.0})
+    # One overflow, in the third of four micro-steps: what is left of the window is not run, and it is computed again.
+    once = train(test, "once", *half, "--fault", "overflow=3:2:1")
+    test.near("the loss after an overflow", once["final"]["loss"], whole["final"]["loss"], 1e-4)
+    test.equal("scales", [line["loss_scale"] for line in test.lines("once")], [65536.0] * 2 + [32768.0] + [65536.0] * 3)
+    event = {"event": "overflow", "update": 3, "loss_scale": 65536.0, "micro_steps": 3}
+    test.equal("events", events(test, "once"), [event])
+    test.equal("samples", once["samples"], whole["samples"])
+    train(test, "cut-half", *half, "--fault", "overflow=3:2:1", "--updates", "3")
+    cut = train(test, "cut-half", *half, "--resume")
+    test.equal("bits in two pieces", cut["final"]["parameters_xxh128"], once["final"]["parameters_xxh128"])
+    test.equal("events in two pieces", events(test, "cut-half"), [event])
+    # The same samples in every window: one that is skipped leaves no trace but its scale.
+    test.write("few.txt", test.path("train.txt").read_bytes()[: 8 * 32 + 1])
+    same = [*half, "--set", "data.train=few.txt", "--set", "data.order=sequential", "--set", "model.dropout=0"]
+    same += ["--set", "schedule.warmup=0updates"]
+    skipped = train(test, "skipped", *same, "--fault", "overflow=2:0:4")
+    test.equal("scales", [line["loss_scale"] for line in test.lines("skipped")], [65536.0] + [4096.0] * 5)
+    test.equal("samples of a skip", events(test, "skipped")[-1]["samples"], [[1, i] for i in range(8)])
+    test.equal("samples taken", skipped["samples"], 7 * 8)
+    low = train(test, "low", *same, "--set", "precision.loss_scale=4096")
+    test.near("the loss with another scale", low["final"]["loss"], skipped["final"]["loss"], 1e-4)
+    first = train(test, "skipped-first", *same, "--fault", "overflow=1:0:4")
+    test.equal("bits behind a skip", first["final"]["parameters_xxh128"], low["final"]["parameters_xxh128"])
+    disk = ["--disk", f"{test.path('pages')}:64MiB", "--set", "plan.parameters=disk", "--set", "plan.gradients=disk"]
+    for name, more in {
+        "from the disk": disk,
+        "with everything made again": ["--set", "plan.recompute=all", "--set", "plan.loss_chunks=8"],
+        "block by block": ["--set", "plan.group=4"],
+    }.items():
+        other = train(test, f"half {name}", *half, *more, "--fault", "overflow=3:3:1", "--audit")
+        test.near(f"the loss {name}", other["final"]["loss"], whole["final"]["loss"], 1e-4)
+        test.equal(f"overflows {name}", len(events(test, f"half {name}")), 1)
+    error = test.fails(4, "E-SCALE-FLOOR", "train", "config.toml", "--run", "floor", *half, "--fault", "overflow=1:0:1000")
+    test.that("precision.compute=bf16" in " ".join(error["try"]), f"a remedy: {error}")
+
+
+def events(test, run):
+    return [json.loads(line) for line in (test.path(run) / "events.jsonl").read_text().splitlines()]
+
+
 def offered(test):
     plan = test.succeeds("plan", "config.toml", "--json")
     lever = [lever for lever in plan["levers"] if "precision.optimizer_state=bf16" in lever["arguments"]]
@@ -115,7 +175,7 @@ def offered(test):
 
 def main():
     test = Test("precision")
-    test.run_parts(bytes_of_a_parameter, narrow_state, rounded_products, offered)
+    test.run_parts(bytes_of_a_parameter, narrow_state, coded_state, rounded_products, overflowing, offered)
     test.finish()
 
 

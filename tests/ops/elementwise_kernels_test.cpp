@@ -159,6 +159,38 @@ TEST(ElementwiseKernels, Bf16IsFp32Rounded) {
   });
 }
 
+TEST(ElementwiseKernels, Fp16IsFp32Rounded) {
+  on_every_target([] {
+    for (const std::int64_t n : {1, 31, 20011}) {
+      std::vector<F16> x(static_cast<std::size_t>(n)), dy(x), y(x), dx(x), z(x), dz(x);
+      Floats wide_x(n), wide_dy(n), wide_y(n), wide_dx(n), wide_z(n), wide_dz(n);
+      const Floats some = random_floats(n, 1, 3), more = random_floats(n, 2);
+      const auto narrow = [](float number) { return static_cast<F16>(narrow_f16(number)); };
+      const auto wide = [](F16 number) { return widen_f16(static_cast<std::uint16_t>(number)); };
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        x[at] = narrow(some[i]), dy[at] = narrow(more[i] * (i % 3 == 0 ? 1e-6f : 1.0f));  // some are subnormal
+        wide_x[i] = wide(x[at]), wide_dy[i] = wide(dy[at]);
+      }
+      gelu_tanh_forward(n, x.data(), y.data());
+      gelu_tanh_forward(n, wide_x.data(), wide_y.data());
+      gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
+      gelu_tanh_backward(n, wide_dy.data(), wide_x.data(), wide_dx.data());
+      relu_forward(n, x.data(), z.data());
+      relu_forward(n, wide_x.data(), wide_z.data());
+      relu_backward(n, dy.data(), x.data(), dz.data());
+      relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        wrong += y[at] != narrow(wide_y[i]) || dx[at] != narrow(wide_dx[i]) || z[at] != narrow(wide_z[i]) ||
+                 dz[at] != narrow(wide_dz[i]);
+      }
+      EXPECT_EQ(wrong, 0) << n;
+    }
+  });
+}
+
 TEST(ElementwiseKernels, ThreadsChangeNoBit) {
   const Floats x = random_floats(100003, 1, 3), dy = random_floats(100003, 2);
   expect_same_on_threads([&] {

@@ -1,11 +1,16 @@
 #include "ops/update/kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "base/ceil_div.h"
 #include "ops/cast/kernels.h"
 #include "ops/kernel_buffers.h"
+#include "ops/update/update.h"
 #include "tensor/half.h"
 
 namespace plimsoll::cpu {
@@ -255,11 +260,100 @@ TEST(UpdateKernels, NarrowStatesFollowOverManyUpdates) {
   EXPECT_GE(spread, theory / 1.5);
 }
 
+struct Codes {
+  explicit Codes(std::int64_t n)
+      : codes(static_cast<std::size_t>(n)), scales(static_cast<std::size_t>(ceil_div(n, ops::kCodedBlock))) {}
+  StateNumbers state(std::int64_t from = 0) { return {codes.data() + from, scales.data() + from / ops::kCodedBlock}; }
+  friend bool operator==(const Codes&, const Codes&) = default;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+};
+
+// What an update with rate -1 and momentum 1 adds to nothing.
+Floats numbers_of(Codes state, std::int64_t n) {
+  Floats read(n);
+  const Floats zeros(n);
+  sgd(n, read.data(), state.state(), zeros.data(), {.lr = -1, .momentum = 1});
+  return read;
+}
+
+// Each is one of the two neighbours among the numbers that its block can hold; the parameters see what was not rounded yet.
+TEST(UpdateKernels, CodedStatesAreWithinAStepOfTheirBlock) {
+  on_every_target([] {
+    const std::int64_t n = 5000;
+    const Floats g = random_floats(n, 1);
+    Floats p = random_floats(n, 2), q = p.clone(), exact_m(n), exact_v(n);
+    for (std::int64_t i = 0; i < n; ++i) exact_v[i] = exact_m[i] = 0;
+    Codes m(n), v(n);
+    const AdamWStep s{.weight_decay = 0.1, .bias_correction1 = 0.1, .bias_correction2 = 0.001};
+    adamw(n, p.data(), m.state(), v.state(), g.data(), s, {}, {{17, 4}, 1, 0});
+    adamw(n, q.data(), exact_m.data(), exact_v.data(), g.data(), s);
+    EXPECT_TRUE(p == q);
+    const Floats got_m = numbers_of(m, n);
+    std::int64_t wrong = 0, zeros = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double step =
+          std::max(double{std::abs(exact_m[i])} / 8, double{m.scales[static_cast<std::size_t>(i / 256)]} * 0x1p-17);
+      wrong += !(std::abs(got_m[i] - exact_m[i]) <= 1.001 * step) ||
+               (got_m[i] != 0 && std::signbit(got_m[i]) != std::signbit(exact_m[i]));
+      zeros += exact_v[i] > 0 && v.codes[static_cast<std::size_t>(i)] == 0;
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(zeros, 0) << "a second moment never becomes 0";
+  });
+}
+
+TEST(UpdateKernels, CodedStatesInPiecesGiveTheBitsOfTheWhole) {
+  on_every_target([] {
+    const std::int64_t n = 40001, cut = 48 * ops::kCodedBlock;
+    const Floats g = random_floats(n, 1);
+    Floats p = random_floats(n, 2), p2 = p.clone();
+    Codes m(n), m2(n);
+    for (std::uint64_t update = 1; update <= 3; ++update) {
+      const LionStep s{.weight_decay = 0.1, .gradient_scale = 0.7};
+      lion(n, p.data(), m.state(), g.data(), s, {}, {{1, 2}, update, 0});
+      lion(cut, p2.data(), m2.state(), g.data(), s, {}, {{1, 2}, update, 0});
+      lion(n - cut, p2.data() + cut, m2.state(cut), g.data() + cut, s, {}, {{1, 2}, update, cut});
+    }
+    EXPECT_TRUE(p == p2 && m == m2);
+  });
+}
+
+// In the mean over updates they are what they would be: half of a step is not lost.
+TEST(UpdateKernels, CodedStatesHaveNoBias) {
+  on_every_target([] {
+    const std::int64_t n = 256 * 64;
+    Floats p(n), g(n);
+    for (std::int64_t i = 0; i < n; ++i) g[i] = i % 256 == 0 ? 1.0f : 0.3f + 0.2f * static_cast<float>(i % 256) / 256;
+    Codes m(n);
+    sgd(n, p.data(), m.state(), g.data(), {.lr = 0, .momentum = 0.5, .first = true}, {}, {{5, 6}, 1, 0});
+    const Floats got = numbers_of(m, n);
+    double sum = 0, want = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += got[i], want += g[i];
+    EXPECT_NEAR(sum / want, 1, 1e-3);
+  });
+}
+
+TEST(UpdateKernels, CodedStatesKeepWhatIsNoNumber) {
+  on_every_target([] {
+    Floats p(300), g(300);
+    g[7] = std::nanf("");
+    Codes m(300);
+    sgd(300, p.data(), m.state(), g.data(), {.lr = 0, .momentum = 0.9, .first = true}, {}, {{1, 2}, 1, 0});
+    const Floats got = numbers_of(m, 300);
+    EXPECT_TRUE(std::isnan(got[7]));
+    EXPECT_EQ(got[299], 0) << "another block";
+  });
+}
+
 TEST(UpdateKernels, Clip) {
   EXPECT_EQ(clip_coefficient(0.5, 1), 1);
   EXPECT_DOUBLE_EQ(clip_coefficient(5, 1), 1 / (5 + 1e-6));
   EXPECT_EQ(clip_coefficient(5, 0), 1);
-  EXPECT_TRUE(std::isnan(clip_coefficient(std::nan(""), 1)));
+  for (const double limit : {0.0, 1.0}) {
+    EXPECT_TRUE(std::isnan(clip_coefficient(std::nan(""), limit)));
+    EXPECT_TRUE(std::isnan(clip_coefficient(HUGE_VAL, limit)));
+  }
 }
 
 TEST(UpdateKernels, ThreadsChangeNoBit) {

@@ -99,6 +99,7 @@ class NetworkRun {
     scalars[ops::kBiasCorrection1] = 1 - std::pow(0.9, updates_);
     scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, updates_);
     scalars[ops::kUpdate] = updates_;
+    scalars[ops::kInverseScale] = 1;
   }
 
   const RandomNetwork& network_;

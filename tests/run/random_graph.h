@@ -1,6 +1,6 @@
 // Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
-// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16. A seed is a
-// network.
+// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16. A
+// seed is a network.
 #pragma once
 
 #include <array>
@@ -48,7 +48,8 @@ class NetworkMaker {
         ops::linear_cross_entropy(builder_, x, tied_ ? table_ : head_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
     network_.training = add_training(network_.graph, losses, optimizer_, 0);
-    apply_precision(network_.graph, pick(3) == 0 ? DType::bf16 : DType::f32);
+    apply_precision(network_.graph,
+                    std::array{DType::f32, DType::f32, DType::bf16, DType::f16}[static_cast<std::size_t>(pick(4))]);
     return std::move(network_);
   }
 
@@ -89,12 +90,12 @@ class NetworkMaker {
     gamma_ = parameter("norm.g", Shape{width_}, Initializer::Kind::ones);
     beta_ = parameter("norm.b", Shape{width_});
     using Kind = OptimizerSettings::Kind;
-    optimizer_.kind = std::array{Kind::adamw, Kind::sgd, Kind::lion}[static_cast<std::size_t>(pick(3))];
+    optimizer_.kind = std::array{Kind::adamw, Kind::sgd, Kind::lion, Kind::adafactor}[static_cast<std::size_t>(pick(4))];
     optimizer_.clip_value = pick(4) == 0 ? 1e-3 : 0;
     optimizer_.momentum = pick(2) != 0;
     optimizer_.clip = pick(2) == 0 ? 0 : 1;
     optimizer_.average_blend = pick(3) == 0 ? 0.1 : 0;
-    optimizer_.state = pick(3) == 0 ? DType::bf16 : DType::f32;
+    optimizer_.state = std::array{DType::f32, DType::f32, DType::bf16, DType::u8}[static_cast<std::size_t>(pick(4))];
     optimizer_.seed = seed_;
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)

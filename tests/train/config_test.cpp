@@ -196,8 +196,8 @@ const BadInput kBad[] = {
     {"schedule.warmup=0.5samples", "E-CONFIG-VALUE", "whole"},
     {"precision.compute=fp8", "E-CONFIG-PRECISION", "bf16"},
     {"precision.optimizer_state=fp16", "E-CONFIG-PRECISION", "bf16"},
-    {"fp16=true", "E-CONFIG-PRECISION", "bf16"},
-    {"fp16=true", "E-CONFIG-PRECISION", "fp32"},
+    {"precision.loss_scale=1024", "E-CONFIG-CONFLICT", "needs no scale"},
+    {"precision.loss_scale_growth=10updates", "E-CONFIG-CONFLICT", "needs no scale"},
     {"data.train=", "E-CONFIG-MISSING", "data.train"},
     {"train.effective_batch=auto", "E-CONFIG-MISSING", "effective_batch"},
     {"\n[data]\ntrain = 'x'\n[train]\neffective_batch = 1\n", "E-CONFIG-MISSING", "model.layers, model.width"},
@@ -280,6 +280,7 @@ const AliasCase kAliasCases[] = {
     {"block_size=16", "model.context", "16"},
     {"micro_batch=50", "train.micro_batch", "50"},
     {"bf16=true", "precision.compute", "\"bf16\""},
+    {"fp16=true", "precision.compute", "\"fp16\""},
 };
 
 TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {

@@ -1,4 +1,5 @@
-// Vectors of fp32 from and to memory of fp32 or of bf16, which is rounded to nearest even. Included once for each Highway target.
+// Vectors of fp32 from and to memory of fp32, bf16 or fp16; the latter two are rounded to nearest even. Included once for each
+// Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
 #undef PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
@@ -11,6 +12,7 @@
 
 #include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
+#include "tensor/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -20,6 +22,7 @@ using U32 = hn::RebindToUnsigned<F32>;
 using I32 = hn::RebindToSigned<F32>;
 
 HWY_INLINE void fetch_ahead(const std::uint16_t* p) { hwy::Prefetch(p + 2048); }
+HWY_INLINE void fetch_ahead(const F16* p) { hwy::Prefetch(p + 2048); }
 
 HWY_INLINE Floats load(const float* p) { return hn::LoadU(F32(), p); }
 HWY_INLINE Floats load(const std::uint16_t* p) {
@@ -39,16 +42,44 @@ HWY_INLINE void store(Floats v, std::uint16_t* p) {
   store_upper_halves(v, hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7fff))), p);
 }
 
+#if HWY_TARGET <= HWY_AVX2  // these sets, and better ones, convert in hardware
+
+using Halves = hn::Rebind<hwy::float16_t, F32>;
+
+HWY_INLINE Floats load(const F16* p) {
+  return hn::PromoteTo(F32(), hn::BitCast(Halves(), hn::LoadU(U16(), reinterpret_cast<const std::uint16_t*>(p))));
+}
+HWY_INLINE void store(Floats v, F16* p) {
+  hn::StoreU(hn::BitCast(U16(), hn::DemoteTo(Halves(), v)), U16(), reinterpret_cast<std::uint16_t*>(p));
+}
+
+#else
+
+HWY_INLINE Floats load(const F16* p) {
+  alignas(64) float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = widen_f16(static_cast<std::uint16_t>(p[i]));
+  return hn::Load(F32(), lanes);
+}
+HWY_INLINE void store(Floats v, F16* p) {
+  alignas(64) float lanes[kLanes];
+  hn::Store(v, F32(), lanes);
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<F16>(narrow_f16(lanes[i]));
+}
+
+#endif
+
 // As load_part and store_part of floats.
-HWY_INLINE Floats load_part(const std::uint16_t* p, std::int64_t count) {
-  alignas(64) std::uint16_t lanes[kLanes] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
+template <class T>
+HWY_INLINE Floats load_part(const T* p, std::int64_t count) {
+  alignas(64) T lanes[kLanes] = {};
+  std::memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(T));
   return load(lanes);
 }
-HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count) {
-  alignas(64) std::uint16_t lanes[kLanes];
+template <class T>
+HWY_INLINE void store_part(Floats v, T* p, std::int64_t count) {
+  alignas(64) T lanes[kLanes];
   store(v, lanes);
-  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
+  std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -90,15 +90,19 @@ HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T
 void relu_forward_f32(std::int64_t n, const float* x, float* y) { relu_forward_of(n, x, y); }
 void relu_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { relu_backward_of(n, dy, x, dx); }
 void relu_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { relu_forward_of(n, x, y); }
+void relu_forward_f16(std::int64_t n, const F16* x, F16* y) { relu_forward_of(n, x, y); }
 void relu_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
   relu_backward_of(n, dy, x, dx);
 }
+void relu_backward_f16(std::int64_t n, const F16* dy, const F16* x, F16* dx) { relu_backward_of(n, dy, x, dx); }
 void gelu_tanh_forward_f32(std::int64_t n, const float* x, float* y) { gelu_tanh_forward_of(n, x, y); }
 void gelu_tanh_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { gelu_tanh_backward_of(n, dy, x, dx); }
 void gelu_tanh_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { gelu_tanh_forward_of(n, x, y); }
+void gelu_tanh_forward_f16(std::int64_t n, const F16* x, F16* y) { gelu_tanh_forward_of(n, x, y); }
 void gelu_tanh_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
   gelu_tanh_backward_of(n, dy, x, dx);
 }
+void gelu_tanh_backward_f16(std::int64_t n, const F16* dy, const F16* x, F16* dx) { gelu_tanh_backward_of(n, dy, x, dx); }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -113,12 +117,16 @@ HWY_EXPORT(fill);
 HWY_EXPORT(broadcast_last);
 HWY_EXPORT(relu_forward_f32);
 HWY_EXPORT(relu_forward_bf16);
+HWY_EXPORT(relu_forward_f16);
 HWY_EXPORT(relu_backward_f32);
 HWY_EXPORT(relu_backward_bf16);
+HWY_EXPORT(relu_backward_f16);
 HWY_EXPORT(gelu_tanh_forward_f32);
 HWY_EXPORT(gelu_tanh_forward_bf16);
+HWY_EXPORT(gelu_tanh_forward_f16);
 HWY_EXPORT(gelu_tanh_backward_f32);
 HWY_EXPORT(gelu_tanh_backward_bf16);
+HWY_EXPORT(gelu_tanh_backward_f16);
 
 void add(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(add)(n, a, b, out); }
 void multiply(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(multiply)(n, a, b, out); }
@@ -144,6 +152,14 @@ void gelu_tanh_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y)
 }
 void gelu_tanh_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
   HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_bf16)(n, dy, x, dx);
+}
+void relu_forward(std::int64_t n, const F16* x, F16* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f16)(n, x, y); }
+void gelu_tanh_forward(std::int64_t n, const F16* x, F16* y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_f16)(n, x, y); }
+void relu_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx) {
+  HWY_DYNAMIC_DISPATCH(relu_backward_f16)(n, dy, x, dx);
+}
+void gelu_tanh_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx) {
+  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_f16)(n, dy, x, dx);
 }
 
 }  // namespace plimsoll::cpu

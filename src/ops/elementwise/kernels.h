@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tensor/half.h"
+
 namespace plimsoll::cpu {
 
 void add(std::int64_t n, const float* a, const float* b, float* out);
@@ -14,18 +16,22 @@ void fill(std::int64_t n, float value, float* out);
 // x is [rows], out [rows, n]: out[r, i] = factor * x[r]. `out` may not equal x.
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out);
 
-// These also for bf16, which is computed in fp32 and rounded to nearest even.
+// These also for bf16 and fp16, which are computed in fp32 and rounded to nearest even.
 void relu_forward(std::int64_t n, const float* x, float* y);
 void relu_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y);
+void relu_forward(std::int64_t n, const F16* x, F16* y);
 // x may be the input or the output of forward.
 void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx);
 void relu_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx);
+void relu_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx);
 
 // GPT-2's GELU by tanh (Hendrycks and Gimpel, 2016): x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3), which is
 // x * sigmoid(2u). The error is within 1e-6 of the result plus 1e-7 of |x| where the result vanishes.
 void gelu_tanh_forward(std::int64_t n, const float* x, float* y);
 void gelu_tanh_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y);
+void gelu_tanh_forward(std::int64_t n, const F16* x, F16* y);
 void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx);
 void gelu_tanh_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx);
+void gelu_tanh_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx);
 
 }  // namespace plimsoll::cpu

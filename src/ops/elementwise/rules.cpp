@@ -15,7 +15,7 @@ std::vector<ValueType> infer_unary(const Attributes&, TypeSpan inputs) {
 template <std::size_t kInputs>
 std::vector<ValueType> infer_activation(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, kInputs, "elementwise");
-  require_wide_or_bf16(inputs[0], "elementwise");
+  require_computable(inputs[0], "elementwise");
   require_same(inputs[0], inputs[kInputs - 1], "elementwise");
   return {inputs[0]};
 }

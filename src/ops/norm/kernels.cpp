@@ -28,7 +28,8 @@ struct Forward {
   float epsilon;
   const float *x, *gamma, *beta;
   float* y;
-  std::uint16_t* narrow_y;  // instead, where it is not null
+  std::uint16_t* bf16_y;  // instead, where it is not null
+  F16* f16_y;             // likewise
   float *mean, *rstd;
 };
 
@@ -89,6 +90,8 @@ HWY_INLINE void normalise_row(const norm::Forward& n, const float* x, float mean
     const float result = (x[i] - mean) * rstd * n.gamma[i] + n.beta[i];
     if constexpr (std::is_same_v<T, float>) {
       y[i] = result;
+    } else if constexpr (std::is_same_v<T, F16>) {
+      y[i] = static_cast<F16>(narrow_f16(result));
     } else {
       y[i] = narrow_bf16(result);
     }
@@ -101,8 +104,10 @@ void forward_rows(const norm::Forward& n, std::int64_t begin, std::int64_t end) 
     const float* x = n.x + r * n.width;
     const float mean = row_sum(n.width, x) * inverse;
     const float rstd = 1.0f / std::sqrt(row_squares(n.width, x, mean) * inverse + n.epsilon);
-    if (n.narrow_y != nullptr) {
-      normalise_row(n, x, mean, rstd, n.narrow_y + r * n.width);
+    if (n.bf16_y != nullptr) {
+      normalise_row(n, x, mean, rstd, n.bf16_y + r * n.width);
+    } else if (n.f16_y != nullptr) {
+      normalise_row(n, x, mean, rstd, n.f16_y + r * n.width);
     } else {
       normalise_row(n, x, mean, rstd, n.y + r * n.width);
     }
@@ -215,12 +220,17 @@ static void run_forward(const norm::Forward& n) {
 
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, float* y, float* mean, float* rstd) {
-  run_forward({rows, width, epsilon, x, gamma, beta, y, nullptr, mean, rstd});
+  run_forward({rows, width, epsilon, x, gamma, beta, y, nullptr, nullptr, mean, rstd});
 }
 
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, std::uint16_t* y, float* mean, float* rstd) {
-  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, y, mean, rstd});
+  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, y, nullptr, mean, rstd});
+}
+
+void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
+                        const float* beta, F16* y, float* mean, float* rstd) {
+  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, nullptr, y, mean, rstd});
 }
 
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width) {

@@ -7,15 +7,18 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 
 // The variance comes from a second pass over the row. y may be x.
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, float* y, float* mean, float* rstd);
-// y is bf16, rounded to nearest even.
+// y is bf16 or fp16, rounded to nearest even.
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, std::uint16_t* y, float* mean, float* rstd);
+void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
+                        const float* beta, F16* y, float* mean, float* rstd);
 
 // Partial sums of dgamma and dbeta, 8 * width bytes (padded to cache lines) for each tile of 64 rows.
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width);

@@ -20,8 +20,8 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   }
   const ValueType row{DType::f32, Shape{rows_of(x)}};
   const DType output = any.as<LayerNormAttributes>().output;
-  require(output == DType::f32 || output == DType::bf16, "layer_norm", fmt::format("the output is {}", name(output)),
-          "fp32 or bf16");
+  require(is_float(output) && output != DType::f64, "layer_norm", fmt::format("the output is {}", name(output)),
+          "fp32, bf16 or fp16");
   return {{output, x}, row, row};
 }
 

@@ -27,11 +27,14 @@ KernelChoice choose_sum_rows(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
   const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  const bool narrow = request.inputs[0].dtype == DType::bf16;
-  return make_kernel([x = Rows(request.inputs[0]), accumulate, narrow](const KernelCall& call) {
-    if (narrow) return cpu::sum_rows(x.rows, x.width, call.in<std::uint16_t>(0), accumulate, call.out(0), call.scratch);
-    cpu::sum_rows(x.rows, x.width, call.in(0), accumulate, call.out(0), call.scratch);
-  });
+  const auto bind_from = [&]<class T>(T) {
+    return make_kernel([x = Rows(request.inputs[0]), accumulate](const KernelCall& call) {
+      cpu::sum_rows(x.rows, x.width, call.in<T>(0), accumulate, call.out(0), call.scratch);
+    });
+  };
+  if (request.inputs[0].dtype == DType::bf16) return bind_from(std::uint16_t{});
+  if (request.inputs[0].dtype == DType::f16) return bind_from(F16{});
+  return bind_from(0.0F);
 }
 
 std::unique_ptr<Kernel> bind_sum_losses(const KernelRequest& request) {

@@ -67,6 +67,9 @@ void sum_rows_f32(std::int64_t rows, std::int64_t n, const float* x, bool accumu
 void sum_rows_bf16(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, float* sums) {
   sum_rows_of(rows, n, x, accumulate, out, sums);
 }
+void sum_rows_f16(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, float* sums) {
+  sum_rows_of(rows, n, x, accumulate, out, sums);
+}
 
 // 32 running sums, element i into sum i % 32, on every instruction set; then the sums in pairs. Products of two fp32 numbers are
 // exact.
@@ -144,6 +147,7 @@ namespace plimsoll::cpu {
 
 HWY_EXPORT(sum_rows_f32);
 HWY_EXPORT(sum_rows_bf16);
+HWY_EXPORT(sum_rows_f16);
 HWY_EXPORT(tile_sums_of_squares);
 HWY_EXPORT(reduce_last_axis);
 
@@ -156,6 +160,9 @@ void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate
 }
 void sum_rows(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(sum_rows_bf16)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
+}
+void sum_rows(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(sum_rows_f16)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
 }
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/ceil_div.h"
 #include "ops/attributes.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 
@@ -17,6 +18,7 @@ Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
 void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch);
 void sum_rows(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out,
               std::byte* scratch);  // bf16
+void sum_rows(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, std::byte* scratch);
 
 // The fp64 sum of squares of a flat array, added to `before`: sums of tiles of kSumTile elements, in ascending order. A paged
 // array gives the same bits page by page where pages begin at multiples of kSumTile.

@@ -47,7 +47,7 @@ void gradient_of_broadcast(GradientContext& context) {
 std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
   const bool accumulate = any.as<AccumulateAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 2 : 1, "sum_rows");
-  require_wide_or_bf16(inputs[0], "sum_rows");
+  require_computable(inputs[0], "sum_rows");
   require(inputs[0].shape.rank() >= 1, "sum_rows", "the input is a scalar", "it needs an axis");
   const ValueType output{DType::f32, Shape{inputs[0].shape.last()}};
   if (accumulate) require_type(inputs[1], output, "sum_rows", "the accumulator");

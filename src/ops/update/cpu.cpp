@@ -21,19 +21,24 @@ std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
-  const double limit = request.attributes->as<ops::ClipAttributes>().limit;
-  return make_kernel([limit](const KernelCall& call) {
+  return make_kernel([a = request.attributes->as<ops::ClipAttributes>()](const KernelCall& call) {
+    const std::size_t sums = call.inputs.size() - (a.scaled ? 1 : 0);
+    const double inverse_scale = a.scaled ? call.in<double>(sums)[ops::kInverseScale] : 1;
     double sum = 0;
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) sum += *call.in<double>(i);
-    const double norm = std::sqrt(sum);
+    for (std::size_t i = 0; i < sums; ++i) sum += *call.in<double>(i);
+    const double norm = std::sqrt(sum) * inverse_scale;
     *call.out<double>(0) = norm;
-    *call.out(1) = static_cast<float>(cpu::clip_coefficient(norm, limit));
+    *call.out(1) = static_cast<float>(cpu::clip_coefficient(norm, a.limit) * inverse_scale);
   });
 }
 
-cpu::StateNumbers state_of(const KernelCall& call, std::size_t output, DType dtype) {
-  if (dtype == DType::bf16) return call.out<std::uint16_t>(output);
-  return call.out(output);
+// The state of this number, from 0. Scales are whole where the others are ranges.
+cpu::StateNumbers state_of(const KernelCall& call, std::size_t state, DType dtype) {
+  if (dtype == DType::u8) {
+    return {call.out<std::uint8_t>(1 + 2 * state), call.out(2 + 2 * state) + call.range.begin / ops::kCodedBlock};
+  }
+  if (dtype == DType::bf16) return call.out<std::uint16_t>(1 + state);
+  return call.out(1 + state);
 }
 
 // What follows the parameter and its states.
@@ -53,12 +58,14 @@ struct UpdateInputs {
     rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), call.range.begin};
   }
   bool first() const { return scalars[ops::kUpdate] == 1; }
+  bool none() const { return !std::isfinite(scale); }
 };
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements(),
                       dtype = request.inputs[1].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call);
+    if (in.none()) return;
     const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
                               .beta1 = in.scalars[ops::kMomentum],
                               .beta2 = a.beta2,
@@ -68,7 +75,7 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                               .bias_correction2 = in.scalars[ops::kBiasCorrection2],
                               .gradient_scale = in.scale,
                               .clip_value = a.clip_value};
-    cpu::adamw(count_of(call, n), call.out(0), state_of(call, 1, dtype), state_of(call, 2, dtype), in.gradient, step, in.average,
+    cpu::adamw(count_of(call, n), call.out(0), state_of(call, 0, dtype), state_of(call, 1, dtype), in.gradient, step, in.average,
                in.rounding);
   });
 }
@@ -77,13 +84,14 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements(),
                       dtype = request.inputs[1].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call);
+    if (in.none()) return;
     const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
                              .beta1 = in.scalars[ops::kMomentum],
                              .beta2 = a.beta2,
                              .weight_decay = a.weight_decay,
                              .gradient_scale = in.scale,
                              .clip_value = a.clip_value};
-    cpu::lion(count_of(call, n), call.out(0), state_of(call, 1, dtype), in.gradient, step, in.average, in.rounding);
+    cpu::lion(count_of(call, n), call.out(0), state_of(call, 0, dtype), in.gradient, step, in.average, in.rounding);
   });
 }
 
@@ -91,6 +99,7 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements(),
                       dtype = request.inputs[1].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call);
+    if (in.none()) return;
     const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
                             .momentum = in.scalars[ops::kMomentum],
                             .weight_decay = a.weight_decay,
@@ -98,7 +107,7 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             .first = in.first(),
                             .gradient_scale = in.scale,
                             .clip_value = a.clip_value};
-    const cpu::StateNumbers buffer = a.momentum ? state_of(call, 1, dtype) : cpu::StateNumbers(nullptr);
+    const cpu::StateNumbers buffer = a.momentum ? state_of(call, 0, dtype) : cpu::StateNumbers(nullptr);
     cpu::sgd(count_of(call, n), call.out(0), buffer, in.gradient, step, in.average, in.rounding);
   });
 }

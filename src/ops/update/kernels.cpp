@@ -4,14 +4,17 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/update/kernels.cpp"
 #include "hwy/foreach_target.h"
 
+#include "device/cpu/coded-inl.h"
 #include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/map-inl.h"
+#include "ops/update/update.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -51,6 +54,8 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf 
     (store_part(v, states + i, end - i, noise), ...);
   }(load_part(states + i, end - i)...);
 }
+
+inline constexpr std::int64_t kBlock = ops::kCodedBlock;
 
 // Noise is made for this many elements at a time: it stays in the first-level cache.
 inline constexpr std::int64_t kNoisePiece = 1024;
@@ -92,6 +97,77 @@ HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const St
   update_tiles(n, with_average, rounding, g, average.numbers, p, states...);
 }
 
+// A state of 8 bits while a block of it is worked on.
+template <bool kSigned>
+struct CodedState {
+  std::uint8_t* codes;
+  float* scales;
+
+  void read(std::int64_t begin, std::int64_t count, float* numbers) const {
+    alignas(64) std::uint8_t block[kBlock] = {};
+    std::memcpy(block, codes + begin, static_cast<std::size_t>(count));
+    const Floats scale = set(scales[begin / kBlock]);
+    for (std::int64_t i = 0; i < kBlock; i += kLanes) store(Coded<kSigned>::decode(block + i, scale), numbers + i);
+  }
+
+  // `shift`: which half of the random words is this state's.
+  void write(std::int64_t begin, std::int64_t count, const float* numbers, const std::uint32_t* words, int shift) const {
+    float largest = 0;
+    for (std::int64_t i = 0; i < count; ++i) {  // what is no number stays
+      const float size = std::abs(numbers[i]);
+      largest = size > largest || std::isnan(size) ? size : largest;
+      if (std::isnan(largest)) break;
+    }
+    scales[begin / kBlock] = largest / Coded<kSigned>::kLargest;
+    const Floats inverse = set(largest > 0 ? Coded<kSigned>::kLargest / largest : 0.0F);
+    alignas(64) std::uint8_t block[kBlock];
+    for (std::int64_t i = 0; i < kBlock; i += kLanes) {
+      const Words noise = hn::LoadU(U32(), words + i);
+      Coded<kSigned>::encode(load(numbers + i), inverse, shift == 0 ? noise : hn::ShiftRight<16>(noise), block + i);
+    }
+    std::memcpy(codes + begin, block, static_cast<std::size_t>(count));
+  }
+};
+
+// As update_all, block by block: each is decoded, updated in fp32 and coded again.
+template <class F, bool... kSigned>
+HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const float* g,
+                             float* p, CodedState<kSigned>... states) {
+  constexpr std::size_t kStates = sizeof...(states);
+  const PhiloxStream stream(rounding.key, static_cast<std::uint32_t>(rounding.update),
+                            static_cast<std::uint32_t>(rounding.update >> 32));
+  const auto none = [](std::int64_t) HWY_ATTR { return hn::Zero(U32()); };
+  const float blend = static_cast<float>(average.blend);
+  const bool first = average.first;
+  const auto with_average = [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
+    f(gradient, parameter, rest...);
+    follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
+  };
+  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0);
+    alignas(64) std::uint32_t words[kBlock + kNoiseOverrun];
+    alignas(64) float numbers[kStates][kBlock];
+    for (std::int64_t at = begin; at < end; at += kBlock) {
+      const std::int64_t count = HWY_MIN(end - at, kBlock);
+      const auto group = static_cast<std::uint64_t>(rounding.first + at) / 4;
+      for_philox_words(stream, group, static_cast<int>(kBlock / 4),
+                       [&](Words some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
+      std::size_t state = 0;
+      (states.read(at, count, numbers[state++]), ...);
+      const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) HWY_ATTR {
+        if (average.numbers == nullptr) {
+          update_range(0, count, f, none, g + at, p + at, numbers[i]...);
+        } else {
+          update_range(0, count, with_average, none, g + at, average.numbers + at, p + at, numbers[i]...);
+        }
+      };
+      run(std::make_index_sequence<kStates>());
+      state = 0;
+      ((states.write(at, count, numbers[state], words, static_cast<int>(16 * state)), ++state), ...);
+    }
+  });
+}
+
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
 class Taken {
  public:
@@ -122,6 +198,10 @@ void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
+  if (m.codes != nullptr) {
+    return update_coded(n, update, average, rounding, g, p, CodedState<true>{m.codes, m.scales},
+                        CodedState<false>{v.codes, v.scales});
+  }
   if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact, v.exact);
   update_all(n, update, average, rounding, g, p, m.narrow, v.narrow);
 }
@@ -140,6 +220,7 @@ void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionSt
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
+  if (m.codes != nullptr) return update_coded(n, update, average, rounding, g, p, CodedState<true>{m.codes, m.scales});
   if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact);
   update_all(n, update, average, rounding, g, p, m.narrow);
 }
@@ -160,6 +241,9 @@ void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const Sg
     const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
+  if (buffer.codes != nullptr) {
+    return update_coded(n, with_momentum, average, rounding, g, p, CodedState<true>{buffer.codes, buffer.scales});
+  }
   if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.narrow);
   if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.exact);
   update_all(n, plain, average, rounding, g, p);
@@ -191,6 +275,7 @@ void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const Sg
 }
 
 double clip_coefficient(double norm, double limit) {
+  if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
   if (limit == 0) return 1;
   const double coefficient = limit / (norm + 1e-6);
   return coefficient > 1 ? 1 : coefficient;

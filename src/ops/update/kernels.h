@@ -9,22 +9,25 @@
 
 namespace plimsoll::cpu {
 
-// Where a state is: fp32, or bf16.
+// Where a state is: fp32, bf16, or codes of 8 bits in blocks of kCodedBlock elements, each with a scale (device/cpu/coded-inl.h).
 struct StateNumbers {
   StateNumbers(float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
   StateNumbers(std::uint16_t* data) : narrow(data) {}  // NOLINT
   StateNumbers(std::nullptr_t) {}                      // NOLINT
+  StateNumbers(std::uint8_t* data, float* block_scales) : codes(data), scales(block_scales) {}
   float* exact = nullptr;
   std::uint16_t* narrow = nullptr;
+  std::uint8_t* codes = nullptr;
+  float* scales = nullptr;
 };
 
-// The noise by which bf16 states are rounded, to the lower of their two neighbours or to the upper one, in the mean to what they
-// would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low, high}): the
-// first narrow state from the lower half, the second from the upper half.
+// The noise by which states of bf16 or 8 bits are rounded, to the lower of their two neighbours or to the upper one, in the mean
+// to what they would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low,
+// high}): the first narrow state from the lower half, the second from the upper half.
 struct StochasticRounding {
   std::array<std::uint32_t, 2> key{};
   std::uint64_t update = 0;
-  std::int64_t first = 0;  // the element with which the range begins, a multiple of 4
+  std::int64_t first = 0;  // the element with which the range begins, a multiple of 4, of coded states of a block
 };
 
 // What follows the parameter, where it is not null: average = first ? p : average + blend (p - average), with the updated p.
@@ -67,7 +70,7 @@ struct SgdStep {
 void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average = {},
          const StochasticRounding& rounding = {});
 
-// min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is NaN gives NaN.
+// min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is not finite gives NaN.
 double clip_coefficient(double norm, double limit);
 
 }  // namespace plimsoll::cpu

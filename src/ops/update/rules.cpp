@@ -1,3 +1,4 @@
+#include "base/ceil_div.h"
 #include "ops/check.h"
 #include "ops/update/update.h"
 
@@ -18,7 +19,12 @@ Cost cost_of_sum(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {2.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
-std::vector<ValueType> infer_clip(const Attributes&, TypeSpan inputs) {
+std::vector<ValueType> infer_clip(const Attributes& any, TypeSpan inputs) {
+  if (any.as<ClipAttributes>().scaled) {
+    require(!inputs.empty(), "clip", "got no inputs", "the scalars");
+    require_type(inputs.back(), kScalars, "clip", "the scalars");
+    inputs = inputs.first(inputs.size() - 1);
+  }
   for (const ValueType& input : inputs) require_type(input, kSum, "clip", "a sum of squares");
   return {kSum, kCoefficient};
 }
@@ -27,7 +33,7 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// States are all fp32 or all bf16. Behind what is changed come the gradient, the scalars and, with clipping, the clip
+// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, the scalars and, with clipping, the clip
 // coefficient.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
@@ -35,11 +41,18 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   const A& attributes = any.as<A>();
   const std::size_t changes = attributes.changes();
   require_inputs(inputs, changes + (attributes.clipped ? 3 : 2), kWhere);
-  const std::size_t states = changes - (attributes.average_blend == 0 ? 1 : 2);
+  const Shape& shape = inputs[0].shape;
+  const std::size_t states = attributes.states() * (attributes.coded ? 2 : 1);
   const bool narrow = states > 0 && inputs[1].dtype == DType::bf16;
+  const ValueType state{attributes.coded ? DType::u8 : narrow ? DType::bf16 : DType::f32, shape};
+  const ValueType scales{DType::f32, Shape{ceil_div(shape.elements(), kCodedBlock)}};
   for (std::size_t i = 0; i <= changes; ++i) {
-    const DType dtype = narrow && i >= 1 && i <= states ? DType::bf16 : DType::f32;
-    require_type(inputs[i], {dtype, inputs[0].shape}, kWhere, "what has an element for each of the parameter's");
+    const bool of_state = i >= 1 && i <= states, scale = of_state && attributes.coded && i % 2 == 0;
+    require_type(inputs[i],
+                 scale      ? scales
+                 : of_state ? state
+                            : ValueType{DType::f32, shape},
+                 kWhere, "what has an element for each of the parameter's");
   }
   require_type(inputs[changes + 1], kScalars, kWhere, "the scalars");
   if (attributes.clipped) require_type(inputs[changes + 2], kCoefficient, kWhere, "the clip coefficient");
@@ -55,10 +68,12 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient. What is rounded at random has noise in groups of four.
+// The parameter, its states and the gradient, but no scales. What is rounded at random has noise in groups of four.
 RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
-  RangeRule rule{.step = 4};
-  for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) rule.inputs.push_back(i);
+  RangeRule rule{.step = kCodedBlock};
+  for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) {
+    if (i == 0 || inputs[i - 1].dtype != DType::u8) rule.inputs.push_back(i);
+  }
   return rule;
 }
 

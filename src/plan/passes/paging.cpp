@@ -91,7 +91,12 @@ class PagingPass {
         paging_(paging),
         blocks_(blocks.size()),
         block_of_(blocks_of_values(graph, blocks)),
-        table_(graph.values.size(), 0) {
+        table_(graph.values.size(), 0),
+        in_ranges_(graph.values.size(), 0) {
+    for (const NodeId id : graph.section_order(Section::update)) {
+      const Node& node = graph.nodes[id];
+      for (const std::size_t input : ranges_of(graph, node).inputs) in_ranges_[origin_of(graph, node.inputs[input])] = 1;
+    }
     if (paging.tables) find_tables();
   }
 
@@ -116,10 +121,10 @@ class PagingPass {
 
  private:
   // State of no more than a block of a disk stays: its instructions and its checksum take as much, and its transfer is all
-  // latency.
+  // latency. So does what an update needs whole.
   bool rests_elsewhere(ValueId value) const {
     switch (result_.values[value].role) {
-      case Role::optimizer_state: return result_.values[value].bytes() > kStoredAlignment;
+      case Role::optimizer_state: return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment;
       case Role::parameter: return (paging_.parameters && leaves_a_block(value)) || table_[value] != 0;
       case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
       default: return false;
@@ -188,8 +193,8 @@ class PagingPass {
       ensure(std::find(ranged.begin(), ranged.end(), streamed.input) != ranged.end(), "paging",
              "an op reads whole what rests on another tier");
       const ValueType& type = result_.values[node.inputs[streamed.input]].type;
-      ensure(type.shape == result_.values[node.inputs[ranged.front()]].type.shape && is_float(type.dtype), "paging",
-             "what is streamed is not numbers of one shape");
+      ensure(type.shape == result_.values[node.inputs[ranged.front()]].type.shape, "paging",
+             "what is streamed is not of one shape");
     }
   }
 
@@ -210,7 +215,8 @@ class PagingPass {
   const Paging& paging_;
   std::size_t blocks_;
   PerValue<int> block_of_;
-  PerValue<char> table_;  // and their accumulators
+  PerValue<char> table_;      // and their accumulators
+  PerValue<char> in_ranges_;  // read so by an update
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ std::vector<OpCases> gather() {
   std::vector<OpCases> all;
   for (const auto& family :
        {matmul_cases(), elementwise_cases(), norm_cases(), softmax_cases(), attention_cases(), embedding_cases(), reduce_cases(),
-        shape_cases(), cast_cases(), dropout_cases(), loss_cases(), update_cases()}) {
+        shape_cases(), cast_cases(), dropout_cases(), loss_cases(), update_cases(), factored_cases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

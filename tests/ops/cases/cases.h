@@ -69,6 +69,7 @@ std::vector<OpCases> cast_cases();
 std::vector<OpCases> dropout_cases();
 std::vector<OpCases> loss_cases();
 std::vector<OpCases> update_cases();
+std::vector<OpCases> factored_cases();
 
 // Of every op.
 const std::vector<OpCases>& all_cases();

@@ -71,13 +71,13 @@ std::vector<OpCase> accumulate_cases() {
   return cases;
 }
 
-// In both widths.
+// In all widths.
 std::vector<OpCase> activation_cases(std::size_t inputs, bool differentiable, const Fill& fill) {
   std::vector<OpCase> cases = cases_of(NoAttributes{}, inputs, differentiable, fill);
   const std::vector<OpCase> wide = cases;
-  for (const OpCase& each : wide) {
-    cases.push_back(
-        with_inputs_of(DType::bf16, inputs == 1 ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, 1}, each));
+  const std::vector<std::size_t> all = inputs == 1 ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, 1};
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const OpCase& each : wide) cases.push_back(with_inputs_of(dtype, all, each));
   }
   return cases;
 }

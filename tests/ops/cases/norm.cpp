@@ -93,9 +93,11 @@ std::vector<OpCases> norm_cases() {
   std::vector<OpCase> forward_cases, backward_cases;
   for (const Extents& e : extents()) {
     forward_cases.push_back(forward(e, 1e-5));
-    OpCase rounded = with_inputs_of(DType::f32, {}, forward(e, 1e-5));
-    rounded.attributes = ops::LayerNormAttributes{1e-5, DType::bf16};
-    forward_cases.push_back(std::move(rounded));
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      OpCase rounded = with_inputs_of(DType::f32, {}, forward(e, 1e-5));
+      rounded.attributes = ops::LayerNormAttributes{1e-5, dtype};
+      forward_cases.push_back(std::move(rounded));
+    }
     backward_cases.insert(backward_cases.end(), {backward(e, false, false), backward(e, true, false), backward(e, true, true)});
   }
   forward_cases.push_back(forward({{7, 65}}, 0.1));

@@ -81,7 +81,9 @@ std::vector<OpCase> totals() {
 
 std::vector<OpCase> in_both_widths(std::vector<OpCase> cases) {
   const std::vector<OpCase> wide = cases;
-  for (const OpCase& each : wide) cases.push_back(with_inputs_of(DType::bf16, {0}, each));
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const OpCase& each : wide) cases.push_back(with_inputs_of(dtype, {0}, each));
+  }
   return cases;
 }
 

@@ -15,10 +15,13 @@ std::vector<Numbers> sum_of_squares(const ReferenceCall& call) {
 }
 
 std::vector<Numbers> clip(const ReferenceCall& call) {
+  const auto& a = call.attributes.as<ops::ClipAttributes>();
+  const std::size_t sums = call.values.size() - (a.scaled ? 1 : 0);
+  const double inverse_scale = a.scaled ? call.values[sums][ops::kInverseScale] : 1;
   double sum = 0;
-  for (const Numbers& value : call.values) sum += value[0];
-  const double limit = call.attributes.as<ops::ClipAttributes>().limit, norm = std::sqrt(sum);
-  return {{norm}, {limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6))}};
+  for (std::size_t i = 0; i < sums; ++i) sum += call.values[i][0];
+  const double norm = std::sqrt(sum) * inverse_scale;
+  return {{norm}, {inverse_scale * (a.limit == 0 ? 1 : std::min(1.0, a.limit / (norm + 1e-6)))}};
 }
 
 // As an update takes it.
@@ -136,7 +139,7 @@ OpCase adamw_case(const Shape& shape, double decay, bool clipped = true, double 
   OpCase result{ops::AdamWAttributes{0.95, 1e-8, decay, clipped, clip_value},
                 {f32(shape), f32(shape), f32(shape, {0.01, 1}), f32(shape), f64({ops::kUpdateScalars})}};
   if (clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 3, 0.9});
+  return with_scalars(result, 4, {1e-2, 0.271, 0.142625, 3, 0.9, 1});
 }
 
 std::vector<OpCase> adamw_cases() {
@@ -163,7 +166,7 @@ OpCase lion_case(const Shape& shape, double decay, bool clipped, double clip_val
   result.derive = [clipped](std::vector<Numbers>& values) {
     for (double& m : values[1]) m = std::round(4 * m) / 4;
     for (double& g : values[2]) g = std::round(4 * g) / 4;
-    values[3] = {1e-2, 1, 1, 3, 0.9};
+    values[3] = {1e-2, 1, 1, 3, 0.9, 1};
     if (clipped) values[4] = {0.5};
   };
   return result;
@@ -186,7 +189,7 @@ OpCase sgd_case(const Shape& shape, ops::SgdAttributes attributes, bool first) {
   if (attributes.momentum) result.inputs.push_back(f32(shape));
   result.inputs.insert(result.inputs.end(), {f32(shape), f64({ops::kUpdateScalars})});
   if (attributes.clipped) result.inputs.push_back(f32({1}, {0.1, 1}));
-  return with_scalars(result, attributes.momentum ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 3.0, 0.9});
+  return with_scalars(result, attributes.momentum ? 3 : 2, {1e-2, 1, 1, first ? 1.0 : 3.0, 0.9, 1});
 }
 
 std::vector<OpCase> sgd_cases() {
@@ -219,6 +222,9 @@ std::vector<OpCase> clips() {
   for (const std::size_t count : {1, 7, 65}) {
     for (const double limit : {0.0, 1.0, 1000.0}) {
       cases.push_back({ops::ClipAttributes{limit}, std::vector<CaseInput>(count, f64({1}, {0, 4}))});
+      OpCase scaled{ops::ClipAttributes{limit, true}, cases.back().inputs};
+      scaled.inputs.push_back(f64({ops::kUpdateScalars}, {0.1, 1}));
+      cases.push_back(std::move(scaled));
     }
   }
   return cases;

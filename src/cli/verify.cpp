@@ -1,0 +1,125 @@
+#include "verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/settings.h"
+#include "formats/temporary_folder.h"
+#include "train/child.h"
+#include "train/setup.h"
+#include "train/token_place.h"
+
+namespace plimsoll {
+namespace {
+
+using verification::Check;
+using verification::Outcome;
+
+// Tokenising takes memory of its own, so it happens in a child.
+TokenFile open_trained(const Config& config) {
+  const std::string place =
+      run_in_child([&] { return to_json(place_of(open_data_file(config, config.data.train, cache_folder()))).dump(); });
+  return open_place(place_from(nlohmann::json::parse(place)));
+}
+
+// What the user gave, for the runs that it is made of.
+verification::Subject subject_of(const ConfigArguments& arguments) {
+  verification::Subject subject{arguments.file, {}};
+  const auto add = [&](const char* option, const std::optional<std::string>& value) {
+    if (value) subject.options.insert(subject.options.end(), {option, *value});
+  };
+  for (const std::string& set : arguments.sets) add("--set", set);
+  if (!arguments.device.empty()) add("--device", arguments.device);
+  add("--memory", arguments.budgets.memory);
+  add("--host-memory", arguments.budgets.host_memory);
+  add("--disk", arguments.budgets.disk);
+  return subject;
+}
+
+// A folder of its own in the one that was given: what has the names of its runs is removed.
+std::filesystem::path kept_folder(const std::string& given) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(given, error) / "plimsoll-verify";
+  if (!error) std::filesystem::create_directories(folder, error);
+  if (error) throw data_error("E-IO-WRITE", given, "it cannot be written: " + error.message(), "a folder for the runs");
+  return folder;
+}
+
+// The table grows line by line, where results go; what runs at the moment is for a terminal alone.
+class Table {
+ public:
+  explicit Table(bool json) : json_(json), live_(!json && live_terminal()) {}
+
+  void tell(const std::string& run) const {
+    if (live_) fmt::print(stderr, "\r\033[K  ... {}", run);
+  }
+
+  void hear(const Check& check) {
+    if (live_) fmt::print(stderr, "\r\033[K");
+    std::FILE* stream = json_ ? stderr : stdout;
+    if (check.subject != subject_) fmt::print(stream, "{}\n", title(subject_ = check.subject));
+    fmt::print(stream, "  {:<8} {:<48} {}", verdict(check), check.what, check.found);
+    if (!check.limit.empty()) fmt::print(stream, "  (limit {})", check.limit);
+    fmt::print(stream, "\n");
+    if (check.outcome == Outcome::failed && !check.command.empty()) fmt::print(stream, "           {}\n", check.command);
+    std::fflush(stream);
+  }
+
+  void end() const {
+    if (live_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  static const char* verdict(const Check& check) {
+    if (check.outcome == Outcome::skipped) return "skipped";
+    if (check.subject == "control") return check.outcome == Outcome::passed ? "noticed" : "MISSED";
+    return check.outcome == Outcome::passed ? "ok" : "FAILED";
+  }
+
+  static std::string title(const std::string& subject) {
+    if (subject == "gradient") return "gradient: the loss moves as it says (central differences in fp32; relative error)";
+    if (subject == "batch") return "batch: every split gives the same gradient, loss and schedule (relative difference)";
+    if (subject == "bits") return "bits: every plan gives the same weights, state and losses";
+    if (subject == "precision") return "precision: beside fp32 (relative difference)";
+    if (subject == "rounding") return "rounding: noise that adds nothing over time";
+    return "controls: wrong on purpose, and noticed by the checks above";
+  }
+
+  bool json_, live_;
+  std::string subject_;
+};
+
+}  // namespace
+
+int run_verify(const VerifyArguments& arguments) {
+  const Config config = load_settings(arguments.config);
+  const TokenFile data = open_trained(config);
+  std::optional<TemporaryFolder> temporary;
+  if (arguments.folder.empty()) temporary.emplace();
+  const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);
+  Table table(arguments.json);
+  const verification::Verdict verdict = verification::verify_training(
+      config, data, subject_of(arguments.config), folder, [&](const std::string& run) { table.tell(run); },
+      [&](const Check& check) { table.hear(check); });
+  table.end();
+  const std::string size = fmt::format("windows of {} samples of {} tokens, compute {}, optimizer state {}", verdict.samples,
+                                       verdict.context, verdict.compute, verdict.optimizer_state);
+  if (arguments.json) {
+    fmt::print("{}\n", verdict.to_json().dump());
+  } else {
+    fmt::print("{}: {}\n", verdict.passed() ? "verified" : "NOT verified", size);
+    if (!verdict.passed() && temporary)
+      fmt::print("with --folder DIR the data of the commands above stays, so that they run again\n");
+  }
+  return static_cast<int>(verdict.passed() ? ExitCode::ok : ExitCode::verify_failed);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// Adafactor (Shazeer and Stern, 2018), with PyTorch's semantics: the second moment of a matrix is kept as its means over the rows
+// and over the columns, of anything else in full; steps are relative to the size of the parameter and hold the root mean square
+// of an update at 1. There is no first moment. Each op is one pass over the gradient, in ranges, so that what is paged streams.
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+// Of all three ops. The first state is [r] and the second [c] of a parameter [r, c] where it is factored; else there is one, of
+// the parameter's shape.
+struct FactoredAttributes {
+  bool factored = true;
+  double weight_decay = 0;
+  bool clipped = true;    // there is a clip coefficient
+  double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
+  double average_blend = 0;
+  std::size_t states() const { return factored ? 2 : 1; }
+  std::size_t changes() const { return average_blend == 0 ? 1 : 2; }  // of adafactor
+  friend bool operator==(const FactoredAttributes&, const FactoredAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("factored", factored), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
+        v("average_blend", average_blend);
+  }
+};
+
+// update_variance: (states..., gradient, scalars, [coefficient]) -> states...: each moves by t^-0.8 towards the mean of squares,
+// at update t. update_size: (p, states..., gradient, [coefficient]) -> f64[2]: the sums of squares of p and of u = gradient /
+// sqrt(variance). adafactor: (p, [average], states..., gradient, those sums, scalars, [coefficient]) -> p, [average]: p -=
+// max(1e-3, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u)), after p *= 1 - lr weight_decay.
+extern const OpDef kUpdateVariance, kUpdateSize, kAdafactor;
+
+}  // namespace plimsoll::ops

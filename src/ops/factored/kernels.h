@@ -1,0 +1,62 @@
+// Adafactor on the CPU (ops/factored/factored.h): passes over flat ranges of a parameter of `rows` x `columns` elements. A
+// parameter whose second moment is kept in full is one row, and `columns` points to that moment. Sums run in tiles that the shape
+// alone fixes, so that neither threads nor ranges change a bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace plimsoll::cpu {
+
+struct FactoredShape {
+  std::int64_t rows = 1, columns = 0;
+  bool factored = true;
+  std::int64_t elements() const { return rows * columns; }
+};
+
+// Where the elements of a call begin, a multiple of ops::kNormTile, and how many there are. Calls come in ascending order.
+struct FactoredRange {
+  std::int64_t begin = 0, count = 0;
+};
+
+// The gradient as an update takes it: times scale, then within -clip_value and clip_value where that is not 0.
+struct FactoredGradient {
+  const float* numbers;  // of the range
+  float scale = 1, clip_value = 0;
+};
+
+// Second moments: of the rows [rows] and of the columns [columns]; or of the elements of the range, and no rows.
+struct Variance {
+  float *rows, *columns;
+};
+
+// row += blend (mean of squares over the columns - row), and the columns likewise, once all ranges have been seen; or each
+// element.
+Bytes update_variance_scratch(const FactoredShape& shape);
+void update_variance(const FactoredShape& shape, const FactoredRange& range, const Variance& variance, const FactoredGradient& g,
+                     double blend, std::byte* scratch);
+
+// The sums of squares of p and of u = g / sqrt(variance), which is row x column / mean of the rows, or the element.
+struct Sizes {
+  double parameter = 0, update = 0;
+};
+Bytes update_size_scratch(const FactoredShape& shape);
+// `before` and those of the range, with which p begins.
+Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const float* p, const Variance& variance,
+                  const FactoredGradient& g, Sizes before, std::byte* scratch);
+
+struct AdafactorStep {
+  double lr = 1e-2, weight_decay = 0;
+  std::int64_t update = 1;
+  Sizes sizes;
+  double average_blend = 0;
+  bool first = false;  // the average begins as the parameter
+};
+
+// p and its average (null: none) begin with the range.
+void adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
+               const FactoredGradient& g, const AdafactorStep& step);
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,104 @@
+#include <algorithm>
+
+#include "ops/attributes.h"
+#include "ops/check.h"
+#include "ops/factored/factored.h"
+#include "ops/update/update.h"
+
+namespace plimsoll::ops {
+namespace {
+
+const ValueType kSizes{DType::f64, Shape{2}};
+const ValueType kCoefficient{DType::f32, Shape{1}};
+const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
+
+const FactoredAttributes& of(const Attributes& any) { return any.as<FactoredAttributes>(); }
+
+// The states from `first` on, and the gradient behind them.
+void check_states(const FactoredAttributes& a, TypeSpan inputs, std::size_t first, const char* where) {
+  const ValueType& gradient = inputs[first + a.states()];
+  require_dtype({&gradient, 1}, DType::f32, where);
+  if (!a.factored) return require_type(inputs[first], gradient, where, "the variance");
+  require(gradient.shape.rank() == 2, where, "the gradient is " + to_text(gradient), "a matrix");
+  require_type(inputs[first], {DType::f32, Shape{gradient.shape[0]}}, where, "the variance of the rows");
+  require_type(inputs[first + 1], {DType::f32, Shape{gradient.shape[1]}}, where, "the variance of the columns");
+}
+
+void check_behind(const FactoredAttributes& a, TypeSpan inputs, std::size_t next, bool scalars, const char* where) {
+  if (scalars) require_type(inputs[next++], kScalars, where, "the scalars");
+  if (a.clipped) require_type(inputs[next], kCoefficient, where, "the clip coefficient");
+}
+
+std::vector<ValueType> infer_variance(const Attributes& any, TypeSpan inputs) {
+  const FactoredAttributes& a = of(any);
+  require_inputs(inputs, a.states() + (a.clipped ? 3 : 2), "update_variance");
+  check_states(a, inputs, 0, "update_variance");
+  check_behind(a, inputs, a.states() + 1, true, "update_variance");
+  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(a.states())};
+}
+
+std::vector<ValueType> infer_size(const Attributes& any, TypeSpan inputs) {
+  const FactoredAttributes& a = of(any);
+  require_inputs(inputs, a.states() + (a.clipped ? 3 : 2), "update_size");
+  check_states(a, inputs, 1, "update_size");
+  require_type(inputs[0], inputs[a.states() + 1], "update_size", "the parameter");
+  check_behind(a, inputs, a.states() + 2, false, "update_size");
+  return {kSizes};
+}
+
+std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
+  const FactoredAttributes& a = of(any);
+  const std::size_t changes = a.changes(), behind = changes + a.states() + 1;
+  require_inputs(inputs, behind + (a.clipped ? 3 : 2), "adafactor");
+  check_states(a, inputs, changes, "adafactor");
+  for (std::size_t i = 0; i < changes; ++i) require_type(inputs[i], inputs[behind - 1], "adafactor", "what is updated");
+  require_type(inputs[behind], kSizes, "adafactor", "the sums of squares");
+  check_behind(a, inputs, behind + 1, true, "adafactor");
+  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};
+}
+
+std::vector<Alias> updates_first(std::size_t count) {
+  std::vector<Alias> aliases;
+  for (std::size_t i = 0; i < count; ++i) aliases.push_back({i, i, AliasKind::updates});
+  return aliases;
+}
+std::vector<Alias> aliases_of_variance(const Attributes& any) { return updates_first(of(any).states()); }
+std::vector<Alias> aliases_of_update(const Attributes& any) { return updates_first(of(any).changes()); }
+
+// What has an element for each of the parameter's. Sums run in tiles of kNormTile.
+RangeRule ranges_from(const FactoredAttributes& a, std::size_t before) {
+  RangeRule rule{.step = kNormTile};
+  for (std::size_t i = 0; i < before; ++i) rule.inputs.push_back(i);
+  if (!a.factored) rule.inputs.push_back(before);
+  rule.inputs.push_back(before + a.states());
+  return rule;
+}
+RangeRule ranges_of_variance(const Attributes& any, TypeSpan) { return ranges_from(of(any), 0); }
+RangeRule ranges_of_size(const Attributes& any, TypeSpan) { return ranges_from(of(any), 1); }
+RangeRule ranges_of_update(const Attributes& any, TypeSpan) { return ranges_from(of(any), of(any).changes()); }
+
+template <int kFlops>
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  double elements = 0;
+  for (const ValueType& input : inputs) elements = std::max(elements, static_cast<double>(input.shape.elements()));
+  return {kFlops * elements, bytes_touched(inputs, outputs)};
+}
+
+}  // namespace
+
+const OpDef kUpdateVariance{.name = "update_variance",
+                            .infer = infer_variance,
+                            .cost = cost<4>,
+                            .not_differentiable = kUpdateOnly,
+                            .aliases = aliases_of_variance,
+                            .ranges = ranges_of_variance};
+const OpDef kUpdateSize{
+    .name = "update_size", .infer = infer_size, .cost = cost<5>, .not_differentiable = kUpdateOnly, .ranges = ranges_of_size};
+const OpDef kAdafactor{.name = "adafactor",
+                       .infer = infer_update,
+                       .cost = cost<7>,
+                       .not_differentiable = kUpdateOnly,
+                       .aliases = aliases_of_update,
+                       .ranges = ranges_of_update};
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,89 @@
+#include "verify/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "ops/update/kernels.h"
+#include "ops/update/update.h"
+#include "tensor/half.h"
+
+namespace plimsoll::verification {
+namespace {
+
+constexpr std::size_t kElements = 4096, kBlock = ops::kCodedBlock;
+constexpr double kMostUpdates = 1000;
+constexpr double kLeastLeft = 0x1p-10;  // of what decays: far above the least that 8 bits hold beside the largest of a block
+
+// Moments of momentum SGD with rate 0, which leaves the parameters alone: v = decay v + g.
+struct Moments {
+  explicit Moments(DType dtype)
+      : coded(dtype == DType::u8), p(kElements), g(kElements), narrow(kElements), codes(kElements), scales(kElements / kBlock) {}
+
+  void update(double decay, std::uint64_t number) {
+    const cpu::StochasticRounding rounding{{3, 9}, number, 0};
+    const cpu::StateNumbers state = coded ? cpu::StateNumbers(codes.data(), scales.data()) : cpu::StateNumbers(narrow.data());
+    cpu::sgd(kElements, p.data(), state, g.data(), {.lr = 0, .momentum = decay}, {}, rounding);
+  }
+
+  // What is there, read by an update that takes all of it over into the parameters.
+  std::vector<float> numbers() const {
+    std::vector<float> read(kElements);
+    const std::vector<float> zeros(kElements);
+    auto copy_of_codes = codes;
+    auto copy_of_scales = scales;
+    auto copy = narrow;
+    const cpu::StateNumbers state =
+        coded ? cpu::StateNumbers(copy_of_codes.data(), copy_of_scales.data()) : cpu::StateNumbers(copy.data());
+    cpu::sgd(kElements, read.data(), state, zeros.data(), {.lr = -1, .momentum = 1});
+    return read;
+  }
+
+  bool coded;
+  std::vector<float> p, g;
+  std::vector<std::uint16_t> narrow;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+};
+
+// Mean square of the relative error of one rounding: p (1 - p) squared distances of neighbours, p being the fraction by which
+// the decayed number lies between two; over a binade of logarithmically even numbers.
+double variance_of_one(double decay, double distance) {
+  constexpr int kSteps = 100000;
+  double sum = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    const double number = std::exp2((i + 0.5) / kSteps), lost = (1 - decay) * number / distance, p = lost - std::floor(lost);
+    sum += p * (1 - p) * distance * distance / (number * number);
+  }
+  return sum / kSteps;
+}
+
+}  // namespace
+
+RoundingError rounding_error(DType state, double decay, bool one_seed) {
+  const int updates = static_cast<int>(std::clamp(std::log(kLeastLeft) / std::log(decay), 1.0, kMostUpdates));
+  Moments moments(state);
+  // The first of each block stays, so that the scale of a block does.
+  for (std::size_t i = 0; i < kElements; ++i) {
+    moments.g[i] = i % kBlock == 0 ? 2.0F : static_cast<float>(std::exp2(static_cast<double>(i) / kElements));
+  }
+  moments.update(0, 0);
+  const std::vector<float> start = moments.numbers();
+  for (std::size_t i = 0; i < kElements; ++i) moments.g[i] = i % kBlock == 0 ? static_cast<float>(2 * (1 - decay)) : 0.0F;
+  for (int update = 1; update <= updates; ++update) moments.update(decay, static_cast<std::uint64_t>(one_seed ? 1 : update));
+  const std::vector<float> end = moments.numbers();
+  double sum = 0, squares = 0, count = 0;
+  for (std::size_t i = 0; i < kElements; ++i) {
+    if (i % kBlock == 0) continue;
+    const double error = end[i] / (start[i] * std::pow(double{static_cast<float>(decay)}, updates)) - 1;
+    sum += error;
+    squares += error * error;
+    ++count;
+  }
+  const double distance = moments.coded ? 0x1p-3 : 0x1p-7;
+  const double theory = std::sqrt(std::expm1(updates * std::log1p(variance_of_one(decay, distance))));
+  return {sum / count / (theory / std::sqrt(count)), std::sqrt(squares / count) / theory};
+}
+
+}  // namespace plimsoll::verification

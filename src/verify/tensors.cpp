@@ -1,0 +1,146 @@
+#include "verify/tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/huggingface.h"
+#include "formats/safetensors.h"
+
+namespace plimsoll::verification {
+namespace {
+
+constexpr std::int64_t kPiece = 1 << 18;  // elements
+constexpr std::string_view kProgress = "plimsoll.progress";
+
+std::vector<float> piece_of(const SafetensorsFile& file, const StoredTensor& tensor, std::int64_t begin, std::int64_t count) {
+  ensure(tensor.dtype == DType::f32, "verify", "a tensor that is not fp32");
+  std::vector<float> piece(static_cast<std::size_t>(count));
+  file.read_f32(tensor, begin, piece, {});
+  return piece;
+}
+
+// Calls f(begin, count) for pieces of so many elements.
+template <class F>
+void in_pieces(std::int64_t elements, F f) {
+  for (std::int64_t begin = 0; begin < elements; begin += kPiece) f(begin, std::min(kPiece, elements - begin));
+}
+
+bool same_bytes(const SafetensorsFile& a, const StoredTensor& in_a, const SafetensorsFile& b, const StoredTensor& in_b) {
+  if (in_a.dtype != in_b.dtype || in_a.shape != in_b.shape) return false;
+  bool same = true;
+  in_pieces(in_a.bytes, [&](std::int64_t begin, std::int64_t count) {
+    std::vector<std::byte> of_a(static_cast<std::size_t>(count)), of_b(static_cast<std::size_t>(count));
+    a.read_part(in_a, begin, of_a);
+    b.read_part(in_b, begin, of_b);
+    same = same && of_a == of_b;
+  });
+  return same;
+}
+
+bool is_number(std::string_view part) {
+  return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+std::string layer_group(std::string_view parameter) {
+  const std::size_t last = parameter.rfind('.');
+  std::string_view rest = parameter.substr(0, last);
+  std::string group;
+  while (true) {
+    const std::size_t dot = rest.find('.');
+    const std::string_view part = rest.substr(0, dot);
+    group += is_number(part) ? "*" : part;
+    if (dot == std::string_view::npos) return group;
+    group += '.';
+    rest = rest.substr(dot + 1);
+  }
+}
+
+double Sums::relative() const {
+  if (difference == 0) return 0;
+  return reference > 0 ? std::sqrt(difference / reference) : std::numeric_limits<double>::infinity();
+}
+
+Sums total(const GroupSums& groups) {
+  Sums sums;
+  for (const auto& [name, each] : groups) {
+    sums.difference += each.difference;
+    sums.reference += each.reference;
+  }
+  return sums;
+}
+
+GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem::path& b, std::string_view suffix) {
+  const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
+  GroupSums groups;
+  for (const StoredTensor& tensor : file_b.tensors()) {
+    if (!tensor.name.ends_with(suffix)) continue;
+    const StoredTensor* other = file_a.find(tensor.name);
+    ensure(other != nullptr && other->shape == tensor.shape, "verify", "runs of one model have other tensors");
+    Sums& sums = groups[layer_group(std::string_view(tensor.name).substr(0, tensor.name.size() - suffix.size()))];
+    in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
+      const std::vector<float> of_a = piece_of(file_a, *other, begin, count), of_b = piece_of(file_b, tensor, begin, count);
+      for (std::size_t i = 0; i < of_a.size(); ++i) {
+        const double difference = double{of_a[i]} - of_b[i];
+        sums.difference += difference * difference;
+        sums.reference += double{of_b[i]} * of_b[i];
+      }
+    });
+  }
+  return groups;
+}
+
+std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
+  for (const StoredTensor& tensor : file_b.tensors()) {
+    if (tensor.name == kProgress) continue;
+    const StoredTensor* other = file_a.find(tensor.name);
+    if (other == nullptr || !same_bytes(file_a, *other, file_b, tensor)) return tensor.name;
+  }
+  for (const StoredTensor& tensor : file_a.tensors()) {
+    if (file_b.find(tensor.name) == nullptr) return tensor.name;
+  }
+  return "";
+}
+
+double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
+                   const std::string& group, double step, const std::filesystem::path& to) {
+  const SafetensorsFile weights = SafetensorsFile::open(from / "model.safetensors");
+  const SafetensorsFile slopes = SafetensorsFile::open(gradients);
+  std::error_code error;
+  std::filesystem::create_directories(to, error);
+  if (error) throw data_error("E-IO-WRITE", to.string(), "the folder cannot be created: " + error.message());
+  write_gpt2_config(to, read_gpt2_config(from));
+  std::vector<TensorSpec> specs;
+  for (const StoredTensor& tensor : weights.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
+  SafetensorsWriter writer(to / "model.safetensors", std::move(specs));
+  double along = 0;
+  for (const StoredTensor& tensor : weights.tensors()) {
+    const std::string_view parameter = gpt2_parameter_name(tensor.name);
+    const StoredTensor* slope =
+        layer_group(parameter) == group ? slopes.find(std::string(parameter) + std::string(suffix)) : nullptr;
+    in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
+      std::vector<float> piece = piece_of(weights, tensor, begin, count);
+      if (slope != nullptr) {
+        const std::vector<float> g = piece_of(slopes, *slope, begin, count);
+        for (std::size_t i = 0; i < piece.size(); ++i) {
+          const auto moved = static_cast<float>(piece[i] + step * g[i]);
+          along += (double{moved} - piece[i]) * g[i];
+          piece[i] = moved;
+        }
+      }
+      writer.append(tensor.name, std::as_bytes(std::span(piece)));
+    });
+  }
+  writer.commit();
+  return along;
+}
+
+}  // namespace plimsoll::verification

@@ -1,0 +1,165 @@
+#include "verify/trial.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/file.h"
+
+namespace plimsoll::verification {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kThisProgram = "/proc/self/exe";
+constexpr std::int64_t kMostOutput = std::int64_t{64} << 20;
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// The terminal sends an interrupt to all processes of a command. The one that trains ends as it always does; this one waits.
+class WithoutInterrupts {
+ public:
+  WithoutInterrupts() {
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &ignore, &before_);
+  }
+  ~WithoutInterrupts() { sigaction(SIGINT, &before_, nullptr); }
+  WithoutInterrupts(const WithoutInterrupts&) = delete;
+  WithoutInterrupts& operator=(const WithoutInterrupts&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+// Returns the exit code; 128 and the number of the signal where one ended it, as shells do.
+int run_process(const std::vector<std::string>& words, const std::filesystem::path& out, const std::filesystem::path& error) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  sigset_t usual;
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGINT);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const WithoutInterrupts scope;
+  pid_t pid = 0;
+  const int failed = ::posix_spawn(&pid, kThisProgram, &files, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0) {
+    throw data_error("E-CHILD", "verify", fmt::format("the system starts no process: {}", std::strerror(failed)),
+                     "room for one more process");
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// The line of an error, "E-CODE  [where] message"; else the last line that says something.
+std::string telling_line(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line, last;
+  while (std::getline(stream, line)) {
+    if (line.starts_with("E-")) return line;
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
+  std::vector<TrialUpdate> updates;
+  std::ifstream stream(file);
+  std::string line;
+  while (std::getline(stream, line)) {
+    const json object = json::parse(line);
+    const auto number = [&](const char* key) { return object.at(key).is_number() ? object.at(key).get<double>() : 0.0; };
+    updates.push_back({number("loss"), number("grad_norm"), number("learning_rate"), object.at("loss_bits").get<std::string>()});
+  }
+  return updates;
+}
+
+}  // namespace
+
+bool Trial::fits() const { return exit_code != static_cast<int>(ExitCode::does_not_fit); }
+
+Trials::Trials(Subject subject, std::filesystem::path folder, std::function<void(const std::string&)> tell)
+    : subject_(std::move(subject)), folder_(std::move(folder)), tell_(std::move(tell)) {}
+
+Trials::Ended Trials::start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const {
+  std::vector<std::string> words{"plimsoll", command, subject_.config};
+  words.insert(words.end(), subject_.options.begin(), subject_.options.end());
+  for (const std::string& set : request.sets) words.insert(words.end(), {"--set", set});
+  words.insert(words.end(), request.options.begin(), request.options.end());
+  words.insert(words.end(), more.begin(), more.end());
+  Ended ended;
+  for (const std::string& word : words) ended.command += (ended.command.empty() ? "" : " ") + quoted(word);
+  tell_(request.name);
+  const std::filesystem::path out = folder_ / "out", error = folder_ / "error";
+  ended.exit_code = run_process(words, out, error);
+  if (ended.exit_code == static_cast<int>(ExitCode::interrupted) || ended.exit_code == 128 + SIGINT) {
+    throw Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped", "to be left to its end",
+                {"plimsoll verify " + quoted(subject_.config)});
+  }
+  ended.error = telling_line(error);
+  ended.out = read_text(out, kMostOutput, "E-IO-READ");
+  return ended;
+}
+
+Trial Trials::run(const TrialRequest& request) const {
+  Trial trial;
+  trial.folder = folder_ / request.name;
+  if (std::find(request.options.begin(), request.options.end(), "--resume") == request.options.end()) forget(trial);
+  const Ended ended = start("train", request, {"--updates", std::to_string(request.updates), "--run", trial.folder.string()});
+  trial.command = ended.command;
+  trial.exit_code = ended.exit_code;
+  if (ended.exit_code != 0) trial.said = ended.error;
+  if (trial.ran()) trial.updates = read_updates(trial.folder / "metrics.jsonl");
+  return trial;
+}
+
+json Trials::plan(const TrialRequest& request) const {
+  const Ended ended = start("plan", request, {"--json"});
+  if (ended.exit_code == 0) return json::parse(ended.out);
+  if (ended.exit_code == static_cast<int>(ExitCode::does_not_fit)) {
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", subject_.config, "the configuration does not fit",
+                "one that can be trained", {"plimsoll plan " + quoted(subject_.config)});
+  }
+  const json error = json::parse(ended.out, nullptr, /*allow_exceptions=*/false);
+  const auto word = [&](const char* key) { return error.is_object() ? error.value(key, std::string()) : std::string(); };
+  const auto exit = static_cast<ExitCode>(ended.exit_code);
+  throw Error(exit == ExitCode::internal ? ErrorKind::internal : ErrorKind::user, exit, word("code"), word("where"),
+              word("message"), word("expected"),
+              error.is_object() ? error.value("try", std::vector<std::string>{}) : std::vector<std::string>{});
+}
+
+void Trials::forget(const Trial& trial) {
+  std::error_code ignored;
+  std::filesystem::remove_all(trial.folder, ignored);
+}
+
+}  // namespace plimsoll::verification

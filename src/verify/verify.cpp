@@ -1,0 +1,472 @@
+#include "verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "data/order.h"
+#include "data/window.h"
+#include "formats/atomic_file.h"
+#include "verify/rounding.h"
+#include "verify/tensors.h"
+
+namespace plimsoll::verification {
+namespace {
+
+using Sets = std::vector<std::string>;
+
+// With plain SGD, whose velocity has no past, the state that a run saves is the gradient of its last window, in every bit, and
+// weights stay what they are: whatever was planned, and without a door into the trainer.
+constexpr std::string_view kGradient = ".momentum";
+constexpr std::array kShowGradient{
+    "optimizer.name=sgd",           "optimizer.momentum=1e-30",      "optimizer.nesterov=false", "optimizer.decay=all",
+    "optimizer.weight_decay=0",     "optimizer.learning_rate=1e-30", "train.gradient_clip=0",    "train.gradient_clip_value=0",
+    "optimizer.ema_half_life=none", "precision.optimizer_state=fp32"};
+
+constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
+constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials, and what they should take
+constexpr double kChange = 2e-3;  // of the loss, either way, by which weights are moved: far above its rounding
+constexpr double kMostSlopeError = 0.01;
+constexpr double kMostSplitError = 1e-6;    // of a gradient's sum in another order; times the root of the micro-steps
+constexpr double kMostRoundedSplit = 2e-3;  // where values between layers are rounded, a last bit of fp32 may turn one of theirs
+constexpr double kMostLossError = 1e-6, kMostRoundedLoss = 1e-4;
+constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
+constexpr double kMostBias = 4, kMostSpread = 1.5;
+
+std::string percent(double ratio) { return fmt::format("{:.2g} %", 100 * ratio); }
+std::string relative(double ratio) { return ratio == 0 ? "0" : fmt::format("{:.1e}", ratio); }
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 1; i <= n; ++i) {
+    if (n % i == 0) all.push_back(i);
+  }
+  return all;
+}
+
+class Verification {
+ public:
+  Verification(const Config& config, const TokenFile& data, const Subject& subject, const std::filesystem::path& folder,
+               std::function<void(const std::string&)> tell, const std::function<void(const Check&)>& hear)
+      : config_(config), data_(data), folder_(folder), hear_(hear), trials_(subject, folder, std::move(tell)) {}
+
+  Verdict run() {
+    verdict_.context = config_.model.context;
+    verdict_.compute = precision_name(config_.precision.compute);
+    verdict_.optimizer_state = precision_name(config_.precision.optimizer_state);
+    choose_window();
+    slopes();
+    splits();
+    precision();
+    bits();
+    rounding();
+    controls();
+    for (const std::optional<Trial>* kept : {&whole_, &clipped_}) {
+      if (*kept) trials_.forget(**kept);
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  // Trials of the present configuration on a few samples of its data, the last one of which is short, so that micro-batches
+  // weigh differently.
+  TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates, const Sets& more) const {
+    TrialRequest request{std::move(name),
+                         {"data.train=" + extract().string(), "data.format=" + format(), "data.validation=",
+                          "train.evaluate_every=0", "train.save_every=0", fmt::format("train.effective_batch={}", samples)},
+                         {},
+                         updates};
+    const bool chosen = accumulation > 0;
+    request.sets.push_back(chosen ? fmt::format("train.micro_batch={}", samples / accumulation) : "train.micro_batch=auto");
+    request.sets.push_back(chosen ? fmt::format("train.accumulation={}", accumulation) : "train.accumulation=auto");
+    request.sets.insert(request.sets.end(), more.begin(), more.end());
+    return request;
+  }
+  TrialRequest showing_gradient(std::string name, std::int64_t samples, std::int64_t accumulation, int updates,
+                                const Sets& more = {}) const {
+    Sets sets(kShowGradient.begin(), kShowGradient.end());
+    if (config_.schedule.momentum) sets.push_back("schedule.momentum_range=none");
+    sets.insert(sets.end(), more.begin(), more.end());
+    return request(std::move(name), samples, accumulation, updates, sets);
+  }
+
+  std::filesystem::path extract() const { return folder_ / "tokens"; }
+  std::string format() const { return data_.bytes_per_token == 1 ? "bytes" : "u16"; }
+
+  void write_extract(std::int64_t samples) const {
+    const std::int64_t context = config_.model.context;
+    const std::int64_t tokens = (samples - 1) * context + std::max<std::int64_t>(context / 2, 1) + 1;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tokens * data_.bytes_per_token));
+    data_.file.read_at(data_.offset, bytes);
+    AtomicFile file(extract());
+    file.write(bytes);
+    file.commit();
+  }
+
+  // The effective batch where that is small; else so many samples that all trials take a few minutes.
+  void choose_window() {
+    const std::int64_t whole = (data_.tokens - 1) / config_.model.context, asked = config_.train.effective_batch;
+    if (whole < 2) {
+      throw data_error("E-DATA-SHORT", data_.name, fmt::format("it has {} tokens", data_.tokens),
+                       fmt::format("two samples of {} tokens, and one token more", config_.model.context));
+    }
+    std::vector<std::int64_t> windows;
+    if (asked <= kWindows.front()) windows.push_back(std::max(asked, kWindows.back()));
+    std::copy_if(kWindows.begin(), kWindows.end(), std::back_inserter(windows), [&](std::int64_t each) { return each < asked; });
+    std::erase_if(windows, [&](std::int64_t window) { return window > whole; });
+    if (windows.empty()) windows.push_back(whole);
+    for (const std::int64_t window : windows) {
+      samples_ = window;
+      write_extract(window);
+      const nlohmann::json plan = trials_.plan(showing_gradient("plan", window, 0, 1));
+      if (kRuns * plan.at("predicted").at("update_seconds").get<double>() <= kMostSeconds) break;
+    }
+    verdict_.samples = samples_;
+    several_ = divisors(samples_)[1];
+  }
+
+  void add(Check check) {
+    hear_(check);
+    verdict_.checks.push_back(std::move(check));
+  }
+  void add(std::string subject, std::string what, bool passed, std::string found, std::string limit, std::string command) {
+    add({std::move(subject), std::move(what), std::move(found), std::move(limit), passed ? Outcome::passed : Outcome::failed,
+         std::move(command)});
+  }
+  // Whether the trial ran; else says why not.
+  bool ran(const Trial& trial, const std::string& subject, const std::string& what) {
+    if (trial.ran()) return true;
+    const bool room = !trial.fits();
+    add({subject, what, room ? "does not fit into the budget" : trial.said, "", room ? Outcome::skipped : Outcome::failed,
+         trial.command});
+    return false;
+  }
+
+  // Of the first sample alone, in fp32: what the loss does when the weights of a kind move along their gradient.
+  void slopes() {
+    const Sets exact{"precision.compute=fp32"};
+    const Trial at = trials_.run(showing_gradient("slope", 1, 1, 1, exact));
+    if (!ran(at, "gradient", "of the loss")) return;
+    const GroupSums groups = compare_tensors(at.checkpoint(), at.checkpoint(), kGradient);
+    for (const auto& [group, sums] : groups) {
+      const std::string what = "of " + group;
+      if (sums.reference == 0) {
+        add({"gradient", what, "is zero", "", Outcome::skipped, at.command});
+        continue;
+      }
+      // Where the loss bends much within one step, a shorter or a longer one shows its slope.
+      std::optional<double> least;
+      std::string command;
+      for (const double change : {kChange, kChange / 8, kChange * 8}) {
+        const auto moved = slope_error(at, group, change / sums.reference, command);
+        if (!moved) break;
+        least = std::min(std::abs(*moved), least.value_or(HUGE_VAL));
+        if (*least <= kMostSlopeError) break;
+      }
+      if (!least) {
+        add({"gradient", what, "no run", "", Outcome::failed, command});
+        continue;
+      }
+      add("gradient", what, *least <= kMostSlopeError, percent(*least), percent(kMostSlopeError), command);
+    }
+    trials_.forget(at);
+    std::error_code ignored;
+    std::filesystem::remove_all(moved(), ignored);
+  }
+  std::filesystem::path moved() const { return folder_ / "moved"; }
+
+  // By how much central differences miss what the gradient says, relative to it.
+  std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::string& command) {
+    double change = 0, expected = 0;
+    for (const double sign : {1.0, -1.0}) {
+      expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
+      const Trial there =
+          trials_.run(showing_gradient("moved-run", 1, 1, 1, {"precision.compute=fp32", "model.init=" + moved().string()}));
+      command = there.command;
+      if (!there.ran()) return {};
+      change += sign * there.updates.at(0).loss;
+      trials_.forget(there);
+    }
+    return change / expected - 1;
+  }
+
+  // Gradients of the second window, so that what is left of the first one would show.
+  struct Agreement {
+    double gradient = 0, loss = 0;
+    bool schedule = true;
+  };
+  static Agreement agreement(const Trial& trial, const Trial& with) {
+    Agreement found;
+    found.gradient = total(compare_tensors(trial.checkpoint(), with.checkpoint(), kGradient)).relative();
+    ensure(trial.updates.size() == with.updates.size(), "verify", "trials of other lengths");
+    for (std::size_t i = 0; i < with.updates.size(); ++i) {
+      const double loss = with.updates[i].loss;
+      found.loss = std::max(found.loss, std::abs(trial.updates[i].loss - loss) / std::max(std::abs(loss), 1e-30));
+      found.schedule = found.schedule && trial.updates[i].learning_rate == with.updates[i].learning_rate;
+    }
+    return found;
+  }
+  bool rounded() const { return config_.precision.compute != DType::f32; }
+  double most_split_error(std::int64_t accumulation) const {
+    return rounded() ? kMostRoundedSplit : kMostSplitError * std::sqrt(static_cast<double>(accumulation));
+  }
+  bool agrees(const Agreement& found, std::int64_t accumulation) const {
+    return found.gradient <= most_split_error(accumulation) && found.loss <= (rounded() ? kMostRoundedLoss : kMostLossError) &&
+           found.schedule;
+  }
+
+  void splits() {
+    for (const std::int64_t accumulation : divisors(samples_)) {
+      const std::string what = fmt::format("{} x {} samples", accumulation, samples_ / accumulation);
+      const Trial trial = trials_.run(showing_gradient(fmt::format("split-{}", accumulation), samples_, accumulation, 2));
+      if (!ran(trial, "batch", what)) continue;
+      if (whole_) {
+        add_split(what, trial, *whole_, accumulation);
+        trials_.forget(trial);
+      } else {
+        whole_ = trial;
+        add({"batch", what, "what the others are compared with", "", Outcome::passed, trial.command});
+      }
+    }
+    clipped_splits();
+  }
+
+  // The clip is of the window. Its limit lies below the norm of each micro-step, which windows of one each tell.
+  void clipped_splits() {
+    const std::string what = fmt::format("{} x {} samples, clipped", several_, samples_ / several_);
+    const Trial alone = trials_.run(showing_gradient("alone", samples_ / several_, 1, static_cast<int>(2 * several_)));
+    if (!ran(alone, "batch", what)) return;
+    const std::vector<double> units = micro_units();
+    const double all = std::accumulate(units.begin(), units.end(), 0.0);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      micro_norms_.push_back(alone.updates.at(units.size() + i).gradient_norm * units[i] / all);
+    }
+    trials_.forget(alone);
+    clip_ = *std::min_element(micro_norms_.begin(), micro_norms_.end()) / 2;
+    if (!(clip_ > 0) || !std::isfinite(clip_)) return;
+    const std::string clip = fmt::format("train.gradient_clip={:.9g}", clip_);
+    const Trial once = trials_.run(showing_gradient("clipped", samples_, 1, 2, {clip}));
+    const Trial parts = trials_.run(showing_gradient("clipped-parts", samples_, several_, 2, {clip}));
+    if (once.ran() && ran(parts, "batch", what)) add_split(what, parts, once, several_);
+    if (parts.ran()) clipped_ = parts;
+    trials_.forget(once);
+  }
+
+  void add_split(const std::string& what, const Trial& trial, const Trial& with, std::int64_t accumulation) {
+    const Agreement found = agreement(trial, with);
+    const double most = most_split_error(accumulation), most_loss = rounded() ? kMostRoundedLoss : kMostLossError;
+    add("batch", what, agrees(found, accumulation),
+        fmt::format("gradient {}, loss {}{}", relative(found.gradient), relative(found.loss),
+                    found.schedule ? "" : ", another learning rate"),
+        fmt::format("{}, {}", relative(most), relative(most_loss)), trial.command);
+  }
+
+  // The gradients of the chosen precision beside those of fp32, by kind of layer.
+  void precision() {
+    if (!rounded()) {
+      add({"precision", "of fp32", "nothing is rounded", "", Outcome::passed, ""});
+      return;
+    }
+    if (!whole_) return;
+    const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, {"precision.compute=fp32"}));
+    if (!ran(exact, "precision", "beside fp32")) return;
+    for (const auto& [group, sums] : compare_tensors(whole_->checkpoint(), exact.checkpoint(), kGradient)) {
+      add("precision", "gradient of " + group, sums.relative() <= kMostNarrowError, percent(sums.relative()),
+          percent(kMostNarrowError), exact.command);
+    }
+    const double error = std::abs(whole_->updates.back().loss / exact.updates.back().loss - 1);
+    add("precision", "loss", error <= kMostNarrowLoss, relative(error), relative(kMostNarrowLoss), exact.command);
+    trials_.forget(exact);
+  }
+
+  // What windows weigh their micro-steps by, in units: those of the second window.
+  std::vector<double> micro_units() const {
+    const Samples samples{(samples_ - 1) * config_.model.context + std::max<std::int64_t>(config_.model.context / 2, 1) + 1,
+                          config_.model.context};
+    const SampleOrder order{config_.data.order, static_cast<std::uint64_t>(config_.seed), samples_};
+    const std::int64_t micro = samples_ / several_;
+    std::vector<double> units;
+    for (std::int64_t i = 0; i < several_; ++i) {
+      units.push_back(static_cast<double>(window_units(order, samples, samples_ + i * micro, micro)));
+    }
+    return units;
+  }
+
+  static std::string weights_text(const std::vector<double>& weights) {
+    std::string text = "weights=";
+    for (const double weight : weights) text += fmt::format("{}{:.17g}", text.back() == '=' ? "" : ",", weight);
+    return text;
+  }
+
+  // A window that is made wrong: it counts as noticed where it fails what right ones pass.
+  void control(const std::string& what, const std::string& fault, const Trial& with, const Sets& sets = {}) {
+    Sets more{"plan.group=1"};
+    more.insert(more.end(), sets.begin(), sets.end());
+    TrialRequest wrong = showing_gradient("wrong", samples_, several_, 2, more);
+    wrong.options.insert(wrong.options.end(), {"--fault", fault});
+    const Trial trial = trials_.run(wrong);
+    if (!trial.fits()) {
+      ran(trial, "control", what);
+      return;
+    }
+    std::string found = trial.said;
+    bool noticed = trial.exit_code == static_cast<int>(ExitCode::diverged);
+    if (trial.ran()) {
+      const Agreement agreed = agreement(trial, with);
+      noticed = !agrees(agreed, several_);
+      found = agreed.gradient > 10 ? "another gradient altogether" : fmt::format("gradient off by {}", percent(agreed.gradient));
+    }
+    add("control", what, noticed, found, "is noticed", trial.command);
+    trials_.forget(trial);
+  }
+
+  void controls() {
+    const std::vector<double> units = micro_units();
+    const double all = std::accumulate(units.begin(), units.end(), 0.0), count = static_cast<double>(several_);
+    const double nominal = static_cast<double>(samples_ * config_.model.context);
+    std::vector<double> means, twice(units.size(), 1 / count), full(units.size(), all / nominal), clips;
+    for (const double each : units) means.push_back(all / (count * each));
+    for (const double norm : micro_norms_) clips.push_back(clip_ / norm);
+    if (whole_) {
+      control("a mean of the means of micro-batches", weights_text(means), *whole_);
+      control("gradients that are not cleared", "keep_gradients", *whole_);
+      control("a sum divided twice by the micro-steps", weights_text(twice), *whole_);
+      control("a short window divided as if it were a full one", weights_text(full), *whole_);
+    }
+    if (clipped_) control("a clip of each micro-step", weights_text(clips), *clipped_);
+    if (const double decay = state_decay(); decay > 0) {
+      const RoundingError fixed = rounding_error(config_.precision.optimizer_state, decay, true);
+      add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
+    }
+  }
+
+  // With the user's optimizer and precision: the same numbers however it is planned.
+  void bits() {
+    const Trial first = trials_.run(with_split("first"));
+    if (!ran(first, "bits", "a run")) return;
+    const auto same = [&](const std::string& what, const Trial& trial) {
+      if (!ran(trial, "bits", what)) return;
+      std::string differs = first_difference(trial.checkpoint(), first.checkpoint());
+      for (std::size_t i = 0; i < first.updates.size() && differs.empty(); ++i) {
+        if (trial.updates.at(i).loss_bits != first.updates[i].loss_bits) differs = "the loss";
+      }
+      add("bits", what, differs.empty(), differs.empty() ? "the same" : differs + " differs", "the same", trial.command);
+      trials_.forget(trial);
+    };
+    same("the same run again", trials_.run(with_split("again")));
+    same("interrupted and continued", continued());
+    same("every activation kept", trials_.run(with_split("kept", {"plan.recompute=none"})));
+    same("every activation computed again", trials_.run(with_split("replayed", {"plan.recompute=all"})));
+    same("one chunk of the loss", trials_.run(with_split("chunk", {"plan.loss_chunks=1"})));
+    same("eight chunks of the loss", trials_.run(with_split("chunks", {"plan.loss_chunks=8"})));
+    same("micro-batches block by block", trials_.run(with_split("group", {fmt::format("plan.group={}", several_)})));
+    if (config_.device == DeviceChoice::cpu) same("the least memory", least_memory());
+    same("all on disk", on_disk());
+    std::error_code ignored;
+    std::filesystem::remove(folder_ / "pages", ignored);
+    trials_.forget(first);
+  }
+
+  TrialRequest with_split(std::string name, const Sets& more = {}) const {
+    return request(std::move(name), samples_, several_, 2, more);
+  }
+
+  Trial continued() const {
+    TrialRequest one = with_split("continued");
+    one.updates = 1;
+    const Trial begun = trials_.run(one);
+    if (!begun.ran()) return begun;
+    TrialRequest two = with_split("continued");
+    two.options.push_back("--resume");
+    return trials_.run(two);
+  }
+
+  Trial least_memory() const {
+    const nlohmann::json plan = trials_.plan(with_split("plan"));
+    TrialRequest least = with_split("least");
+    least.options.insert(least.options.end(),
+                         {"--memory", std::to_string(plan.at("bounds").at("floor_bytes").get<std::int64_t>())});
+    return trials_.run(least);
+  }
+
+  Trial on_disk() const {
+    TrialRequest disk =
+        with_split("disk", {"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk", "plan.activations=disk"});
+    if (!config_.memory.disk) disk.options.insert(disk.options.end(), {"--disk", (folder_ / "pages").string() + ":1TiB"});
+    return trials_.run(disk);
+  }
+
+  // Of the numbers that only decay in the optimizer's state, at its own rate; 0: none do.
+  double state_decay() const {
+    const OptimizerChoice& optimizer = config_.optimizer;
+    if (optimizer.kind == OptimizerKind::adafactor) return 0;
+    return optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta2;
+  }
+  static std::string text(const RoundingError& error) {
+    return fmt::format("{:.2f} x theory, bias {:.1f} sigma", error.spread, error.bias);
+  }
+  static bool right(const RoundingError& error) {
+    return error.spread <= kMostSpread && error.spread >= 1 / kMostSpread && std::abs(error.bias) <= kMostBias;
+  }
+
+  void rounding() {
+    const double decay = state_decay();
+    if (decay <= 0) return;
+    const DType state = config_.precision.optimizer_state;
+    const RoundingError own = rounding_error(state, decay, false);
+    const std::string what = state == DType::f32 ? "in bf16 (not used here)" : fmt::format("in {}", precision_name(state));
+    add("rounding", fmt::format("state {} over many updates, decay {}", what, decay), right(own), text(own), "1.5 x, 4 sigma",
+        "");
+  }
+
+  const Config& config_;
+  const TokenFile& data_;
+  std::filesystem::path folder_;
+  const std::function<void(const Check&)>& hear_;
+  Trials trials_;
+  Verdict verdict_;
+  std::int64_t samples_ = 2, several_ = 2;  // of a window; micro-steps where there is more than one
+  std::optional<Trial> whole_, clipped_;    // a right window of the fewest micro-steps that fit; and of several, with a clip
+  std::vector<double> micro_norms_;         // of each of the several micro-steps
+  double clip_ = 0;
+};
+
+}  // namespace
+
+bool Verdict::passed() const {
+  return std::none_of(checks.begin(), checks.end(), [](const Check& check) { return check.outcome == Outcome::failed; });
+}
+
+nlohmann::json Verdict::to_json() const {
+  constexpr std::array kOutcomes{"passed", "failed", "skipped"};
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Check& check : checks) {
+    rows.push_back({{"subject", check.subject},
+                    {"what", check.what},
+                    {"found", check.found},
+                    {"limit", check.limit},
+                    {"outcome", kOutcomes[static_cast<std::size_t>(check.outcome)]},
+                    {"command", check.command}});
+  }
+  return {{"schema", "plimsoll.verify/1"},
+          {"passed", passed()},
+          {"samples", samples},
+          {"context", context},
+          {"precision", {{"compute", compute}, {"optimizer_state", optimizer_state}}},
+          {"checks", rows}};
+}
+
+Verdict verify_training(const Config& config, const TokenFile& data, const Subject& subject, const std::filesystem::path& folder,
+                        const std::function<void(const std::string&)>& tell, const std::function<void(const Check&)>& hear) {
+  return Verification(config, data, subject, folder, tell, hear).run();
+}
+
+}  // namespace plimsoll::verification

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""plimsoll verify: what is right passes, what is made wrong on purpose is noticed, and what it ran can be run again."""
+
+import shlex
+
+from _plimsoll import Test
+
+SUBJECTS = {"gradient", "batch", "bits", "precision", "rounding", "control"}
+CONTROLS = 6
+REPORT = {
+    "schema": "plimsoll.verify/1",
+    "passed": bool,
+    "samples": int,
+    "context": int,
+    "precision": {"compute": str, "optimizer_state": str},
+    "checks": [{"subject": str, "what": str, "found": str, "limit": str, "outcome": str, "command": str}],
+}
+
+
+def verified(test, name, *arguments):
+    report = test.succeeds("verify", "config.toml", "--json", *arguments)
+    if report is None:
+        return []
+    test.shape(f"report of {name}", report, REPORT)
+    test.that(report["passed"], f"{name} is verified")
+    checks = report["checks"]
+    test.equal(f"subjects of {name}", {check["subject"] for check in checks}, SUBJECTS)
+    for check in checks:
+        test.equal(f"{name}, {check['subject']}: {check['what']} ({check['found']})", check["outcome"], "passed")
+    test.equal(f"controls of {name}", sum(check["subject"] == "control" for check in checks), CONTROLS)
+    return checks
+
+
+def usual(test):
+    checks = verified(test, "the usual configuration", "--folder", test.path("kept"))
+    batch = [check for check in checks if check["subject"] == "batch"]
+    test.equal("splits of a window of 8, and one that is clipped", len(batch), 5)
+    command = shlex.split(batch[1]["command"])[1:]
+    again = test.path("kept") / "again"
+    test.succeeds(*command[: command.index("--run")], "--run", again)
+    kept = sorted(path.name for path in (test.path("kept") / "plimsoll-verify").iterdir() if path.is_dir())
+    test.equal("folders that were left behind", kept, [])
+
+
+def others(test):
+    for name, sets in {
+        "bf16": ["precision.compute=bf16", "precision.optimizer_state=bf16"],
+        "fp16": ["precision.compute=fp16", "precision.optimizer_state=8bit", "plan.recompute=all"],
+        "lion": ["optimizer.name=lion", "train.gradient_clip=0", "model.dropout=0", "data.order=sequential"],
+        "smoothed": ["train.label_smoothing=0.1", "train.z_loss=1e-3", "schedule.name=one_cycle", "train.effective_batch=6"],
+    }.items():
+        verified(test, name, *(part for each in sets for part in ("--set", each)))
+
+
+# A training that is wrong ends with exit code 7. What verify makes wrong can be made wrong by hand.
+def wrong(test):
+    text = test.succeeds("verify", "config.toml", "--set", "train.effective_batch=2")
+    test.that(text is not None and text.rstrip().splitlines()[-1].startswith("verified: windows of 2 samples"), f"{text}")
+    run = ["train", "config.toml", "--set", "train.micro_batch=4", "--updates", "2", "--json"]
+    right = test.succeeds(*run, "--run", "right")
+    halves = test.succeeds(*run, "--run", "halves", "--fault", "weights=0.5,1")
+    test.that(right["final"]["parameters_xxh128"] != halves["final"]["parameters_xxh128"], "a fault is one")
+    for i, fault in enumerate(("weights=", "weights=1,", "overflow=1:2", "nothing", "weights=1,2,3")):
+        test.fails(2, "E-USAGE", *run[:-1], "--run", f"never-{i}", "--fault", fault)
+
+
+def refused(test):
+    test.fails(3, "E-PLAN-FIT", "verify", "config.toml", "--memory", "10MiB")
+    test.fails(2, "E-CONFIG-KEY", "verify", "config.toml", "--set", "train.effective_bach=2")
+    test.write("short.txt", "a" * 60)
+    test.fails(5, "E-DATA-SHORT", "verify", "config.toml", "--set", "data.train=short.txt")
+
+
+def main():
+    test = Test("verify")
+    test.run_parts(usual, others, wrong, refused)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+#include "ops/factored/factored.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cases/cases.h"
+#include "ops/update/update.h"
+
+namespace plimsoll::test {
+namespace {
+
+using ops::FactoredAttributes;
+
+constexpr double kLeast = 0x1p-23;
+
+// What the three ops share: states from `first` on, the gradient behind them, the coefficient at `coefficient`.
+struct Factored {
+  const FactoredAttributes& a;
+  const Numbers& g;
+  std::size_t rows = 1, columns;
+  double coefficient;
+  const Numbers *of_rows, *of_columns;
+
+  Factored(const ReferenceCall& call, std::size_t first, std::size_t coefficient_at)
+      : a(call.attributes.as<FactoredAttributes>()),
+        g(call.values[first + a.states()]),
+        columns(g.size()),
+        coefficient(a.clipped ? call.values[coefficient_at][0] : 1),
+        of_rows(&call.values[first]),
+        of_columns(&call.values[first + a.states() - 1]) {
+    if (!a.factored) return;
+    rows = of_rows->size();
+    columns = of_columns->size();
+  }
+  double taken(std::size_t i) const {
+    const double scaled = g[i] * coefficient;
+    return a.clip_value == 0 ? scaled : std::clamp(scaled, -a.clip_value, a.clip_value);
+  }
+  double step(std::size_t i) const {
+    if (!a.factored) return taken(i) / std::sqrt(std::max((*of_columns)[i], kLeast * kLeast));
+    double mean = 0;
+    for (const double row : *of_rows) mean += row / static_cast<double>(rows);
+    const double variance = (*of_rows)[i / columns] * (*of_columns)[i % columns] / std::max(mean, kLeast);
+    return taken(i) / std::sqrt(std::max(variance, kLeast * kLeast));
+  }
+};
+
+std::vector<Numbers> variance(const ReferenceCall& call) {
+  const std::size_t states = call.attributes.as<FactoredAttributes>().states();
+  const Factored f(call, 0, states + 2);
+  const double blend = std::pow(call.values[states + 1][ops::kUpdate], -0.8);
+  Numbers rows(f.rows), columns(f.columns);
+  for (std::size_t i = 0; i < f.g.size(); ++i) {
+    const double square = f.taken(i) * f.taken(i);
+    rows[i / f.columns] += square / static_cast<double>(f.columns);
+    columns[i % f.columns] += square / static_cast<double>(f.rows);
+  }
+  const auto moved = [&](const Numbers& before, Numbers means) {
+    for (std::size_t i = 0; i < means.size(); ++i) means[i] = before[i] + blend * (means[i] - before[i]);
+    return means;
+  };
+  if (!f.a.factored) return {moved(*f.of_columns, columns)};
+  return {moved(*f.of_rows, rows), moved(*f.of_columns, columns)};
+}
+
+std::vector<Numbers> size(const ReferenceCall& call) {
+  const Factored f(call, 1, call.attributes.as<FactoredAttributes>().states() + 2);
+  Numbers sums(2);
+  for (std::size_t i = 0; i < f.g.size(); ++i) {
+    sums[0] += call.values[0][i] * call.values[0][i];
+    sums[1] += f.step(i) * f.step(i);
+  }
+  return {sums};
+}
+
+std::vector<Numbers> adafactor(const ReferenceCall& call) {
+  const auto& a = call.attributes.as<FactoredAttributes>();
+  const std::size_t behind = a.changes() + a.states() + 1;
+  const Factored f(call, a.changes(), behind + 2);
+  const Numbers& scalars = call.values[behind + 1];
+  const double n = static_cast<double>(f.g.size()), lr = scalars[ops::kLearningRate], update = scalars[ops::kUpdate];
+  const double size = std::max(1e-3, std::sqrt(call.values[behind][0] / n)) * std::min(lr, 1 / std::sqrt(update));
+  const double held = std::max(1.0, std::sqrt(call.values[behind][1] / n));
+  std::vector<Numbers> changed(call.values.begin(), call.values.begin() + static_cast<std::ptrdiff_t>(a.changes()));
+  for (std::size_t i = 0; i < f.g.size(); ++i) {
+    double& p = changed[0][i];
+    p = p * (1 - lr * a.weight_decay) - size / held * f.step(i);
+    if (a.average_blend > 0) changed[1][i] += a.average_blend * (p - changed[1][i]);
+  }
+  return changed;
+}
+
+struct Parts {
+  std::vector<OpCase> variances, sizes, updates;
+};
+
+void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
+  const Fill positive{0.01, 1};
+  std::vector<CaseInput> states{f32(shape, positive)}, coefficient;
+  if (a.factored) states = {f32({shape[0]}, positive), f32({shape[1]}, positive)};
+  if (a.clipped) coefficient = {f32({1}, {0.1, 1})};
+  const auto make = [&](std::vector<CaseInput> before, std::vector<CaseInput> behind, std::size_t scalars) {
+    OpCase made{a, std::move(before)};
+    made.inputs.insert(made.inputs.end(), states.begin(), states.end());
+    made.inputs.push_back(f32(shape));
+    made.inputs.insert(made.inputs.end(), behind.begin(), behind.end());
+    made.inputs.insert(made.inputs.end(), coefficient.begin(), coefficient.end());
+    if (scalars > 0) made.derive = [scalars](std::vector<Numbers>& values) { values[scalars] = {1e-2, 1, 1, 3, 0.9, 1}; };
+    return made;
+  };
+  const CaseInput scalars = f64({ops::kUpdateScalars}), sums = f64({2}, {0.1, 4 * static_cast<double>(shape.elements())});
+  parts.variances.push_back(make({}, {scalars}, a.states() + 1));
+  parts.sizes.push_back(make({f32(shape)}, {}, 0));
+  parts.sizes.back().rounds_within = DType::f32;
+  parts.updates.push_back(make(std::vector<CaseInput>(a.changes(), f32(shape)), {sums, scalars}, a.changes() + a.states() + 2));
+}
+
+Parts parts() {
+  Parts all;
+  for (const Shape& shape : {Shape{1, 1}, Shape{65, 33}, Shape{3, 40001}, Shape{130, 1024}}) {
+    add(all, shape, {});
+    add(all, shape, {.weight_decay = 0.1, .clipped = false, .clip_value = 0.3, .average_blend = 0.25});
+  }
+  for (const Shape& shape : {Shape{7}, Shape{40001}}) {
+    add(all, shape, {.factored = false});
+    add(all, shape, {.factored = false, .weight_decay = 0.1, .clipped = false, .average_blend = 0.25});
+  }
+  Parts large;
+  add(large, {8192, 768}, {});
+  for (auto [to, from] :
+       {std::pair{&all.variances, &large.variances}, {&all.sizes, &large.sizes}, {&all.updates, &large.updates}}) {
+    to->push_back(timed(from->front()));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<OpCases> factored_cases() {
+  const Parts all = parts();
+  return {{&ops::kUpdateVariance, variance, all.variances, {}},
+          {&ops::kUpdateSize, size, all.sizes, {}},
+          {&ops::kAdafactor, adafactor, all.updates, {}}};
+}
+
+}  // namespace plimsoll::test
