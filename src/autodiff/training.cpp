@@ -1,6 +1,7 @@
 #include "autodiff/training.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/ceil_div.h"
@@ -28,8 +29,8 @@ struct Gradient {
 // One reverse walk over the forward nodes of the section `micro`.
 class Backward : public GradientContext {
  public:
-  Backward(Graph& graph, ValueId losses, std::int64_t accumulation)
-      : accumulation_(accumulation), builder_(graph), losses_(losses) {
+  Backward(Graph& graph, ValueId losses, std::int64_t accumulation, const OptimizerSettings& settings)
+      : accumulation_(accumulation), settings_(settings), builder_(graph), losses_(losses) {
     forward_ = graph.section_order(Section::micro);
     add_accumulators();
     mark_needed();
@@ -45,6 +46,7 @@ class Backward : public GradientContext {
 
   const std::vector<Gradient>& accumulators() const { return accumulators_; }
   NodeId root() const { return root_; }
+  ValueId step() const { return step_; }
 
   GraphBuilder& builder() override { return builder_; }
   const Node& node() const override { return node_; }
@@ -53,7 +55,7 @@ class Backward : public GradientContext {
 
   ValueId accumulator(std::size_t input) const override {
     const ValueId value = node_.inputs.at(input);
-    return trainable(value) ? get(gradients_, value) : ValueId{};
+    return trainable(value) && !is_narrow(value) ? get(gradients_, value) : ValueId{};
   }
 
   bool shared(std::size_t input) const override {
@@ -81,7 +83,9 @@ class Backward : public GradientContext {
     const ValueId value = node_.inputs.at(input);
     const ValueId before = get(gradients_, value);
     if (trainable(value)) {
-      if (!builder_.value(gradient).version_of.valid()) {
+      if (is_narrow(value)) {
+        gradient = add_rounded(value, gradient, before);
+      } else if (!builder_.value(gradient).version_of.valid()) {
         gradient = builder_.add1(ops::kAccumulate, ops::NoAttributes{}, {gradient, before}, "grad.sum");
       }
     } else if (before.valid()) {
@@ -108,11 +112,43 @@ class Backward : public GradientContext {
     return parameter && parameter->trainable;
   }
 
+  bool is_narrow(ValueId parameter) const {
+    return narrow_.contains(parameter);
+  }
+
+  // Matrices of which every reader is a product: whatever else adds to its accumulator does so by itself, in fp32.
+  void find_narrow() {
+    if (settings_.gradients == DType::f32) return;
+    const Graph& graph = builder_.graph();
+    std::set<ValueId> others;
+    for (const NodeId id : forward_) {
+      const Node& node = graph.nodes[id];
+      const auto products = node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool product = std::find(products.begin(), products.end(), i) != products.end();
+        (product ? narrow_ : others).insert(node.inputs[i]);
+      }
+    }
+    std::erase_if(narrow_, [&](ValueId value) { return others.contains(value) || !graph.values[value].parameter; });
+  }
+
+  ValueId add_rounded(ValueId parameter, ValueId gradient, ValueId into) {
+    const std::string name = builder_.value(parameter).name.text() + ".grad";
+    if (!step_.valid()) step_ = builder_.add_input("batch.step", {DType::u32, Shape{2}});
+    const ops::RoundingAttributes attributes{philox_key(settings_.seed, random_site(name + ".rounding"))};
+    builder_.rename(gradient, name + ".part");
+    const ValueId sum = builder_.add1(ops::kAccumulateRounded, attributes, {gradient, step_, into}, "grad.sum");
+    builder_.rename(sum, name);
+    return sum;
+  }
+
   void add_accumulators() {
+    find_narrow();
     for (const ValueId parameter : builder_.graph().parameters()) {
       if (!trainable(parameter)) continue;
       const Value& value = builder_.value(parameter);
-      const ValueId accumulator = builder_.add_persistent(value.name + ".grad", ValueType(value.type), Role::accumulator);
+      const ValueType type{is_narrow(parameter) ? settings_.gradients : value.type.dtype, value.type.shape};
+      const ValueId accumulator = builder_.add_persistent(value.name + ".grad", type, Role::accumulator);
       accumulators_.push_back({parameter, accumulator, {}});
       set(parameter, accumulator);
     }
@@ -146,7 +182,10 @@ class Backward : public GradientContext {
   }
 
   std::int64_t accumulation_;
+  const OptimizerSettings& settings_;
+  std::set<ValueId> narrow_;  // parameters whose gradients are summed in 16 bits
   NodeId root_;
+  ValueId step_;
   GraphBuilder builder_;
   ValueId losses_;
   Node node_;
@@ -361,17 +400,19 @@ class UpdateSection {
 }  // namespace
 
 TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {
-  Backward backward(graph, losses, accumulation);
+  Backward backward(graph, losses, accumulation, optimizer);
   const ValueId final_losses = backward.run();
   auto accumulators = backward.accumulators();
   GraphBuilder& builder = backward.builder();
   builder.set_line("loss");
   TrainingValues values;
+  values.step = backward.step();
   values.loss_total = builder.add_persistent("loss.total", {DType::f64, Shape{1}}, Role::output);
   builder.add1(ops::kSumLosses, ops::NoAttributes{}, {final_losses, values.loss_total}, "total");
   if (final_losses != losses) {
     const Removal removal(graph, backward.root());
     removal.move_down(values.loss_total);
+    removal.move_down(values.step);
     for (Gradient& each : accumulators) {
       for (ValueId* id : {&each.parameter, &each.accumulator, &each.apart.rows, &each.apart.map}) removal.move_down(*id);
     }

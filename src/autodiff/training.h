@@ -25,6 +25,8 @@ struct OptimizerSettings {
   bool scaled = false;       // the loss is multiplied by a scale, which its gradients are divided by
   double clip_value = 0;     // of each element; 0: none
   double average_blend = 0;  // of the parameters, into averages of them; 0: none
+  // Of the sums of gradients of matrices that products read: fp32, or bf16, which is rounded at random under the seed.
+  DType gradients = DType::f32;
   // Of the optimizer: fp32; or bf16, or u8 (blocks of numbers of 8 bits, with a scale each), which are rounded at random under
   // this seed.
   DType state = DType::f32;
@@ -47,6 +49,7 @@ struct TrainingValues {
   ValueId loss_total;      // f64[1], persistent: the sum of the window's losses
   ValueId update_scalars;  // f64[kUpdateScalars], fed before each update
   ValueId gradient_norm;   // f64[1], fetched after each update
+  ValueId step;            // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
 };
 
 // `losses` is the output of a loss op in the section `micro`; its gradient rule is the root. Appends sections in place.

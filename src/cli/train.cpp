@@ -84,7 +84,8 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
   for (const std::string& line : config_differences(begun, config)) {
     const bool dropout = starts_with_any(line, {"model.dropout:"});
     if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                           "optimizer.name:", "precision.compute:", "precision.optimizer_state:"})) {
+                                           "optimizer.name:", "precision.compute:", "precision.gradients:",
+                                           "precision.optimizer_state:"})) {
       throw refuse("the run would be another one: " + line);
     }
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {

@@ -30,6 +30,7 @@ inline constexpr std::array kAllOps{
     &kRelu,
     &kReluBackward,
     &kAccumulate,
+    &kAccumulateRounded,
     &kLayerNorm,
     &kLayerNormBackward,
     &kSoftmax,

@@ -110,7 +110,7 @@ struct LinkRates {
 };
 
 struct PrecisionSettings {
-  DType compute = DType::f32, optimizer_state = DType::f32;
+  DType compute = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
   double loss_scale = 65536;             // of fp16: at the start
   Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
 

@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::array<std::string_view, 1> kModels{"gpt2"};
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
+constexpr std::array kGradientTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
@@ -391,6 +392,9 @@ const ConfigKey kKeys[] = {
     {"precision.compute", "fp32, or bf16 or fp16: matrix products of rounded operands, added in fp32; weights stay fp32",
      "\"bf16\"", [](C& c, const S& s) { c.precision.compute = precision(s, "precision.compute", kComputeTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
+    {"precision.gradients", "of a window, summed: fp32, or bf16 (of the matrices of blocks), rounded at random at each micro-step",
+     "\"bf16\"", [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kGradientTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.gradients)); }},
     {"precision.optimizer_state", "fp32, or bf16 or 8bit: rounded at random so that what is small adds up", "\"bf16\"",
      [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},

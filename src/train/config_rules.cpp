@@ -173,7 +173,7 @@ void complete_betas(Config& config, const GivenSettings& given) {
   const bool both = given.has("optimizer.betas");
   const bool none = optimizer.kind == OptimizerKind::sgd || optimizer.kind == OptimizerKind::adafactor;
   if (both || none) {
-    const std::string name = config_key("optimizer.name").text(config);
+    const std::string quoted = config_key("optimizer.name").text(config), name = quoted.substr(1, quoted.size() - 2);
     throw config_error("E-CONFIG-CONFLICT", where,
                        both ? "betas and half_lives are both given" : "half_lives are given, and " + name + " has no betas",
                        "half-lives alone, of adamw or lion: they are betas for any batch size",

@@ -68,6 +68,7 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
   progress_.accumulation = plan.decisions.accumulation;
   progress_.seed = config.seed;
   group_ = replicas_of(plan.graph, model.micro);
+  if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
   refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
 }
 
@@ -131,6 +132,11 @@ void Trainer::keep_prefetching() {
 }
 
 void Trainer::feed_micro(double inverse_units) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    auto* step = executor_.view(steps_[i]).as_pointer<std::uint32_t>();
+    step[0] = static_cast<std::uint32_t>(progress_.updates + 1);
+    step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
+  }
   for (const BatchValues& values : group_) {
     prefetcher_->take(buffers_of(executor_, values));
     keep_prefetching();

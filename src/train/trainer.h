@@ -96,6 +96,7 @@ class Trainer {
   Faults faults_;
   std::int64_t micro_in_window_ = 0;
   std::vector<BatchValues> group_;  // of each micro-batch that goes with the others
+  std::vector<ValueId> steps_;      // likewise, where noise needs them
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
   std::function<void(const Overflow&)> on_overflow_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/elementwise/kernels.h"
 #include "ops/update/kernels.h"
 #include "ops/update/update.h"
 #include "tensor/half.h"
@@ -83,6 +84,25 @@ RoundingError rounding_error(DType state, double decay, bool one_seed) {
   }
   const double distance = moments.coded ? 0x1p-3 : 0x1p-7;
   const double theory = std::sqrt(std::expm1(updates * std::log1p(variance_of_one(decay, distance))));
+  return {sum / count / (theory / std::sqrt(count)), std::sqrt(squares / count) / theory};
+}
+
+RoundingError sum_error(bool one_seed) {
+  constexpr std::uint32_t kSteps = 1000;
+  constexpr float kPart = 0x1p-10F;  // an eighth of the distance of numbers between 1 and 2
+  constexpr double kDistance = 0x1p-7, kShare = kPart / kDistance;
+  std::vector<std::uint16_t> sums(kElements, narrow_bf16(1));
+  const std::vector<float> parts(kElements, kPart);
+  for (std::uint32_t step = 0; step < kSteps; ++step) {
+    cpu::accumulate_rounded(kElements, parts.data(), {3, 9}, {1, one_seed ? 0 : step}, /*add=*/true, sums.data());
+  }
+  double sum = 0, squares = 0;
+  for (const std::uint16_t each : sums) {
+    const double error = widen_bf16(each) - (1 + kSteps * double{kPart});
+    sum += error;
+    squares += error * error;
+  }
+  const double theory = kDistance * std::sqrt(kSteps * kShare * (1 - kShare)), count = static_cast<double>(kElements);
   return {sum / count / (theory / std::sqrt(count)), std::sqrt(squares / count) / theory};
 }
 

@@ -15,4 +15,8 @@ struct RoundingError {
 // same noise, which is what must not be. `decay`: in (0, 1). `state`: bf16, or u8 for blocks of 8 bits; of fp32, bf16.
 RoundingError rounding_error(DType state, double decay, bool one_seed);
 
+// The same of gradients that are summed in bf16: a thousand micro-steps, each of which adds less than the distance of two
+// neighbours. With `one_seed` all of them draw the same noise.
+RoundingError sum_error(bool one_seed);
+
 }  // namespace plimsoll::verification

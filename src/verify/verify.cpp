@@ -36,6 +36,7 @@ constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of a
 constexpr double kChange = 2e-3;  // of the loss, either way, by which weights are moved: far above its rounding
 constexpr double kMostSlopeError = 0.01;
 constexpr double kMostSplitError = 1e-6;    // of a gradient's sum in another order; times the root of the micro-steps
+constexpr double kMostRoundedSum = 4e-3;    // of bf16: a rounding to one of two neighbours for each micro-step
 constexpr double kMostRoundedSplit = 2e-3;  // where values between layers are rounded, a last bit of fp32 may turn one of theirs
 constexpr double kMostLossError = 1e-6, kMostRoundedLoss = 1e-4;
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
@@ -61,6 +62,7 @@ class Verification {
   Verdict run() {
     verdict_.context = config_.model.context;
     verdict_.compute = precision_name(config_.precision.compute);
+    verdict_.gradients = precision_name(config_.precision.gradients);
     verdict_.optimizer_state = precision_name(config_.precision.optimizer_state);
     choose_window();
     slopes();
@@ -152,7 +154,7 @@ class Verification {
 
   // Of the first sample alone, in fp32: what the loss does when the weights of a kind move along their gradient.
   void slopes() {
-    const Sets exact{"precision.compute=fp32"};
+    const Sets exact{"precision.compute=fp32", "precision.gradients=fp32"};
     const Trial at = trials_.run(showing_gradient("slope", 1, 1, 1, exact));
     if (!ran(at, "gradient", "of the loss")) return;
     const GroupSums groups = compare_tensors(at.checkpoint(), at.checkpoint(), kGradient);
@@ -189,7 +191,7 @@ class Verification {
     for (const double sign : {1.0, -1.0}) {
       expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
       const Trial there =
-          trials_.run(showing_gradient("moved-run", 1, 1, 1, {"precision.compute=fp32", "model.init=" + moved().string()}));
+          trials_.run(showing_gradient("moved-run", 1, 1, 1, {"precision.compute=fp32", "precision.gradients=fp32", "model.init=" + moved().string()}));
       command = there.command;
       if (!there.ran()) return {};
       change += sign * there.updates.at(0).loss;
@@ -215,8 +217,10 @@ class Verification {
     return found;
   }
   bool rounded() const { return config_.precision.compute != DType::f32; }
+  bool rounds_sums() const { return config_.precision.gradients != DType::f32; }
   double most_split_error(std::int64_t accumulation) const {
-    return rounded() ? kMostRoundedSplit : kMostSplitError * std::sqrt(static_cast<double>(accumulation));
+    const double each = rounds_sums() ? kMostRoundedSum : rounded() ? kMostRoundedSplit : kMostSplitError;
+    return each * std::sqrt(static_cast<double>(accumulation));
   }
   bool agrees(const Agreement& found, std::int64_t accumulation) const {
     return found.gradient <= most_split_error(accumulation) && found.loss <= (rounded() ? kMostRoundedLoss : kMostLossError) &&
@@ -271,12 +275,12 @@ class Verification {
 
   // The gradients of the chosen precision beside those of fp32, by kind of layer.
   void precision() {
-    if (!rounded()) {
+    if (!rounded() && !rounds_sums()) {
       add({"precision", "of fp32", "nothing is rounded", "", Outcome::passed, ""});
       return;
     }
     if (!whole_) return;
-    const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, {"precision.compute=fp32"}));
+    const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, {"precision.compute=fp32", "precision.gradients=fp32"}));
     if (!ran(exact, "precision", "beside fp32")) return;
     for (const auto& [group, sums] : compare_tensors(whole_->checkpoint(), exact.checkpoint(), kGradient)) {
       add("precision", "gradient of " + group, sums.relative() <= kMostNarrowError, percent(sums.relative()),
@@ -342,6 +346,10 @@ class Verification {
       control("a short window divided as if it were a full one", weights_text(full), *whole_);
     }
     if (clipped_) control("a clip of each micro-step", weights_text(clips), *clipped_);
+    if (rounds_sums()) {
+      const RoundingError fixed = sum_error(true);
+      add("control", "noise that is the same at each micro-step", !right(fixed), text(fixed), "is noticed", "");
+    }
     if (const double decay = state_decay(); decay > 0) {
       const RoundingError fixed = rounding_error(config_.precision.optimizer_state, decay, true);
       add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
@@ -418,6 +426,10 @@ class Verification {
   }
 
   void rounding() {
+    if (rounds_sums()) {
+      const RoundingError sums = sum_error(false);
+      add("rounding", "gradients in bf16, 1,000 micro-steps", right(sums), text(sums), "1.5 x, 4 sigma", "");
+    }
     const double decay = state_decay();
     if (decay <= 0) return;
     const DType state = config_.precision.optimizer_state;
@@ -460,7 +472,7 @@ nlohmann::json Verdict::to_json() const {
           {"passed", passed()},
           {"samples", samples},
           {"context", context},
-          {"precision", {{"compute", compute}, {"optimizer_state", optimizer_state}}},
+          {"precision", {{"compute", compute}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
           {"checks", rows}};
 }
 

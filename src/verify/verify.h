@@ -27,7 +27,7 @@ struct Check {
 
 struct Verdict {
   std::int64_t samples = 0, context = 0;  // of a window, in all of these runs
-  std::string compute, optimizer_state;   // "bf16"
+  std::string compute, gradients, optimizer_state;  // "bf16"
   std::vector<Check> checks;
 
   bool passed() const;

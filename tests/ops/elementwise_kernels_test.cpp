@@ -159,6 +159,42 @@ TEST(ElementwiseKernels, Bf16IsFp32Rounded) {
   });
 }
 
+// Over time, not only over elements: what is added is an eighth of the distance of two neighbours, and rounded to the nearest it
+// would be lost. Each step adds a variance of p (1 - p) squared distances.
+TEST(ElementwiseKernels, RoundedSumsFollowOverManySteps) {
+  on_every_target([] {
+    constexpr std::int64_t n = 4099;
+    constexpr std::uint32_t kSteps = 1000;
+    Guarded<std::uint16_t> sums(n);
+    Floats part(n), first(n);
+    for (std::int64_t i = 0; i < n; ++i) part[i] = 0x1p-10f, first[i] = 1;
+    accumulate_rounded(n, first.data(), {3, 9}, {1, 0}, /*add=*/false, sums.data());
+    for (std::uint32_t step = 1; step <= kSteps; ++step) accumulate_rounded(n, part.data(), {3, 9}, {1, step}, true, sums.data());
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double error = widen_bf16(sums[i]) - (1 + kSteps * 0x1p-10);
+      sum += error;
+      squares += error * error;
+    }
+    const double theory = 0x1p-7 * std::sqrt(kSteps * 0.125 * 0.875), spread = std::sqrt(squares / n);
+    EXPECT_LE(std::abs(sum / n), 4 * theory / std::sqrt(n)) << "a bias";
+    EXPECT_LE(spread, 1.5 * theory);
+    EXPECT_GE(spread, theory / 1.5);
+  });
+}
+
+TEST(ElementwiseKernels, RoundedSumsDoNotDependOnThreads) {
+  const std::int64_t n = 100003;
+  const Floats g = random_floats(n, 1);
+  expect_same_on_threads([&] {
+    std::vector<std::uint16_t> sums(static_cast<std::size_t>(n));
+    for (const std::uint32_t step : {0U, 1U, 2U}) accumulate_rounded(n, g.data(), {3, 9}, {7, step}, step > 0, sums.data());
+    Floats wide(n);
+    for (std::int64_t i = 0; i < n; ++i) wide[i] = widen_bf16(sums[static_cast<std::size_t>(i)]);
+    return wide;
+  });
+}
+
 TEST(ElementwiseKernels, Fp16IsFp32Rounded) {
   on_every_target([] {
     for (const std::int64_t n : {1, 31, 20011}) {

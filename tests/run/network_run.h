@@ -90,6 +90,11 @@ class NetworkRun {
     bool low = false;
     fill<std::uint32_t>(network_.sample_ids, [&] { return (low = !low) ? 0 : sample_++; });
     fill<float>(network_.inverse_units, [&] { return inverse_units_; });
+    if (!network_.training.step.valid()) return;
+    for (const ValueId step : replicas_of(plan_.graph, network_.training.step)) {
+      executor_.view(step).as<std::uint32_t>()[0] = static_cast<std::uint32_t>(updates_);
+      executor_.view(step).as<std::uint32_t>()[1] = micro_++;
+    }
   }
 
   void feed_update() {
@@ -100,6 +105,7 @@ class NetworkRun {
     scalars[ops::kBiasCorrection2] = 1 - std::pow(0.95, updates_);
     scalars[ops::kUpdate] = updates_;
     scalars[ops::kInverseScale] = 1;
+    micro_ = 0;
   }
 
   const RandomNetwork& network_;
@@ -111,7 +117,7 @@ class NetworkRun {
   Executor executor_;
   std::function<void(Phase)> enter_ = [](Phase) {};
   std::mt19937 tokens_{99};
-  std::uint32_t sample_ = 0;
+  std::uint32_t sample_ = 0, micro_ = 0;
   int updates_ = 0;
 };
 

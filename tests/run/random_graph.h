@@ -97,6 +97,7 @@ class NetworkMaker {
     optimizer_.average_blend = pick(3) == 0 ? 0.1 : 0;
     optimizer_.state = std::array{DType::f32, DType::f32, DType::bf16, DType::u8}[static_cast<std::size_t>(pick(4))];
     optimizer_.seed = seed_;
+    optimizer_.gradients = pick(3) == 0 ? DType::bf16 : DType::f32;
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));

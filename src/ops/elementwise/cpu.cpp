@@ -54,6 +54,14 @@ std::unique_ptr<Kernel> bind_accumulate(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_accumulate_rounded(const KernelRequest& request) {
+  const auto key = request.attributes->as<ops::RoundingAttributes>().rounding;
+  return make_kernel([n = elements(request), key, overwrite = request.overwrite](const KernelCall& call) {
+    const auto* step = call.in<std::uint32_t>(1);
+    cpu::accumulate_rounded(n, call.in(0), key, {step[0], step[1]}, !overwrite, call.out<std::uint16_t>(0));
+  });
+}
+
 }  // namespace
 
 CpuKernels elementwise_cpu_kernels() {
@@ -65,7 +73,8 @@ CpuKernels elementwise_cpu_kernels() {
            bind_activation_backward<cpu::gelu_tanh_backward, cpu::gelu_tanh_backward, cpu::gelu_tanh_backward>},
           {&ops::kRelu, nullptr, bind_activation<cpu::relu_forward, cpu::relu_forward, cpu::relu_forward>},
           {&ops::kReluBackward, nullptr, bind_activation_backward<cpu::relu_backward, cpu::relu_backward, cpu::relu_backward>},
-          {&ops::kAccumulate, nullptr, bind_accumulate}};
+          {&ops::kAccumulate, nullptr, bind_accumulate},
+          {&ops::kAccumulateRounded, nullptr, bind_accumulate_rounded}};
 }
 
 }  // namespace plimsoll

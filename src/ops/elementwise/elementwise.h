@@ -19,6 +19,18 @@ extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBa
 // Adds a gradient into an accumulator, for ops that cannot add by themselves: (gradient, into) -> into.
 extern const OpDef kAccumulate;
 
+// Into an accumulator of bf16: (gradient, step u32[2], into) -> into. The sum is fp32 and rounded to one of its two neighbours at
+// random; noise belongs to (key, element, update, micro-step), the latter two of which are the step.
+struct RoundingAttributes {
+  NoiseKey rounding{};
+  friend bool operator==(const RoundingAttributes&, const RoundingAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("rounding", rounding);
+  }
+};
+extern const OpDef kAccumulateRounded;
+
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name);
 // GPT-2's GELU, by tanh (Hendrycks and Gimpel, 2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 ValueId gelu(GraphBuilder& builder, ValueId x, std::string name);

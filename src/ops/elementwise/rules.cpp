@@ -35,6 +35,16 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {kFlops * static_cast<double>(outputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
+std::vector<ValueType> infer_rounded(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 3, "accumulate_rounded");
+  require_dtype(inputs.first(1), DType::f32, "accumulate_rounded");
+  require_type(inputs[1], {DType::u32, Shape{2}}, "accumulate_rounded", "the step");
+  require_type(inputs[2], {DType::bf16, inputs[0].shape}, "accumulate_rounded", "the accumulator");
+  return {inputs[2]};
+}
+
+std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::updates}}; }
+
 std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
 std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
 
@@ -105,6 +115,12 @@ const OpDef kReluBackward = elementwise("relu_backward", {.infer = infer_activat
                                                           .alike = true});
 const OpDef kAccumulate = elementwise(
     "accumulate", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = into_second});
+
+const OpDef kAccumulateRounded{.name = "accumulate_rounded",
+                               .infer = infer_rounded,
+                               .cost = cost<3>,
+                               .not_differentiable = kFirstOrderOnly,
+                               .aliases = into_third};
 
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {
   return builder.add1(kAdd, NoAttributes{}, {a, b}, std::move(name));

@@ -13,10 +13,12 @@ struct Operands {
   ops::FactoredAttributes a;
   cpu::FactoredShape shape;
   std::size_t first;
+  bool narrow = false;  // the gradient is bf16
 
   Operands(const KernelRequest& request, std::size_t first_state)
       : a(request.attributes->as<ops::FactoredAttributes>()), first(first_state) {
     const Shape& whole = request.inputs[first + a.states()].shape;
+    narrow = request.inputs[first + a.states()].dtype == DType::bf16;
     shape = a.factored ? cpu::FactoredShape{whole[0], whole[1], true} : cpu::FactoredShape{1, whole.elements(), false};
   }
 
@@ -31,7 +33,9 @@ struct Operands {
   }
   // `scale`: of the clip coefficient at this input.
   cpu::FactoredGradient gradient(const KernelCall& call, float scale) const {
-    return {call.in(behind() - 1), scale, static_cast<float>(a.clip_value)};
+    const cpu::GradientNumbers numbers =
+        narrow ? cpu::GradientNumbers(call.in<std::uint16_t>(behind() - 1)) : cpu::GradientNumbers(call.in(behind() - 1));
+    return {numbers, scale, static_cast<float>(a.clip_value)};
   }
   float scale(const KernelCall& call, std::size_t coefficient) const { return a.clipped ? *call.in(coefficient) : 1.0F; }
 };

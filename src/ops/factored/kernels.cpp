@@ -34,28 +34,33 @@ void for_segments(const FactoredShape& shape, std::int64_t begin, std::int64_t e
   }
 }
 
+template <class G>
 struct RowSegment {
-  const float* g;
+  const G* g;
   float* column_sums;
   std::int64_t count;
   float scale, clip_value;
 };
 
+template <class G>
 struct UpdateSegment {
-  const float *g, *columns;
+  const G* g;
+  const float* columns;
   std::int64_t count;
   float scale, clip_value, row;  // row: what column variances are multiplied by
 };
 
+template <class G>
 struct ApplySegment {
-  UpdateSegment update;
+  UpdateSegment<G> update;
   float *p, *average;
   float keep, size, blend;
   bool first;
 };
 
+template <class G>
 struct ElementSegment {
-  const float* g;
+  const G* g;
   float* variance;
   std::int64_t count;
   float scale, clip_value, blend;
@@ -74,7 +79,8 @@ HWY_INLINE Floats taken(Floats g, float scale, float clip_value) {
 }
 
 // Adds squares to the sums of the columns; returns their sum.
-float add_squares(const factored::RowSegment& s) {
+template <class G>
+HWY_INLINE float add_squares_of(const factored::RowSegment<G>& s) {
   Floats sum = hn::Zero(F32());
   const auto add = [&](Floats g, Floats columns) HWY_ATTR {
     const Floats x = taken(g, s.scale, s.clip_value), square = hn::Mul(x, x);
@@ -89,12 +95,13 @@ float add_squares(const factored::RowSegment& s) {
   return hn::GetLane(hn::SumOfLanes(F32(), sum));
 }
 
-void move_variance(const factored::ElementSegment& s) {
+template <class G>
+HWY_INLINE void move_variance_of(const factored::ElementSegment<G>& s) {
   const auto move = [s](Floats g, Floats variance) HWY_ATTR {
     const Floats x = taken(g, s.scale, s.clip_value);
     return hn::MulAdd(set(s.blend), hn::Sub(hn::Mul(x, x), variance), variance);
   };
-  map_range(0, s.count, move, s.variance, s.g, s.variance);
+  map_range(0, s.count, move, s.variance, s.g, const_cast<const float*>(s.variance));
 }
 
 float sum_of_squares_of(const float* x, std::int64_t count) {
@@ -108,12 +115,14 @@ float sum_of_squares_of(const float* x, std::int64_t count) {
   return hn::GetLane(hn::SumOfLanes(F32(), sum));
 }
 
-HWY_INLINE Floats update_of(const factored::UpdateSegment& s, Floats g, Floats columns) {
+template <class G>
+HWY_INLINE Floats update_of(const factored::UpdateSegment<G>& s, Floats g, Floats columns) {
   const Floats variance = hn::Max(hn::Mul(set(s.row), columns), set(factored::kLeast * factored::kLeast));
   return hn::Div(taken(g, s.scale, s.clip_value), hn::Sqrt(variance));
 }
 
-float sum_of_updates(const factored::UpdateSegment& s) {
+template <class G>
+HWY_INLINE float sum_of_updates_of(const factored::UpdateSegment<G>& s) {
   Floats sum = hn::Zero(F32());
   std::int64_t i = 0;
   for (; i + kLanes <= s.count; i += kLanes) {
@@ -127,7 +136,8 @@ float sum_of_updates(const factored::UpdateSegment& s) {
   return hn::GetLane(hn::SumOfLanes(F32(), sum));
 }
 
-void apply_update(const factored::ApplySegment& s) {
+template <class G>
+HWY_INLINE void apply_update_of(const factored::ApplySegment<G>& s) {
   const auto step = [&s](Floats g, Floats columns, Floats p)
                         HWY_ATTR { return hn::NegMulAdd(set(s.size), update_of(s.update, g, columns), hn::Mul(p, set(s.keep))); };
   map_range(0, s.update.count, step, s.p, s.update.g, s.update.columns, const_cast<const float*>(s.p));
@@ -137,22 +147,52 @@ void apply_update(const factored::ApplySegment& s) {
   map_range(0, s.update.count, follow, s.average, const_cast<const float*>(s.average), const_cast<const float*>(s.p));
 }
 
+// HWY_EXPORT knows no templates.
+float add_squares_f32(const factored::RowSegment<float>& s) { return add_squares_of(s); }
+float add_squares_bf16(const factored::RowSegment<std::uint16_t>& s) { return add_squares_of(s); }
+void move_variance_f32(const factored::ElementSegment<float>& s) { return move_variance_of(s); }
+void move_variance_bf16(const factored::ElementSegment<std::uint16_t>& s) { return move_variance_of(s); }
+float sum_of_updates_f32(const factored::UpdateSegment<float>& s) { return sum_of_updates_of(s); }
+float sum_of_updates_bf16(const factored::UpdateSegment<std::uint16_t>& s) { return sum_of_updates_of(s); }
+void apply_update_f32(const factored::ApplySegment<float>& s) { return apply_update_of(s); }
+void apply_update_bf16(const factored::ApplySegment<std::uint16_t>& s) { return apply_update_of(s); }
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace plimsoll::cpu {
 
-HWY_EXPORT(add_squares);
-HWY_EXPORT(move_variance);
+HWY_EXPORT(add_squares_f32);
+HWY_EXPORT(add_squares_bf16);
+HWY_EXPORT(move_variance_f32);
+HWY_EXPORT(move_variance_bf16);
 HWY_EXPORT(sum_of_squares_of);
-HWY_EXPORT(sum_of_updates);
-HWY_EXPORT(apply_update);
+HWY_EXPORT(sum_of_updates_f32);
+HWY_EXPORT(sum_of_updates_bf16);
+HWY_EXPORT(apply_update_f32);
+HWY_EXPORT(apply_update_bf16);
 
 namespace {
 
 using factored::for_segments;
 using factored::kRowTile;
+
+float add_squares(const factored::RowSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_f32)(s); }
+float add_squares(const factored::RowSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_bf16)(s); }
+void move_variance(const factored::ElementSegment<float>& s) { HWY_DYNAMIC_DISPATCH(move_variance_f32)(s); }
+void move_variance(const factored::ElementSegment<std::uint16_t>& s) { HWY_DYNAMIC_DISPATCH(move_variance_bf16)(s); }
+float sum_of_updates(const factored::UpdateSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_f32)(s); }
+float sum_of_updates(const factored::UpdateSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_bf16)(s); }
+void apply_update(const factored::ApplySegment<float>& s) { HWY_DYNAMIC_DISPATCH(apply_update_f32)(s); }
+void apply_update(const factored::ApplySegment<std::uint16_t>& s) { HWY_DYNAMIC_DISPATCH(apply_update_bf16)(s); }
+
+// Calls body with the gradient as it lies in memory.
+template <class Body>
+void with_numbers(const FactoredGradient& g, Body&& body) {
+  if (g.numbers.narrow != nullptr) return body(g.numbers.narrow);
+  body(g.numbers.exact);
+}
 
 // Sums of squares of the rows in fp64, then those of the columns over each tile of rows in fp32.
 struct Sums {
@@ -218,9 +258,11 @@ Bytes update_variance_scratch(const FactoredShape& shape) {
 void update_variance(const FactoredShape& shape, const FactoredRange& range, const Variance& variance, const FactoredGradient& g,
                      double blend, std::byte* scratch) {
   if (!shape.factored) {
-    return for_tiles(range.count, [&](std::int64_t begin, std::int64_t end) {
-      HWY_DYNAMIC_DISPATCH(move_variance)
-      ({g.numbers + begin, variance.columns + begin, end - begin, g.scale, g.clip_value, static_cast<float>(blend)});
+    return with_numbers(g, [&]<class G>(const G* numbers) {
+      for_tiles(range.count, [&](std::int64_t begin, std::int64_t end) {
+        move_variance(factored::ElementSegment<G>{numbers + begin, variance.columns + begin, end - begin, g.scale, g.clip_value,
+                                                  static_cast<float>(blend)});
+      });
     });
   }
   const Sums sums(shape, scratch);
@@ -234,11 +276,13 @@ void update_variance(const FactoredShape& shape, const FactoredRange& range, con
       std::fill_n(columns, shape.columns, 0.0F);
       std::fill_n(sums.rows + tile * kRowTile, rows, 0.0);
     }
-    for_segments(shape, from, std::min(end, (tile + 1) * tile_elements), range.begin,
-                 [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
-                   sums.rows[row] +=
-                       HWY_DYNAMIC_DISPATCH(add_squares)({g.numbers + offset, columns + column, count, g.scale, g.clip_value});
-                 });
+    with_numbers(g, [&]<class G>(const G* numbers) {
+      for_segments(shape, from, std::min(end, (tile + 1) * tile_elements), range.begin,
+                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
+                     sums.rows[row] +=
+                         add_squares(factored::RowSegment<G>{numbers + offset, columns + column, count, g.scale, g.clip_value});
+                   });
+    });
   });
   if (end == shape.elements()) close_variance(shape, variance, sums, blend);
 }
@@ -255,13 +299,15 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const 
   parallel_for(count, [&](std::int64_t tile) {
     const std::int64_t from = range.begin + tile * ops::kNormTile;
     tiles[tile] = {};
-    for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
-                 [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
-                   tiles[tile].parameter += HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(p + offset, part);
-                   tiles[tile].update +=
-                       HWY_DYNAMIC_DISPATCH(sum_of_updates)({g.numbers + offset, columns_of(shape, variance, column, offset),
-                                                             part, g.scale, g.clip_value, factor(row)});
-                 });
+    with_numbers(g, [&]<class G>(const G* numbers) {
+      for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
+                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
+                     tiles[tile].parameter += HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(p + offset, part);
+                     tiles[tile].update +=
+                         sum_of_updates(factored::UpdateSegment<G>{numbers + offset, columns_of(shape, variance, column, offset), part,
+                                                                   g.scale, g.clip_value, factor(row)});
+                   });
+    });
   });
   for (std::int64_t tile = 0; tile < count; ++tile) {
     before.parameter += tiles[tile].parameter;
@@ -281,17 +327,19 @@ void adafactor(const FactoredShape& shape, const FactoredRange& range, float* p,
   const std::int64_t end = range.begin + range.count;
   parallel_for(ceil_div(range.count, ops::kNormTile), [&](std::int64_t tile) {
     const std::int64_t from = range.begin + tile * ops::kNormTile;
-    for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
-                 [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
-                   HWY_DYNAMIC_DISPATCH(apply_update)
-                   ({{g.numbers + offset, columns_of(shape, variance, column, offset), count, g.scale, g.clip_value, factor(row)},
-                     p + offset,
-                     average == nullptr ? nullptr : average + offset,
-                     static_cast<float>(1 - step.lr * step.weight_decay),
-                     static_cast<float>(size / held),
-                     static_cast<float>(step.average_blend),
-                     step.first});
-                 });
+    with_numbers(g, [&]<class G>(const G* numbers) {
+      for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
+                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
+                     apply_update(factored::ApplySegment<G>{{numbers + offset, columns_of(shape, variance, column, offset), count,
+                                                             g.scale, g.clip_value, factor(row)},
+                                                            p + offset,
+                                                            average == nullptr ? nullptr : average + offset,
+                                                            static_cast<float>(1 - step.lr * step.weight_decay),
+                                                            static_cast<float>(size / held),
+                                                            static_cast<float>(step.average_blend),
+                                                            step.first});
+                   });
+    });
   });
 }
 

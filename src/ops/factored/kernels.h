@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "ops/update/kernels.h"
 
 namespace plimsoll::cpu {
 
@@ -23,7 +24,7 @@ struct FactoredRange {
 
 // The gradient as an update takes it: times scale, then within -clip_value and clip_value where that is not 0.
 struct FactoredGradient {
-  const float* numbers;  // of the range
+  GradientNumbers numbers;  // of the range
   float scale = 1, clip_value = 0;
 };
 

@@ -17,8 +17,8 @@ const FactoredAttributes& of(const Attributes& any) { return any.as<FactoredAttr
 // The states from `first` on, and the gradient behind them.
 void check_states(const FactoredAttributes& a, TypeSpan inputs, std::size_t first, const char* where) {
   const ValueType& gradient = inputs[first + a.states()];
-  require_dtype({&gradient, 1}, DType::f32, where);
-  if (!a.factored) return require_type(inputs[first], gradient, where, "the variance");
+  require(gradient.dtype == DType::f32 || gradient.dtype == DType::bf16, where, "the gradient is " + to_text(gradient), "fp32 or bf16");
+  if (!a.factored) return require_type(inputs[first], {DType::f32, gradient.shape}, where, "the variance");
   require(gradient.shape.rank() == 2, where, "the gradient is " + to_text(gradient), "a matrix");
   require_type(inputs[first], {DType::f32, Shape{gradient.shape[0]}}, where, "the variance of the rows");
   require_type(inputs[first + 1], {DType::f32, Shape{gradient.shape[1]}}, where, "the variance of the columns");
@@ -41,7 +41,7 @@ std::vector<ValueType> infer_size(const Attributes& any, TypeSpan inputs) {
   const FactoredAttributes& a = of(any);
   require_inputs(inputs, a.states() + (a.clipped ? 3 : 2), "update_size");
   check_states(a, inputs, 1, "update_size");
-  require_type(inputs[0], inputs[a.states() + 1], "update_size", "the parameter");
+  require_type(inputs[0], {DType::f32, inputs[a.states() + 1].shape}, "update_size", "the parameter");
   check_behind(a, inputs, a.states() + 2, false, "update_size");
   return {kSizes};
 }
@@ -51,7 +51,8 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   const std::size_t changes = a.changes(), behind = changes + a.states() + 1;
   require_inputs(inputs, behind + (a.clipped ? 3 : 2), "adafactor");
   check_states(a, inputs, changes, "adafactor");
-  for (std::size_t i = 0; i < changes; ++i) require_type(inputs[i], inputs[behind - 1], "adafactor", "what is updated");
+  const ValueType updated{DType::f32, inputs[behind - 1].shape};
+  for (std::size_t i = 0; i < changes; ++i) require_type(inputs[i], updated, "adafactor", "what is updated");
   require_type(inputs[behind], kSizes, "adafactor", "the sums of squares");
   check_behind(a, inputs, behind + 1, true, "adafactor");
   return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};

@@ -1,6 +1,7 @@
 #include "ops/reduce/kernels.h"
 
 #include <numeric>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/reduce/kernels.cpp"
@@ -88,15 +89,25 @@ struct Squared {
   }
 };
 
-template <class Map>
-HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x, Map map) {
+// Of fp32, or of bf16, which is widened block by block.
+template <class T, class Map>
+HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const T* x, Map map) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   constexpr std::int64_t kWidth = static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<double>())),
                          kVectors = kRunning / kWidth;
   hn::Vec<decltype(d)> sums[kVectors];
   for (std::int64_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
-  const auto add_block = [&](const float* block) HWY_ATTR {
+  const auto add_block = [&](const T* from) HWY_ATTR {
+    const float* block = nullptr;
+    alignas(64) float wide[kRunning];
+    if constexpr (std::is_same_v<T, float>) {
+      block = from;
+    } else {
+      static_assert(kRunning % kLanes == 0);
+      for (std::int64_t k = 0; k < kRunning; k += kLanes) store(load(from + k), wide + k);
+      block = wide;
+    }
     HWY_UNROLL(32)
     for (std::int64_t k = 0; k < kVectors; ++k) {
       sums[k] = hn::Add(sums[k], map(hn::PromoteTo(d, hn::LoadU(half, block + k * kWidth))));
@@ -109,8 +120,8 @@ HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x
     add_block(x + i);
   }
   if (i < end) {
-    alignas(64) float rest[kRunning] = {};
-    std::memcpy(rest, x + i, static_cast<std::size_t>(end - i) * sizeof(float));
+    alignas(64) T rest[kRunning] = {};
+    std::memcpy(rest, x + i, static_cast<std::size_t>(end - i) * sizeof(T));
     add_block(rest);
   }
   alignas(64) double lanes[kRunning];
@@ -121,11 +132,14 @@ HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const float* x
   return lanes[0];
 }
 
-void tile_sums_of_squares(std::int64_t n, const float* x, double* tiles) {
+template <class T>
+HWY_INLINE void tile_sums_of(std::int64_t n, const T* x, double* tiles) {
   const auto body = [=](std::int64_t begin, std::int64_t end)
                         HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Squared()); };
   for_tiles(n, body, kSumTile);
 }
+void tile_sums_of_squares(std::int64_t n, const float* x, double* tiles) { tile_sums_of(n, x, tiles); }
+void tile_sums_of_squares_bf16(std::int64_t n, const std::uint16_t* x, double* tiles) { tile_sums_of(n, x, tiles); }
 
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out) {
   const double divisor = mean ? static_cast<double>(n) : 1.0;
@@ -149,6 +163,7 @@ HWY_EXPORT(sum_rows_f32);
 HWY_EXPORT(sum_rows_bf16);
 HWY_EXPORT(sum_rows_f16);
 HWY_EXPORT(tile_sums_of_squares);
+HWY_EXPORT(tile_sums_of_squares_bf16);
 HWY_EXPORT(reduce_last_axis);
 
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n) {
@@ -170,6 +185,12 @@ Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std:
 double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch) {
   double* tiles = reinterpret_cast<double*>(scratch);
   HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles);
+  return std::accumulate(tiles, tiles + sum_tiles(n), before);
+}
+
+double sum_of_squares(std::int64_t n, const std::uint16_t* x, double before, std::byte* scratch) {
+  double* tiles = reinterpret_cast<double*>(scratch);
+  HWY_DYNAMIC_DISPATCH(tile_sums_of_squares_bf16)(n, x, tiles);
   return std::accumulate(tiles, tiles + sum_tiles(n), before);
 }
 

@@ -26,6 +26,7 @@ inline constexpr std::int64_t kSumTile = ops::kNormTile;
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
 double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch);
+double sum_of_squares(std::int64_t n, const std::uint16_t* x, double before, std::byte* scratch);  // bf16
 
 // out [rows] = the sum or mean over the last axis of x [rows, n], added in fp64 and rounded once.
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out);

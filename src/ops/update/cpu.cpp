@@ -14,10 +14,13 @@ KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::s
 std::int64_t count_of(const KernelCall& call, std::int64_t all) { return call.range.whole() ? all : call.range.elements; }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
-  return make_kernel([n = request.inputs[0].shape.elements()](const KernelCall& call) {
-    double* sum = call.out<double>(0);
-    *sum = cpu::sum_of_squares(count_of(call, n), call.in(0), call.range.first() ? 0 : *sum, call.scratch);
-  });
+  const auto bind_from = [n = request.inputs[0].shape.elements()]<class T>(T) {
+    return make_kernel([n](const KernelCall& call) {
+      double* sum = call.out<double>(0);
+      *sum = cpu::sum_of_squares(count_of(call, n), call.in<T>(0), call.range.first() ? 0 : *sum, call.scratch);
+    });
+  };
+  return request.inputs[0].dtype == DType::bf16 ? bind_from(std::uint16_t{}) : bind_from(0.0F);
 }
 
 std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
@@ -41,17 +44,22 @@ cpu::StateNumbers state_of(const KernelCall& call, std::size_t state, DType dtyp
   return call.out(1 + state);
 }
 
+cpu::GradientNumbers gradient_of(const KernelCall& call, std::size_t input, DType dtype) {
+  if (dtype == DType::bf16) return call.in<std::uint16_t>(input);
+  return call.in(input);
+}
+
 // What follows the parameter and its states.
 template <class A>
 struct UpdateInputs {
-  const float* gradient;
+  cpu::GradientNumbers gradient;
   const double* scalars;
   float scale;
   cpu::Average average;
   cpu::StochasticRounding rounding;
 
-  UpdateInputs(const A& a, const KernelCall& call)
-      : gradient(call.in(a.changes())),
+  UpdateInputs(const A& a, const KernelCall& call, DType dtype)
+      : gradient(gradient_of(call, a.changes(), dtype)),
         scalars(call.in<double>(a.changes() + 1)),
         scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {
     if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, first()};
@@ -62,9 +70,10 @@ struct UpdateInputs {
 };
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::AdamWAttributes>(), n = request.inputs[0].shape.elements(),
-                      dtype = request.inputs[1].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call);
+  const auto& a = request.attributes->as<ops::AdamWAttributes>();
+  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
+                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
                               .beta1 = in.scalars[ops::kMomentum],
@@ -81,9 +90,10 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::LionAttributes>(), n = request.inputs[0].shape.elements(),
-                      dtype = request.inputs[1].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call);
+  const auto& a = request.attributes->as<ops::LionAttributes>();
+  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
+                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
                              .beta1 = in.scalars[ops::kMomentum],
@@ -96,9 +106,10 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
-  return make_kernel([a = request.attributes->as<ops::SgdAttributes>(), n = request.inputs[0].shape.elements(),
-                      dtype = request.inputs[1].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call);
+  const auto& a = request.attributes->as<ops::SgdAttributes>();
+  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
+                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+    const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
                             .momentum = in.scalars[ops::kMomentum],

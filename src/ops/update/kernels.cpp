@@ -35,8 +35,8 @@ HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Words
 
 // Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
 // can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
-template <class F, class NoiseOf, class... State>
-HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, const float* g, State*... states) {
+template <class F, class NoiseOf, class G, class... State>
+HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, const G* g, State*... states) {
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
     fetch_ahead(g + i);
@@ -61,8 +61,8 @@ inline constexpr std::int64_t kBlock = ops::kCodedBlock;
 inline constexpr std::int64_t kNoisePiece = 1024;
 inline constexpr std::int64_t kNoiseOverrun = 64;  // it comes in groups of up to 32 words
 
-template <class F, class... State>
-HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, const float* g, State*... states) {
+template <class F, class G, class... State>
+HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, const G* g, State*... states) {
   if constexpr ((std::is_same_v<State, float> && ...)) {
     const auto none = [](std::int64_t) HWY_ATTR { return hn::Zero(U32()); };
     for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, none, g, states...); });
@@ -84,9 +84,9 @@ HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& roun
   }
 }
 
-template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const float* g,
-                           float* p, State*... states) {
+template <class F, class G, class... State>
+HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g,
+                            float* p, State*... states) {
   if (average.numbers == nullptr) return update_tiles(n, f, rounding, g, p, states...);
   const float blend = static_cast<float>(average.blend);
   const bool first = average.first;
@@ -95,6 +95,13 @@ HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const St
     follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
   };
   update_tiles(n, with_average, rounding, g, average.numbers, p, states...);
+}
+
+template <class F, class... State>
+HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
+                           float* p, State*... states) {
+  if (g.narrow != nullptr) return update_with(n, f, average, rounding, g.narrow, p, states...);
+  update_with(n, f, average, rounding, g.exact, p, states...);
 }
 
 // A state of 8 bits while a block of it is worked on.
@@ -130,9 +137,9 @@ struct CodedState {
 };
 
 // As update_all, block by block: each is decoded, updated in fp32 and coded again.
-template <class F, bool... kSigned>
-HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const float* g,
-                             float* p, CodedState<kSigned>... states) {
+template <class F, class G, bool... kSigned>
+HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, float* p,
+                              CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
   const PhiloxStream stream(rounding.key, static_cast<std::uint32_t>(rounding.update),
                             static_cast<std::uint32_t>(rounding.update >> 32));
@@ -168,6 +175,13 @@ HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const 
   });
 }
 
+template <class F, bool... kSigned>
+HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
+                             float* p, CodedState<kSigned>... states) {
+  if (g.narrow != nullptr) return update_blocks(n, f, average, rounding, g.narrow, p, states...);
+  update_blocks(n, f, average, rounding, g.exact, p, states...);
+}
+
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
 class Taken {
  public:
@@ -183,7 +197,7 @@ class Taken {
   float scale_, most_;
 };
 
-void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float* g, const AdamWStep& step,
+void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
@@ -206,7 +220,7 @@ void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float
   update_all(n, update, average, rounding, g, p, m.narrow, v.narrow);
 }
 
-void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
@@ -225,7 +239,7 @@ void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionSt
   update_all(n, update, average, rounding, g, p, m.narrow);
 }
 
-void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, float* p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
@@ -259,17 +273,17 @@ HWY_EXPORT(adamw);
 HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 
-void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, const float* g, const AdamWStep& step,
+void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding);
 }
 
-void lion(std::int64_t n, float* p, StateNumbers m, const float* g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding);
 }
 
-void sgd(std::int64_t n, float* p, StateNumbers buffer, const float* g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, float* p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding);
 }

@@ -11,7 +11,8 @@ const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
 
 std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "sum_of_squares");
-  require_dtype(inputs, DType::f32, "sum_of_squares");
+  const DType dtype = inputs[0].dtype;
+  require(dtype == DType::f32 || dtype == DType::bf16, "sum_of_squares", "the input is " + to_text(inputs[0]), "fp32 or bf16");
   return {kSum};
 }
 
@@ -33,7 +34,7 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, the scalars and, with clipping, the clip
+// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, which is fp32 or bf16, the scalars and, with clipping, the clip
 // coefficient.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
@@ -47,6 +48,10 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   const ValueType state{attributes.coded ? DType::u8 : narrow ? DType::bf16 : DType::f32, shape};
   const ValueType scales{DType::f32, Shape{ceil_div(shape.elements(), kCodedBlock)}};
   for (std::size_t i = 0; i <= changes; ++i) {
+    if (i == changes && inputs[i].dtype == DType::bf16) {
+      require_type(inputs[i], {DType::bf16, shape}, kWhere, "the gradient");
+      continue;
+    }
     const bool of_state = i >= 1 && i <= states, scale = of_state && attributes.coded && i % 2 == 0;
     require_type(inputs[i],
                  scale      ? scales

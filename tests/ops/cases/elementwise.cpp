@@ -65,6 +65,24 @@ std::vector<OpCase> scale_cases() {
   return cases;
 }
 
+std::vector<Numbers> add_rounded(const ReferenceCall& call) {
+  Numbers sum = call.values[2];
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += call.values[0][i];
+  return {sum};
+}
+
+std::vector<OpCase> rounded_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : shapes()) {
+    const CaseInput step{{DType::u32, Shape{2}}, {1, 1000}, false}, into{{DType::bf16, shape}, {}, false};
+    OpCase rounded{ops::RoundingAttributes{{0x243F6A88, 0x85A308D3}}, {f32(shape), step, into}};
+    rounded.rounds_at_random = true;
+    cases.push_back(rounded);
+    cases.push_back(in_window(rounded));
+  }
+  return cases;
+}
+
 std::vector<OpCase> accumulate_cases() {
   std::vector<OpCase> cases = cases_of(NoAttributes{}, 2, false);
   for (const Shape& shape : shapes()) cases.push_back(in_window({NoAttributes{}, {f32(shape), f32(shape)}}));
@@ -93,7 +111,8 @@ std::vector<OpCases> elementwise_cases() {
           {&ops::kGeluBackward, binary<gelu_backward>, activation_cases(2, false, wide), {}},
           {&ops::kRelu, unary<relu>, activation_cases(1, true, kinked), {}},
           {&ops::kReluBackward, binary<relu_backward>, activation_cases(2, false, kinked), {}},
-          {&ops::kAccumulate, binary<add>, accumulate_cases(), {}}};
+          {&ops::kAccumulate, binary<add>, accumulate_cases(), {}},
+          {&ops::kAccumulateRounded, add_rounded, rounded_cases(), {}}};
 }
 
 }  // namespace plimsoll::test
