@@ -123,6 +123,27 @@ DType precision(const Setting& s, std::string_view key, std::span<const DType> k
                      "what exists: " + all, {fmt::format("--set {}=fp32", key)});
 }
 
+constexpr std::array kUsuallyAllowed{DType::f32, DType::bf16};
+
+void set_compute(Config& c, const Setting& s) {
+  if (!is_auto(s)) {
+    c.precision.compute = precision(s, "precision.compute", kComputeTypes);
+  } else if (!c.precision.allowed) {
+    c.precision.allowed = std::vector<DType>(kUsuallyAllowed.begin(), kUsuallyAllowed.end());
+  }
+}
+
+void set_allowed(Config& c, const Setting& s) {
+  const auto* list = std::get_if<std::vector<std::string>>(&s.value);
+  if (list == nullptr || list->empty()) throw type_error(s, "a list of precisions: [\"fp32\", \"bf16\"]");
+  c.precision.allowed.emplace();
+  for (const std::string& each : *list) {
+    Setting one = s;
+    one.value = each;
+    c.precision.allowed->push_back(precision(one, "precision.compute", kComputeTypes));
+  }
+}
+
 double power_of_two(const Setting& s) {
   const double value = number(s, kLeastScale, kMostScale);
   int exponent = 0;
@@ -389,9 +410,10 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { set_size(c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
     {"memory.disk", "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk, disk_text},
 
-    {"precision.compute", "fp32, or bf16 or fp16: matrix products of rounded operands, added in fp32; weights stay fp32",
-     "\"bf16\"", [](C& c, const S& s) { c.precision.compute = precision(s, "precision.compute", kComputeTypes); },
-     [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
+    {"precision.compute", "fp32, auto, or bf16 or fp16: matrix products of rounded operands, added in fp32; weights stay fp32",
+     "\"bf16\"", set_compute, [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
+    {"precision.allow", "what compute = \"auto\" may choose; it takes what this processor is fastest at", "[\"fp32\", \"bf16\"]",
+     set_allowed, [](const C&) { return Text(); }},
     {"precision.gradients", "of a window, summed: fp32, or bf16 (of the matrices of blocks), rounded at random at each micro-step",
      "\"bf16\"", [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kGradientTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.gradients)); }},

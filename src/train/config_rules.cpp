@@ -289,6 +289,23 @@ void check_schedule(const Config& config, const GivenSettings& given) {
   }
 }
 
+// What `auto` stands for on this computer, of what is allowed: bf16 where there are instructions for it, else fp32.
+void choose_precision(Config& config, const GivenSettings& given) {
+  const Setting* compute = given.find("precision.compute");
+  if (compute == nullptr || !is_auto(*compute)) {
+    if (!given.has("precision.allow")) return;
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"), "precision.allow is given, and there is nothing to choose",
+                       "it belongs to precision.compute = \"auto\"", {"--set precision.compute=auto"});
+  }
+  const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
+  const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
+  const bool fast = multiplies_bf16();
+  const DType order[] = {fast ? DType::bf16 : DType::f32, fast ? DType::f32 : DType::bf16, DType::f16};
+  config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
+  config.notes.push_back(fmt::format("precision.compute: auto stands for {} here: this processor has {}instructions for products of bf16",
+                                     precision_name(config.precision.compute), fast ? "" : "no "));
+}
+
 void check_precision(const Config& config, const GivenSettings& given) {
   for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
     if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
@@ -365,6 +382,7 @@ bool needs_no_scale(const Config& config) { return config.precision.compute != D
 constexpr Rivals kRivals[] = {
     {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
     {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
     {"precision.compute", "precision.loss_scale", needs_no_scale},
     {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
     {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
@@ -425,6 +443,7 @@ void complete(Config& config, const GivenSettings& given) {
   check_schedule(config, given);
   complete_schedule(config, given);
   check_resting(config, given);
+  choose_precision(config, given);
   check_precision(config, given);
   if (config.threads == 0) config.threads = usable_cores();
 }

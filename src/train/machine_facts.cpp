@@ -71,6 +71,15 @@ std::string_view onednn_instruction_set() {
   return "unknown";
 }
 
+}  // namespace
+
+bool multiplies_bf16() {
+  const auto isa = dnnl_get_effective_cpu_isa();
+  return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx || isa == dnnl_cpu_isa_all;
+}
+
+namespace {
+
 // Better targets have lower bits.
 std::string highway_target() {
   const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;  // of those that kernels were compiled for

@@ -19,6 +19,9 @@ struct MachineFacts {
 };
 MachineFacts machine_facts(int threads);
 
+// Whether this processor has instructions for products of bf16 numbers, which run at twice the rate of fp32 or better.
+bool multiplies_bf16();
+
 // Cores that this process may run on, at least 1: what "0 threads" means everywhere.
 int usable_cores();
 // More threads than this are taken for a mistake.

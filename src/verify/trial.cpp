@@ -105,7 +105,7 @@ std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
 
 }  // namespace
 
-bool Trial::fits() const { return exit_code != static_cast<int>(ExitCode::does_not_fit); }
+bool Trial::fits() const { return exit_code != static_cast<int>(ExitCode::does_not_fit) || said.starts_with("E-CHILD"); }
 
 Trials::Trials(Subject subject, std::filesystem::path folder, std::function<void(const std::string&)> tell)
     : subject_(std::move(subject)), folder_(std::move(folder)), tell_(std::move(tell)) {}

@@ -36,7 +36,7 @@ struct Trial {
   std::vector<TrialUpdate> updates;
 
   bool ran() const { return exit_code == 0; }
-  bool fits() const;
+  bool fits() const;  // false: refused for its bytes
   std::filesystem::path checkpoint() const { return folder / "checkpoint.safetensors"; }
   std::filesystem::path weights() const { return folder / "weights"; }
 };

@@ -10,6 +10,7 @@
 #include "formats/scratch_folder.h"
 #include "train/config_aliases.h"
 #include "train/config_keys.h"
+#include "train/machine_facts.h"
 #include "train/requests.h"
 
 namespace plimsoll {
@@ -197,6 +198,10 @@ const BadInput kBad[] = {
     {"precision.compute=fp8", "E-CONFIG-PRECISION", "bf16"},
     {"precision.optimizer_state=fp16", "E-CONFIG-PRECISION", "bf16"},
     {"precision.loss_scale=1024", "E-CONFIG-CONFLICT", "needs no scale"},
+    {"precision.allow=[\"fp32\"]", "E-CONFIG-CONFLICT", "auto"},
+    {"precision.allow=[\"fp8\"]", "E-CONFIG-PRECISION", "bf16"},
+    {"precision.allow=[]", "E-CONFIG-TYPE", "list"},
+    {"precision.gradients=fp16", "E-CONFIG-PRECISION", "bf16"},
     {"precision.loss_scale_growth=10updates", "E-CONFIG-CONFLICT", "needs no scale"},
     {"data.train=", "E-CONFIG-MISSING", "data.train"},
     {"train.effective_batch=auto", "E-CONFIG-MISSING", "effective_batch"},
@@ -282,6 +287,18 @@ const AliasCase kAliasCases[] = {
     {"bf16=true", "precision.compute", "\"bf16\""},
     {"fp16=true", "precision.compute", "\"fp16\""},
 };
+
+TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
+  const Config either = small({"precision.compute=auto"});
+  EXPECT_EQ(either.precision.compute, multiplies_bf16() ? DType::bf16 : DType::f32);
+  EXPECT_TRUE(has_note(either, "auto stands for"));
+  EXPECT_EQ(small({"precision.compute=auto", "precision.allow=[\"fp32\"]"}).precision.compute, DType::f32);
+  EXPECT_EQ(small({"precision.allow=[\"bf16\"]", "precision.compute=auto"}).precision.compute, DType::bf16);
+  EXPECT_EQ(small({"precision.compute=auto", "precision.allow=[\"fp16\"]"}).precision.compute, DType::f16);
+  const std::string resolved = resolved_toml(either);
+  EXPECT_EQ(resolved.find("auto\"\nallow"), std::string::npos);
+  EXPECT_NE(resolved.find(std::string("compute = \"") + std::string(precision_name(either.precision.compute))), std::string::npos);
+}
 
 TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {
   for (const AliasCase& alias : kAliasCases) {
