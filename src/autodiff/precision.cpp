@@ -124,8 +124,35 @@ class Precision {
 
 }  // namespace
 
-void apply_precision(Graph& graph, DType compute) {
+std::vector<ValueId> read_by_products(const Graph& graph) {
+  PerValue<char> products(graph.values.size(), 0), others(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    if (node.section == Section::update) continue;
+    const std::vector<std::size_t> narrow =
+        node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool product = std::find(narrow.begin(), narrow.end(), i) != narrow.end();
+      (product ? products : others)[node.inputs[i]] = 1;
+    }
+  }
+  std::vector<ValueId> found;
+  for (const ValueId parameter : graph.parameters()) {
+    if (products[parameter] != 0 && others[parameter] == 0) found.push_back(parameter);
+  }
+  return found;
+}
+
+void apply_precision(Graph& graph, DType compute, DType parameters) {
   if (compute == DType::f32) return;
+  ensure(parameters == DType::f32 || parameters == compute, "precision", "weights are fp32, or of the width of products");
+  if (parameters == compute) {
+    const std::vector<ValueId> narrow = read_by_products(graph);
+    PerValue<char> chosen(graph.values.size(), 0);
+    for (const ValueId parameter : narrow) chosen[parameter] = 1;
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      if (chosen[origin_of(graph, ValueId{i})] != 0) graph.values[ValueId{i}].type.dtype = parameters;
+    }
+  }
   ensure(compute == DType::bf16 || compute == DType::f16, "precision", "activations are fp32, bf16 or fp16");
   Precision(graph, compute).run();
   verify(graph);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "autodiff/precision.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
@@ -112,28 +113,19 @@ class Backward : public GradientContext {
     return parameter && parameter->trainable;
   }
 
-  bool is_narrow(ValueId parameter) const {
-    return narrow_.contains(parameter);
-  }
+  bool is_narrow(ValueId parameter) const { return narrow_.contains(parameter); }
 
-  // Matrices of which every reader is a product: whatever else adds to its accumulator does so by itself, in fp32.
+  // Whatever else adds to an accumulator than products does so by itself, in fp32.
   void find_narrow() {
     if (settings_.gradients == DType::f32) return;
-    const Graph& graph = builder_.graph();
-    std::set<ValueId> others;
-    for (const NodeId id : forward_) {
-      const Node& node = graph.nodes[id];
-      const auto products = node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        const bool product = std::find(products.begin(), products.end(), i) != products.end();
-        (product ? narrow_ : others).insert(node.inputs[i]);
-      }
-    }
-    std::erase_if(narrow_, [&](ValueId value) { return others.contains(value) || !graph.values[value].parameter; });
+    const std::vector<ValueId> found = read_by_products(builder_.graph());
+    narrow_.insert(found.begin(), found.end());
   }
 
   ValueId add_rounded(ValueId parameter, ValueId gradient, ValueId into) {
     const std::string name = builder_.value(parameter).name.text() + ".grad";
+    ensure(!builder_.value(into).version_of.valid(), "autodiff",
+           "a gradient that is added twice would round with the same noise");
     if (!step_.valid()) step_ = builder_.add_input("batch.step", {DType::u32, Shape{2}});
     const ops::RoundingAttributes attributes{philox_key(settings_.seed, random_site(name + ".rounding"))};
     builder_.rename(gradient, name + ".part");
@@ -333,7 +325,8 @@ class UpdateSection {
     builder_.set_line("update." + name);
     if (settings_.kind == OptimizerSettings::Kind::adafactor)
       return factored_update(parameter, gradient, scalars, coefficient, decay);
-    const bool rounds = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
+    const bool narrow_state = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
+    const bool rounds = narrow_state || settings_.parameters != DType::f32;
     const NoiseKey rounding = rounds ? philox_key(settings_.seed, random_site(name + ".rounding")) : NoiseKey{};
     const Update update = update_of(decay, coefficient.valid(), rounding);
     std::vector<ValueId> inputs{parameter};

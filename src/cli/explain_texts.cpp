@@ -40,8 +40,8 @@ const CodeExplanation kExplanations[] = {
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
     {"E-CONFIG-PRECISION", "The precision that is asked for does not exist here.",
-     "precision.compute is fp32, bf16 or fp16, precision.optimizer_state fp32, bf16 or 8bit. Weights and their gradients' sums "
-     "are fp32.",
+     "precision.compute is fp32, bf16, fp16 or auto, precision.parameters and precision.gradients fp32 or bf16, "
+     "precision.optimizer_state fp32, bf16 or 8bit.",
      "Set it to one of those. A choice of precision is never made silently.",
      "plimsoll plan CONFIG --set precision.compute=fp32"},
     {"E-CONFIG-PRESET", "The name of the preset is unknown.",
@@ -81,8 +81,9 @@ const CodeExplanation kExplanations[] = {
      "Plans and reports are JSON, which holds UTF-8 alone. The path may be that of the cache, where tokens of a text are kept.",
      "Rename the folder, or set XDG_CACHE_HOME to another one.", "XDG_CACHE_HOME=FOLDER plimsoll train CONFIG"},
     {"E-DATA-SHORT", "The data has too few tokens for one sample.",
-     "It has fewer than two: one to read and one to predict. A last sample may be shorter than model.context.", "Use more data.",
-     "plimsoll train CONFIG --set data.train=PATH"},
+     "It has fewer than two: one to read and one to predict. A last sample may be shorter than model.context. `plimsoll verify` "
+     "takes at least two samples.",
+     "Use more data.", "plimsoll train CONFIG --set data.train=PATH"},
     {"E-DATA-TARGET", "A token to be predicted is outside the vocabulary.",
      "The data was made for a larger vocabulary than model.vocab.", "Check data.format and model.vocab.",
      "plimsoll train CONFIG --set data.format=bytes"},
@@ -166,7 +167,8 @@ const CodeExplanation kExplanations[] = {
     {"E-INTERNAL", "A defect of Plimsoll.", "An invariant that no input may break did not hold.",
      "Please report the message with the configuration. Nothing that existed was overwritten.", "plimsoll plan CONFIG --json"},
     {"E-INTERRUPTED", "The run was interrupted and saved; it can be resumed.",
-     "It received a signal: Ctrl-C, a time limit, a shutdown.", "Resume it. It continues with the sample that is due.",
+     "It received a signal: Ctrl-C, a time limit, a shutdown.",
+     "Resume it. It continues with the sample that is due. `plimsoll verify` saves nothing and begins anew.",
      "plimsoll train CONFIG --run DIR --resume"},
     {"E-IO-MISSING", "A file does not exist or cannot be opened.", "The path is mistyped, is a folder, or you may not read it.",
      "Check the path that the message names.", "ls -l PATH"},

@@ -83,9 +83,12 @@ void check_resumed_config(const Config& config, const Progress& progress, const 
   }
   for (const std::string& line : config_differences(begun, config)) {
     const bool dropout = starts_with_any(line, {"model.dropout:"});
+    if (starts_with_any(line, {"precision.loss_scale:"})) {
+      fmt::print(stderr, "note: changed since the run began: {}; the scale goes on from the checkpoint\n", line);
+    }
     if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                           "optimizer.name:", "precision.compute:", "precision.gradients:",
-                                           "precision.optimizer_state:"})) {
+                                           "optimizer.name:", "precision.compute:", "precision.parameters:",
+                                           "precision.gradients:", "precision.optimizer_state:"})) {
       throw refuse("the run would be another one: " + line);
     }
     if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
@@ -203,6 +206,7 @@ class TrainCommand {
     if (!arguments_.fault.empty()) {
       fmt::print(stderr, "note: this training is made wrong on purpose: --fault {}\n", arguments_.fault);
       trainer.make_wrong(parse_faults(arguments_.fault));
+      report_.fault = arguments_.fault;
     }
     const std::filesystem::path checkpoint = folder_.checkpoint();
     trainer.load(resumed_ ? &checkpoint : nullptr);
@@ -237,7 +241,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
                          [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
-    if (resumed_) folder_.open_events(resumed_->updates);
+    folder_.open_events(resumed_ ? resumed_->updates : 0);
     folder_.write_run(report_.to_json());
     begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
@@ -258,7 +262,7 @@ class TrainCommand {
     ProgressLine line(updates, promised(plan));
     trainer.on_overflow([&](const Overflow& overflow) { note(overflow, line); });
     while (trainer.progress().updates < updates && interrupted == 0) {
-      Metrics metrics = trainer.update();
+      Metrics metrics = next_update(trainer);
       report_.note(trainer.progress());
       const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
       metrics.spike = seen.spike;
@@ -278,6 +282,18 @@ class TrainCommand {
       report_.status = "done";
     } else {
       report_.interrupt();
+    }
+  }
+
+  // Where no loss scale helps, the weights are still numbers: they are kept, and the checkpoint stays as it was.
+  Metrics next_update(Trainer& trainer) const {
+    try {
+      return trainer.update();
+    } catch (Error& error) {
+      if (error.code != "E-SCALE-FLOOR") throw;
+      trainer.save_checkpoint_to(folder_.diverged());
+      error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
+      throw;
     }
   }
 

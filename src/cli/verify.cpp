@@ -30,20 +30,6 @@ TokenFile open_trained(const Config& config) {
   return open_place(place_from(nlohmann::json::parse(place)));
 }
 
-// What the user gave, for the runs that it is made of.
-verification::Subject subject_of(const ConfigArguments& arguments) {
-  verification::Subject subject{arguments.file, {}};
-  const auto add = [&](const char* option, const std::optional<std::string>& value) {
-    if (value) subject.options.insert(subject.options.end(), {option, *value});
-  };
-  for (const std::string& set : arguments.sets) add("--set", set);
-  if (!arguments.device.empty()) add("--device", arguments.device);
-  add("--memory", arguments.budgets.memory);
-  add("--host-memory", arguments.budgets.host_memory);
-  add("--disk", arguments.budgets.disk);
-  return subject;
-}
-
 // A folder of its own in the one that was given: what has the names of its runs is removed.
 std::filesystem::path kept_folder(const std::string& given) {
   std::error_code error;
@@ -103,15 +89,15 @@ int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
   const TokenFile data = open_trained(config);
   std::optional<TemporaryFolder> temporary;
-  if (arguments.folder.empty()) temporary.emplace();
+  if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());
   const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);
   Table table(arguments.json);
   const verification::Verdict verdict = verification::verify_training(
-      config, data, subject_of(arguments.config), folder, [&](const std::string& run) { table.tell(run); },
-      [&](const Check& check) { table.hear(check); });
+      config, data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
-  const std::string size = fmt::format("windows of {} samples of {} tokens, compute {}, gradients {}, optimizer state {}", verdict.samples,
-                                       verdict.context, verdict.compute, verdict.gradients, verdict.optimizer_state);
+  const std::string size =
+      fmt::format("windows of {} samples of {} tokens, compute {}, gradients {}, optimizer state {}", verdict.samples,
+                  verdict.context, verdict.compute, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     fmt::print("{}\n", verdict.to_json().dump());
   } else {

@@ -110,10 +110,10 @@ struct LinkRates {
 };
 
 struct PrecisionSettings {
-  DType compute = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
+  DType compute = DType::f32, parameters = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
   std::optional<std::vector<DType>> allowed;  // while the configuration is read: what compute is chosen from; then absent
-  double loss_scale = 65536;             // of fp16: at the start
-  Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
+  double loss_scale = 65536;                  // of fp16: at the start
+  Duration loss_scale_growth{2000, {}};       // without an overflow, after which it doubles
 
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };

@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::array<std::string_view, 1> kModels{"gpt2"};
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
-constexpr std::array kGradientTypes{DType::f32, DType::bf16};
+constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
 constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
@@ -414,8 +414,12 @@ const ConfigKey kKeys[] = {
      "\"bf16\"", set_compute, [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
     {"precision.allow", "what compute = \"auto\" may choose; it takes what this processor is fastest at", "[\"fp32\", \"bf16\"]",
      set_allowed, [](const C&) { return Text(); }},
-    {"precision.gradients", "of a window, summed: fp32, or bf16 (of the matrices of blocks), rounded at random at each micro-step",
-     "\"bf16\"", [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kGradientTypes); },
+    {"precision.parameters", "fp32, or with compute = bf16 bf16 (matrices of blocks): no fp32 copy of them, rounded at random",
+     "\"bf16\"", [](C& c, const S& s) { c.precision.parameters = precision(s, "precision.parameters", kRoundedTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.parameters)); }},
+    {"precision.gradients",
+     "of a window, summed: fp32, or bf16 (of the matrices of blocks), rounded at random at each micro-step", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kRoundedTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.gradients)); }},
     {"precision.optimizer_state", "fp32, or bf16 or 8bit: rounded at random so that what is small adds up", "\"bf16\"",
      [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },

@@ -294,16 +294,18 @@ void choose_precision(Config& config, const GivenSettings& given) {
   const Setting* compute = given.find("precision.compute");
   if (compute == nullptr || !is_auto(*compute)) {
     if (!given.has("precision.allow")) return;
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"), "precision.allow is given, and there is nothing to choose",
-                       "it belongs to precision.compute = \"auto\"", {"--set precision.compute=auto"});
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"),
+                       "precision.allow is given, and there is nothing to choose", "it belongs to precision.compute = \"auto\"",
+                       {"--set precision.compute=auto"});
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
   const bool fast = multiplies_bf16();
   const DType order[] = {fast ? DType::bf16 : DType::f32, fast ? DType::f32 : DType::bf16, DType::f16};
   config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
-  config.notes.push_back(fmt::format("precision.compute: auto stands for {} here: this processor has {}instructions for products of bf16",
-                                     precision_name(config.precision.compute), fast ? "" : "no "));
+  config.notes.push_back(
+      fmt::format("precision.compute: auto stands for {} here: this processor has {}instructions for products of bf16",
+                  precision_name(config.precision.compute), fast ? "" : "no "));
 }
 
 void check_precision(const Config& config, const GivenSettings& given) {
@@ -312,6 +314,17 @@ void check_precision(const Config& config, const GivenSettings& given) {
     throw config_error("E-CONFIG-CONFLICT", given.where(key),
                        fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
                        "without it, or fp16", {"--set precision.compute=fp16"});
+  }
+  if (config.precision.parameters != DType::f32) {
+    const auto refuse = [&](const std::string& what, const char* set) {
+      return config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"), "precision.parameters is bf16, and " + what,
+                          "products of bf16 and an optimizer that rounds, or weights of fp32",
+                          {set, "--set precision.parameters=fp32"});
+    };
+    if (config.precision.compute != DType::bf16) throw refuse("products are not", "--set precision.compute=bf16");
+    if (config.optimizer.kind == OptimizerKind::adafactor) {
+      throw refuse("adafactor keeps its weights in fp32", "--set optimizer.name=adamw");
+    }
   }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
@@ -392,7 +405,7 @@ constexpr Rivals kRivals[] = {
 bool excludes(const KeySetting& one, std::string_view other) {
   if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
   if (one.key->name == "model.init" && !one.alone().model.init.empty()) {
-    return std::find(std::begin(kShapeKeys), std::end(kShapeKeys), other) != std::end(kShapeKeys);
+    return other == "model.preset" || std::find(std::begin(kShapeKeys), std::end(kShapeKeys), other) != std::end(kShapeKeys);
   }
   return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
     return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());

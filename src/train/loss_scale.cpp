@@ -13,8 +13,8 @@ constexpr std::int64_t kMostLow = 3, kMostSkipped = LossScaleState::kRecent / 10
 }  // namespace
 
 void LossScale::close(bool skipped) {
+  state_.low_windows = scale_ < 1 && retries_ > 0 ? state_.low_windows + 1 : 0;
   retries_ = 0;
-  state_.low_windows = scale_ < 1 ? state_.low_windows + 1 : 0;
   state_.skipped += skipped ? 1 : 0;
   state_.recent <<= 1;
   state_.recent[0] = skipped;

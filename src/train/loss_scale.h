@@ -17,7 +17,7 @@ struct LossScaleState {
   double scale = 65536;                        // a power of two, with which the next window begins
   std::int64_t good_samples = 0;               // since it last changed, or overflowed
   std::int64_t overflows = 0;                  // windows that did since it last changed
-  std::int64_t low_windows = 0;                // in a row that ended with less than 1
+  std::int64_t low_windows = 0;                // in a row that overflowed and ended with less than 1
   std::int64_t skipped = 0;                    // windows of the whole run
   std::bitset<kRecent> recent;                 // of the latest windows, which were skipped
   friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
@@ -27,7 +27,8 @@ struct LossScaleState {
 // - One window that needed less does not lower the scale for those behind it; a second one before the scale has grown does, and
 //   so does a skip.
 // - After growth_samples without an overflow it doubles, up to 2^24.
-// - There is no use in going on where three windows in a row ended with a scale below 1, or more than a tenth of the last 200
+// - There is no use in going on where three windows in a row overflowed and ended with a scale below 1, or more than a tenth of
+// the last 200
 //   windows were skipped.
 class LossScale {
  public:

@@ -217,6 +217,7 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
 
 PrecisionNames precision_names(const Config& config) {
   return {.compute = precision_name(config.precision.compute),
+          .storage = precision_name(config.precision.parameters),
           .accumulation = precision_name(config.precision.gradients),
           .optimizer_state = precision_name(config.precision.optimizer_state)};
 }

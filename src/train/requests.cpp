@@ -18,6 +18,7 @@ OptimizerSettings optimizer_settings(const Config& config) {
   settings.clip = config.train.gradient_clip;
   settings.scaled = config.precision.compute == DType::f16;
   settings.clip_value = config.train.gradient_clip_value;
+  settings.parameters = config.precision.parameters;
   settings.gradients = config.precision.gradients;
   settings.state = config.precision.optimizer_state;
   settings.seed = static_cast<std::uint64_t>(config.seed);

@@ -126,7 +126,7 @@ json RunReport::to_json() const {
                    {"phases", phases},
                    {"method", method_},
                    {"grown_after_warmup_bytes", ended ? json(grown_.n) : json(nullptr)}};
-  return {
+  json report = {
       {"schema", "plimsoll.run/1"},
       {"pid", getpid()},
       {"status", status},
@@ -164,6 +164,8 @@ json RunReport::to_json() const {
         {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
         {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
         {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
+  if (!fault.empty()) report["fault"] = fault;
+  return report;
 }
 
 }  // namespace plimsoll

@@ -26,7 +26,7 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
   result.training =
       add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);
-  apply_precision(result.graph, config.precision.compute);
+  apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
 }

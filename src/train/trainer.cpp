@@ -155,7 +155,7 @@ void Trainer::feed_update(std::int64_t update) {
   scalars[ops::kInverseScale] = scale_ ? 1 / scale_->scale() : 1;
 }
 
-// With several rounds a window, gradients that small are whole after each of them.
+// With several rounds a window, the sums of small gradients are all here after each of them.
 void Trainer::find_watched() {
   constexpr std::int64_t kMostElements = 1 << 14;
   if (plan_.decisions.window().rounds() == 1) return;

@@ -15,6 +15,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/safetensors.h"
 #include "graph/builder.h"
+#include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
@@ -49,6 +50,24 @@ std::span<float> floats_of(std::span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+// Calls fill(numbers, first) for what a part of a parameter holds, in fp32; `first`: the number of its first element, a multiple
+// of
+// 4. What is narrow goes through a small buffer, and is rounded to nearest even.
+template <class Fill>
+void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill fill) {
+  if (dtype == DType::f32) return fill(floats_of(part), first);
+  ensure(dtype == DType::bf16, "weights", "parameters are fp32 or bf16");
+  constexpr std::size_t kPiece = 1 << 12;
+  std::array<float, kPiece> numbers;
+  auto* narrow = reinterpret_cast<std::uint16_t*>(part.data());
+  const std::size_t count = part.size() / sizeof(std::uint16_t);
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const std::span<float> piece = std::span(numbers).first(std::min(kPiece, count - at));
+    fill(piece, first + static_cast<std::int64_t>(at));
+    std::transform(piece.begin(), piece.end(), narrow + at, narrow_bf16);
+  }
+}
+
 }  // namespace
 
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor) {
@@ -57,15 +76,16 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
     const Initializer& initializer = value.parameter->initializer;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
-      const std::span<float> data = floats_of(part);
-      switch (initializer.kind) {
-        case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
-        case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
-        case Initializer::Kind::normal:
-          fill_normal(data, done, initializer.std, philox_key(seed, random_site(value.name.text())));
-          break;
-      }
-      done += std::ssize(data);
+      fill_part(part, value.type.dtype, done, [&](std::span<float> data, std::int64_t first) {
+        switch (initializer.kind) {
+          case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
+          case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+          case Initializer::Kind::normal:
+            fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+            break;
+        }
+      });
+      done += std::ssize(part) / size_of(value.type.dtype);
     });
   }
 }
@@ -97,9 +117,9 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
     }
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
-      const std::span<float> data = floats_of(part);
-      file.read_f32(*found->second, done, data, staging);
-      done += std::ssize(data);
+      fill_part(part, value.type.dtype, done,
+                [&](std::span<float> data, std::int64_t first) { file.read_f32(*found->second, first, data, staging); });
+      done += std::ssize(part) / size_of(value.type.dtype);
     });
     stored.erase(found);
   }
@@ -121,7 +141,9 @@ void save_weights(const Graph& graph, const Gpt2Config& config, const std::files
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
   std::vector<TensorSpec> specs;
-  for (const ValueId id : graph.parameters()) specs.push_back({graph.values[id].name, DType::f32, graph.values[id].type.shape});
+  for (const ValueId id : graph.parameters()) {
+    specs.push_back({graph.values[id].name, graph.values[saved(id)].type.dtype, graph.values[id].type.shape});
+  }
   SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
   for (const ValueId id : graph.parameters()) {
     executor.read(saved(id), [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });

@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "formats/atomic_file.h"
 #include "formats/file.h"
 
 namespace plimsoll::verification {
@@ -33,21 +36,16 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// The terminal sends an interrupt to all processes of a command. The one that trains ends as it always does; this one waits.
-class WithoutInterrupts {
- public:
-  WithoutInterrupts() {
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGINT, &ignore, &before_);
-  }
-  ~WithoutInterrupts() { sigaction(SIGINT, &before_, nullptr); }
-  WithoutInterrupts(const WithoutInterrupts&) = delete;
-  WithoutInterrupts& operator=(const WithoutInterrupts&) = delete;
+volatile std::sig_atomic_t interrupted = 0;
+volatile pid_t present = 0;  // the trial that is running
 
- private:
-  struct sigaction before_ {};
-};
+// The terminal sends its interrupt to all processes of a command; one that this process alone was sent is handed on.
+void on_signal(int signal) {
+  interrupted = 1;
+  if (present > 0 && signal != SIGINT) ::kill(present, signal);
+}
+
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
 // Returns the exit code; 128 and the number of the signal where one ended it, as shells do.
 int run_process(const std::vector<std::string>& words, const std::filesystem::path& out, const std::filesystem::path& error) {
@@ -59,13 +57,12 @@ int run_process(const std::vector<std::string>& words, const std::filesystem::pa
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   sigset_t usual;
   sigemptyset(&usual);
-  sigaddset(&usual, SIGINT);
+  for (const int signal : kSignals) sigaddset(&usual, signal);
   posix_spawnattr_setsigdefault(&attributes, &usual);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  const WithoutInterrupts scope;
   pid_t pid = 0;
   const int failed = ::posix_spawn(&pid, kThisProgram, &files, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&files);
@@ -74,9 +71,11 @@ int run_process(const std::vector<std::string>& words, const std::filesystem::pa
     throw data_error("E-CHILD", "verify", fmt::format("the system starts no process: {}", std::strerror(failed)),
                      "room for one more process");
   }
+  present = pid;
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
+  present = 0;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -105,14 +104,32 @@ std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
 
 }  // namespace
 
-bool Trial::fits() const { return exit_code != static_cast<int>(ExitCode::does_not_fit) || said.starts_with("E-CHILD"); }
+// A child that ends early has nothing to do with a budget.
+bool Trial::fits() const {
+  const std::initializer_list<std::string_view> rooms{"E-DISK-SIZE", "E-DISK-FULL", "E-HOST-SIZE"};
+  const bool no_room = std::any_of(rooms.begin(), rooms.end(), [&](std::string_view room) { return said.starts_with(room); });
+  return !no_room && (exit_code != static_cast<int>(ExitCode::does_not_fit) || said.starts_with("E-CHILD"));
+}
 
-Trials::Trials(Subject subject, std::filesystem::path folder, std::function<void(const std::string&)> tell)
-    : subject_(std::move(subject)), folder_(std::move(folder)), tell_(std::move(tell)) {}
+Trials::Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell)
+    : folder_(std::move(folder)), config_(folder_ / "config.toml"), tell_(std::move(tell)) {
+  write_file_atomically(config_, resolved_toml(config));
+  interrupted = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+}
+
+Trials::~Trials() {
+  for (const int signal : kSignals) ::signal(signal, SIG_DFL);
+}
 
 Trials::Ended Trials::start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const {
-  std::vector<std::string> words{"plimsoll", command, subject_.config};
-  words.insert(words.end(), subject_.options.begin(), subject_.options.end());
+  const auto stop = [] {
+    return Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped", "to be left to its end");
+  };
+  if (interrupted != 0) throw stop();
+  std::vector<std::string> words{"plimsoll", command, config_.string()};
   for (const std::string& set : request.sets) words.insert(words.end(), {"--set", set});
   words.insert(words.end(), request.options.begin(), request.options.end());
   words.insert(words.end(), more.begin(), more.end());
@@ -121,10 +138,7 @@ Trials::Ended Trials::start(const std::string& command, const TrialRequest& requ
   tell_(request.name);
   const std::filesystem::path out = folder_ / "out", error = folder_ / "error";
   ended.exit_code = run_process(words, out, error);
-  if (ended.exit_code == static_cast<int>(ExitCode::interrupted) || ended.exit_code == 128 + SIGINT) {
-    throw Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped", "to be left to its end",
-                {"plimsoll verify " + quoted(subject_.config)});
-  }
+  if (interrupted != 0) throw stop();
   ended.error = telling_line(error);
   ended.out = read_text(out, kMostOutput, "E-IO-READ");
   return ended;
@@ -146,8 +160,8 @@ json Trials::plan(const TrialRequest& request) const {
   const Ended ended = start("plan", request, {"--json"});
   if (ended.exit_code == 0) return json::parse(ended.out);
   if (ended.exit_code == static_cast<int>(ExitCode::does_not_fit)) {
-    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", subject_.config, "the configuration does not fit",
-                "one that can be trained", {"plimsoll plan " + quoted(subject_.config)});
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "verify", "the configuration does not fit",
+                "one that can be trained: `plimsoll plan CONFIG` says what would");
   }
   const json error = json::parse(ended.out, nullptr, /*allow_exceptions=*/false);
   const auto word = [&](const char* key) { return error.is_object() ? error.value(key, std::string()) : std::string(); };

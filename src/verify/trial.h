@@ -8,17 +8,13 @@
 #include <string>
 #include <vector>
 
-namespace plimsoll::verification {
+#include "train/config.h"
 
-// What all trials have in common, as the user gave it.
-struct Subject {
-  std::string config;                // the file
-  std::vector<std::string> options;  // --set and the budgets
-};
+namespace plimsoll::verification {
 
 struct TrialRequest {
   std::string name;
-  std::vector<std::string> sets;     // "train.updates=2", over the subject's
+  std::vector<std::string> sets;     // "train.updates=2", over the configuration's
   std::vector<std::string> options;  // "--memory", "1GiB"
   int updates = 1;                   // of a training
 };
@@ -43,8 +39,12 @@ struct Trial {
 
 class Trials {
  public:
-  // Runs are below `folder`, where what has the name of a trial goes. `tell` hears what is about to run.
-  Trials(Subject subject, std::filesystem::path folder, std::function<void(const std::string&)> tell);
+  // Of this configuration. Runs are below `folder`, where what has the name of a trial goes. `tell` hears what is about to run.
+  // While this lives, an interrupt ends the present trial and then all of them.
+  Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell);
+  ~Trials();
+  Trials(const Trials&) = delete;
+  Trials& operator=(const Trials&) = delete;
 
   // Trains in a new folder of that name, or with --resume in the one that is there. Throws E-INTERRUPTED where the user stops it.
   Trial run(const TrialRequest& request) const;
@@ -61,8 +61,7 @@ class Trials {
   };
   Ended start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const;
 
-  Subject subject_;
-  std::filesystem::path folder_;
+  std::filesystem::path folder_, config_;  // the configuration with every key, for all trials
   std::function<void(const std::string&)> tell_;
 };
 

@@ -26,10 +26,12 @@ using Sets = std::vector<std::string>;
 // With plain SGD, whose velocity has no past, the state that a run saves is the gradient of its last window, in every bit, and
 // weights stay what they are: whatever was planned, and without a door into the trainer.
 constexpr std::string_view kGradient = ".momentum";
-constexpr std::array kShowGradient{
-    "optimizer.name=sgd",           "optimizer.momentum=1e-30",      "optimizer.nesterov=false", "optimizer.decay=all",
-    "optimizer.weight_decay=0",     "optimizer.learning_rate=1e-30", "train.gradient_clip=0",    "train.gradient_clip_value=0",
-    "optimizer.ema_half_life=none", "precision.optimizer_state=fp32"};
+constexpr std::array kShowGradient{"optimizer.name=sgd",        "optimizer.momentum=1e-30",      "optimizer.nesterov=false",
+                                   "optimizer.decay=all",       "optimizer.weight_decay=0",      "optimizer.learning_rate=1e-30",
+                                   "train.gradient_clip=0",     "train.gradient_clip_value=0",   "optimizer.ema_half_life=none",
+                                   "optimizer.half_lives=none", "precision.optimizer_state=fp32"};
+
+const Sets kExact{"precision.parameters=fp32", "precision.compute=fp32", "precision.gradients=fp32"};
 
 constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
 constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials, and what they should take
@@ -41,6 +43,11 @@ constexpr double kMostRoundedSplit = 2e-3;  // where values between layers are r
 constexpr double kMostLossError = 1e-6, kMostRoundedLoss = 1e-4;
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
+
+Sets with(Sets sets, const Sets& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
 
 std::string percent(double ratio) { return fmt::format("{:.2g} %", 100 * ratio); }
 std::string relative(double ratio) { return ratio == 0 ? "0" : fmt::format("{:.1e}", ratio); }
@@ -55,9 +62,9 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 
 class Verification {
  public:
-  Verification(const Config& config, const TokenFile& data, const Subject& subject, const std::filesystem::path& folder,
+  Verification(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
                std::function<void(const std::string&)> tell, const std::function<void(const Check&)>& hear)
-      : config_(config), data_(data), folder_(folder), hear_(hear), trials_(subject, folder, std::move(tell)) {}
+      : config_(config), data_(data), folder_(folder), hear_(hear), trials_(config, folder, std::move(tell)) {}
 
   Verdict run() {
     verdict_.context = config_.model.context;
@@ -82,7 +89,7 @@ class Verification {
   // weigh differently.
   TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates, const Sets& more) const {
     TrialRequest request{std::move(name),
-                         {"data.train=" + extract().string(), "data.format=" + format(), "data.validation=",
+                         {"data.train=" + extract().string(), "data.format=" + format(), "data.validation=", "plan.group=auto",
                           "train.evaluate_every=0", "train.save_every=0", fmt::format("train.effective_batch={}", samples)},
                          {},
                          updates};
@@ -96,17 +103,19 @@ class Verification {
                                 const Sets& more = {}) const {
     Sets sets(kShowGradient.begin(), kShowGradient.end());
     if (config_.schedule.momentum) sets.push_back("schedule.momentum_range=none");
-    sets.insert(sets.end(), more.begin(), more.end());
-    return request(std::move(name), samples, accumulation, updates, sets);
+    return request(std::move(name), samples, accumulation, updates, with(std::move(sets), more));
   }
 
   std::filesystem::path extract() const { return folder_ / "tokens"; }
   std::string format() const { return data_.bytes_per_token == 1 ? "bytes" : "u16"; }
 
-  void write_extract(std::int64_t samples) const {
+  // The last sample is short.
+  std::int64_t tokens_of(std::int64_t samples) const {
     const std::int64_t context = config_.model.context;
-    const std::int64_t tokens = (samples - 1) * context + std::max<std::int64_t>(context / 2, 1) + 1;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tokens * data_.bytes_per_token));
+    return (samples - 1) * context + std::max<std::int64_t>(context / 2, 1) + 1;
+  }
+  void write_extract(std::int64_t samples) const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tokens_of(samples) * data_.bytes_per_token));
     data_.file.read_at(data_.offset, bytes);
     AtomicFile file(extract());
     file.write(bytes);
@@ -124,7 +133,6 @@ class Verification {
     if (asked <= kWindows.front()) windows.push_back(std::max(asked, kWindows.back()));
     std::copy_if(kWindows.begin(), kWindows.end(), std::back_inserter(windows), [&](std::int64_t each) { return each < asked; });
     std::erase_if(windows, [&](std::int64_t window) { return window > whole; });
-    if (windows.empty()) windows.push_back(whole);
     for (const std::int64_t window : windows) {
       samples_ = window;
       write_extract(window);
@@ -149,13 +157,13 @@ class Verification {
     const bool room = !trial.fits();
     add({subject, what, room ? "does not fit into the budget" : trial.said, "", room ? Outcome::skipped : Outcome::failed,
          trial.command});
+    trials_.forget(trial);
     return false;
   }
 
   // Of the first sample alone, in fp32: what the loss does when the weights of a kind move along their gradient.
   void slopes() {
-    const Sets exact{"precision.compute=fp32", "precision.gradients=fp32"};
-    const Trial at = trials_.run(showing_gradient("slope", 1, 1, 1, exact));
+    const Trial at = trials_.run(showing_gradient("slope", 1, 1, 1, kExact));
     if (!ran(at, "gradient", "of the loss")) return;
     const GroupSums groups = compare_tensors(at.checkpoint(), at.checkpoint(), kGradient);
     for (const auto& [group, sums] : groups) {
@@ -166,18 +174,18 @@ class Verification {
       }
       // Where the loss bends much within one step, a shorter or a longer one shows its slope.
       std::optional<double> least;
-      std::string command;
+      std::string failed;  // what a run said that should have shown it
       for (const double change : {kChange, kChange / 8, kChange * 8}) {
-        const auto moved = slope_error(at, group, change / sums.reference, command);
+        const auto moved = slope_error(at, group, change / sums.reference, failed);
         if (!moved) break;
         least = std::min(std::abs(*moved), least.value_or(HUGE_VAL));
         if (*least <= kMostSlopeError) break;
       }
       if (!least) {
-        add({"gradient", what, "no run", "", Outcome::failed, command});
+        add({"gradient", what, failed, "", Outcome::failed, at.command});
         continue;
       }
-      add("gradient", what, *least <= kMostSlopeError, percent(*least), percent(kMostSlopeError), command);
+      add("gradient", what, *least <= kMostSlopeError, percent(*least), percent(kMostSlopeError), at.command);
     }
     trials_.forget(at);
     std::error_code ignored;
@@ -186,16 +194,15 @@ class Verification {
   std::filesystem::path moved() const { return folder_ / "moved"; }
 
   // By how much central differences miss what the gradient says, relative to it.
-  std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::string& command) {
+  std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::string& failed) {
     double change = 0, expected = 0;
     for (const double sign : {1.0, -1.0}) {
       expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
-      const Trial there =
-          trials_.run(showing_gradient("moved-run", 1, 1, 1, {"precision.compute=fp32", "precision.gradients=fp32", "model.init=" + moved().string()}));
-      command = there.command;
+      const Trial there = trials_.run(showing_gradient("moved-run", 1, 1, 1, with(kExact, {"model.init=" + moved().string()})));
+      trials_.forget(there);
+      failed = there.said;
       if (!there.ran()) return {};
       change += sign * there.updates.at(0).loss;
-      trials_.forget(there);
     }
     return change / expected - 1;
   }
@@ -255,12 +262,15 @@ class Verification {
     }
     trials_.forget(alone);
     clip_ = *std::min_element(micro_norms_.begin(), micro_norms_.end()) / 2;
-    if (!(clip_ > 0) || !std::isfinite(clip_)) return;
+    if (!(clip_ > 0) || !std::isfinite(clip_)) {
+      add({"batch", what, "a micro-step has no gradient", "", Outcome::skipped, ""});
+      return;
+    }
     const std::string clip = fmt::format("train.gradient_clip={:.9g}", clip_);
     const Trial once = trials_.run(showing_gradient("clipped", samples_, 1, 2, {clip}));
     const Trial parts = trials_.run(showing_gradient("clipped-parts", samples_, several_, 2, {clip}));
-    if (once.ran() && ran(parts, "batch", what)) add_split(what, parts, once, several_);
-    if (parts.ran()) clipped_ = parts;
+    if (ran(parts, "batch", what)) clipped_ = parts;
+    if (ran(once, "batch", fmt::format("1 x {} samples, clipped", samples_)) && clipped_) add_split(what, parts, once, several_);
     trials_.forget(once);
   }
 
@@ -280,7 +290,7 @@ class Verification {
       return;
     }
     if (!whole_) return;
-    const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, {"precision.compute=fp32", "precision.gradients=fp32"}));
+    const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, kExact));
     if (!ran(exact, "precision", "beside fp32")) return;
     for (const auto& [group, sums] : compare_tensors(whole_->checkpoint(), exact.checkpoint(), kGradient)) {
       add("precision", "gradient of " + group, sums.relative() <= kMostNarrowError, percent(sums.relative()),
@@ -293,8 +303,7 @@ class Verification {
 
   // What windows weigh their micro-steps by, in units: those of the second window.
   std::vector<double> micro_units() const {
-    const Samples samples{(samples_ - 1) * config_.model.context + std::max<std::int64_t>(config_.model.context / 2, 1) + 1,
-                          config_.model.context};
+    const Samples samples{tokens_of(samples_), config_.model.context};
     const SampleOrder order{config_.data.order, static_cast<std::uint64_t>(config_.seed), samples_};
     const std::int64_t micro = samples_ / several_;
     std::vector<double> units;
@@ -311,10 +320,15 @@ class Verification {
   }
 
   // A window that is made wrong: it counts as noticed where it fails what right ones pass.
-  void control(const std::string& what, const std::string& fault, const Trial& with, const Sets& sets = {}) {
-    Sets more{"plan.group=1"};
-    more.insert(more.end(), sets.begin(), sets.end());
-    TrialRequest wrong = showing_gradient("wrong", samples_, several_, 2, more);
+  void control(const std::string& what, const std::vector<double>& weights, const Trial& with) {
+    if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 1; })) {
+      add({"control", what, "samples are of one token, and weigh the same", "", Outcome::skipped, ""});
+      return;
+    }
+    control(what, weights_text(weights), with);
+  }
+  void control(const std::string& what, const std::string& fault, const Trial& with) {
+    TrialRequest wrong = showing_gradient(fmt::format("wrong-{}", ++controls_), samples_, several_, 2, {"plan.group=1"});
     wrong.options.insert(wrong.options.end(), {"--fault", fault});
     const Trial trial = trials_.run(wrong);
     if (!trial.fits()) {
@@ -340,20 +354,18 @@ class Verification {
     for (const double each : units) means.push_back(all / (count * each));
     for (const double norm : micro_norms_) clips.push_back(clip_ / norm);
     if (whole_) {
-      control("a mean of the means of micro-batches", weights_text(means), *whole_);
-      control("gradients that are not cleared", "keep_gradients", *whole_);
-      control("a sum divided twice by the micro-steps", weights_text(twice), *whole_);
-      control("a short window divided as if it were a full one", weights_text(full), *whole_);
+      control("a mean of the means of micro-batches", means, *whole_);
+      control("gradients that are not cleared", std::string("keep_gradients"), *whole_);
+      control("a sum divided twice by the micro-steps", twice, *whole_);
+      control("a short window divided as if it were a full one", full, *whole_);
     }
-    if (clipped_) control("a clip of each micro-step", weights_text(clips), *clipped_);
+    if (clipped_) control("a clip of each micro-step", clips, *clipped_);
     if (rounds_sums()) {
-      const RoundingError fixed = sum_error(true);
-      add("control", "noise that is the same at each micro-step", !right(fixed), text(fixed), "is noticed", "");
+      const RoundingError sums = sum_error(true);
+      add("control", "noise that is the same at each micro-step", !right(sums), text(sums), "is noticed", "");
     }
-    if (const double decay = state_decay(); decay > 0) {
-      const RoundingError fixed = rounding_error(config_.precision.optimizer_state, decay, true);
-      add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
-    }
+    const RoundingError fixed = rounding_error(config_.precision.optimizer_state, state_decay(), true);
+    add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
   }
 
   // With the user's optimizer and precision: the same numbers however it is planned.
@@ -394,7 +406,9 @@ class Verification {
     if (!begun.ran()) return begun;
     TrialRequest two = with_split("continued");
     two.options.push_back("--resume");
-    return trials_.run(two);
+    Trial ended = trials_.run(two);
+    ended.command = begun.command;  // the other one continues it
+    return ended;
   }
 
   Trial least_memory() const {
@@ -405,18 +419,25 @@ class Verification {
     return trials_.run(least);
   }
 
+  // With activations where the model has enough blocks for that.
   Trial on_disk() const {
+    const Trial all = on_disk({"plan.activations=disk"});
+    return all.said.starts_with("E-PLAN-ACTIVATIONS") ? on_disk({}) : all;
+  }
+  Trial on_disk(const Sets& more) const {
     TrialRequest disk =
-        with_split("disk", {"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk", "plan.activations=disk"});
+        with_split("disk", with({"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk"}, more));
     if (!config_.memory.disk) disk.options.insert(disk.options.end(), {"--disk", (folder_ / "pages").string() + ":1TiB"});
     return trials_.run(disk);
   }
 
-  // Of the numbers that only decay in the optimizer's state, at its own rate; 0: none do.
+  // Of the numbers that only decay in the optimizer's state, at its own rate; a faster one than that leaves too few roundings to
+  // tell (none, at a half).
   double state_decay() const {
+    constexpr double kFastest = 0.9, kUsual = 0.95;
     const OptimizerChoice& optimizer = config_.optimizer;
-    if (optimizer.kind == OptimizerKind::adafactor) return 0;
-    return optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta2;
+    const double decay = optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta2;
+    return optimizer.kind == OptimizerKind::adafactor || decay < kFastest ? kUsual : decay;
   }
   static std::string text(const RoundingError& error) {
     return fmt::format("{:.2f} x theory, bias {:.1f} sigma", error.spread, error.bias);
@@ -431,7 +452,6 @@ class Verification {
       add("rounding", "gradients in bf16, 1,000 micro-steps", right(sums), text(sums), "1.5 x, 4 sigma", "");
     }
     const double decay = state_decay();
-    if (decay <= 0) return;
     const DType state = config_.precision.optimizer_state;
     const RoundingError own = rounding_error(state, decay, false);
     const std::string what = state == DType::f32 ? "in bf16 (not used here)" : fmt::format("in {}", precision_name(state));
@@ -449,6 +469,7 @@ class Verification {
   std::optional<Trial> whole_, clipped_;    // a right window of the fewest micro-steps that fit; and of several, with a clip
   std::vector<double> micro_norms_;         // of each of the several micro-steps
   double clip_ = 0;
+  int controls_ = 0;
 };
 
 }  // namespace
@@ -476,9 +497,9 @@ nlohmann::json Verdict::to_json() const {
           {"checks", rows}};
 }
 
-Verdict verify_training(const Config& config, const TokenFile& data, const Subject& subject, const std::filesystem::path& folder,
+Verdict verify_training(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
                         const std::function<void(const std::string&)>& tell, const std::function<void(const Check&)>& hear) {
-  return Verification(config, data, subject, folder, tell, hear).run();
+  return Verification(config, data, folder, tell, hear).run();
 }
 
 }  // namespace plimsoll::verification

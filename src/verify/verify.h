@@ -26,7 +26,7 @@ struct Check {
 };
 
 struct Verdict {
-  std::int64_t samples = 0, context = 0;  // of a window, in all of these runs
+  std::int64_t samples = 0, context = 0;            // of a window, in all of these runs
   std::string compute, gradients, optimizer_state;  // "bf16"
   std::vector<Check> checks;
 
@@ -37,7 +37,7 @@ struct Verdict {
 // `data`: what the configuration trains on, of which a short part is used. `folder` takes the runs, a few times the bytes of the
 // model and its state, and keeps that part of the data, so that the commands of checks can be run again. `tell` hears each run,
 // `hear` each check.
-Verdict verify_training(const Config& config, const TokenFile& data, const Subject& subject, const std::filesystem::path& folder,
+Verdict verify_training(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
                         const std::function<void(const std::string&)>& tell, const std::function<void(const Check&)>& hear);
 
 }  // namespace plimsoll::verification

@@ -36,7 +36,7 @@ def bytes_of_a_parameter(test):
         split = ["--set", "train.micro_batch=1", "--set", "train.accumulation=8"]
         plan = test.succeeds("plan", "config.toml", "--values", "--json", *split, *sets)
         for key, value in settings:
-            named = "accumulation" if key == "gradients" else key
+            named = {"gradients": "accumulation", "parameters": "storage"}.get(key, key)
             test.equal(f"precision.{named} in the plan", plan["precision"][named], value)
         kept = [value for value in plan["values"] if value["role"] in KEPT and value["alias_of"] is None]
         size = {value["name"]: math.prod(value["shape"]) * SIZES[value["dtype"]] for value in kept}
@@ -54,7 +54,7 @@ def bytes_of_a_parameter(test):
         matrix = "h.0.mlp.c_fc.weight"
         own = [name for name in size if name.startswith(matrix) and not name.endswith(".part")]
         test.equal(f"bytes of a matrix with {settings}", sum(size[name] for name in own) / of[matrix], expected)
-        if ("gradients", "bf16") not in settings:
+        if not {("gradients", "bf16"), ("parameters", "bf16")} & set(settings):
             test.equal(f"bytes a parameter with {settings}", sum(size.values()) / parameters, expected)
 
 
@@ -104,6 +104,39 @@ def narrow_gradients(test):
     test.equal("bits in two pieces", cut["final"]["parameters_xxh128"], whole["final"]["parameters_xxh128"])
     both = [*narrow, "--set", "optimizer.name=adafactor", "--set", "optimizer.learning_rate=1e-2"]
     test.that(train(test, "sums-adafactor", *both) is not None, "with adafactor")
+
+
+def narrow_parameters(test):
+    split = ["--set", "train.micro_batch=2", "--set", "train.accumulation=4", "--set", "precision.compute=bf16"]
+    narrow = [*split, "--set", "precision.parameters=bf16"]
+    exact, whole = train(test, "master", *split), train(test, "no-master", *narrow)
+    test.near("the loss without a master copy", whole["final"]["loss"], exact["final"]["loss"], 5e-3)
+    pages = ["--disk", f"{test.path('pages')}:64MiB"]
+    for name, more in {
+        "again": [],
+        "from the disk": [*pages, "--set", "plan.parameters=disk", "--set", "plan.gradients=disk"],
+        "with everything made again": ["--set", "plan.recompute=all"],
+    }.items():
+        report = train(test, f"no master {name}", *narrow, *more, "--audit")
+        for key in ("parameters_xxh128", "loss_bits", "validation_loss"):
+            test.equal(f"{key} {name}", report["final"][key], whole["final"][key])
+    train(test, "cut-master", *narrow, "--updates", "3")
+    cut = train(test, "cut-master", *narrow, "--resume", "--updates", "6")
+    test.equal("bits in two pieces", cut["final"]["parameters_xxh128"], whole["final"]["parameters_xxh128"])
+    least = ["--set", "precision.gradients=bf16", "--set", "precision.optimizer_state=8bit"]
+    smallest = train(test, "six-bytes", *narrow, *least)
+    test.near("the loss with six bytes", smallest["final"]["loss"], exact["final"]["loss"], 1e-2)
+    for name in ("lion", "sgd"):
+        optimizer = ["--set", f"optimizer.name={name}", "--set", "optimizer.momentum=0.9"]
+        other = train(test, f"no-master-{name}", *narrow, *least, *optimizer)
+        test.that(other is not None, f"{name} rounds its weights")
+    # What it leaves behind is read by everything that reads weights.
+    loss = test.succeeds("eval", "config.toml", "--weights", test.path("no-master") / "weights", "--json")["loss"]
+    test.near("the loss of what was saved", loss, whole["final"]["validation_loss"], 1e-3)
+    more = train(test, "from-weights", *narrow, "--set", f"model.init={test.path('no-master') / 'weights'}", "--updates", "1")
+    test.that(more is not None, "weights of bf16 are a beginning")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", "--set", "precision.parameters=bf16")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *narrow, "--set", "optimizer.name=adafactor")
 
 
 def coded_state(test):
@@ -162,6 +195,10 @@ def overflowing(test):
     test.equal("samples taken", skipped["samples"], 7 * 8)
     low = train(test, "low", *same, "--set", "precision.loss_scale=4096")
     test.near("the loss with another scale", low["final"]["loss"], skipped["final"]["loss"], 1e-4)
+    train(test, "skipped-cut", *same, "--fault", "overflow=2:0:4", "--updates", "2")
+    cut = train(test, "skipped-cut", *same, "--resume")
+    test.equal("bits in two pieces, behind a skip", cut["final"]["parameters_xxh128"], skipped["final"]["parameters_xxh128"])
+    test.equal("samples in two pieces", cut["samples"], 7 * 8)
     first = train(test, "skipped-first", *same, "--fault", "overflow=1:0:4")
     test.equal("bits behind a skip", first["final"]["parameters_xxh128"], low["final"]["parameters_xxh128"])
     disk = ["--disk", f"{test.path('pages')}:64MiB", "--set", "plan.parameters=disk", "--set", "plan.gradients=disk"]
@@ -175,6 +212,7 @@ def overflowing(test):
         test.equal(f"overflows {name}", len(events(test, f"half {name}")), 1)
     error = test.fails(4, "E-SCALE-FLOOR", "train", "config.toml", "--run", "floor", *half, "--fault", "overflow=1:0:1000")
     test.that("precision.compute=bf16" in " ".join(error["try"]), f"a remedy: {error}")
+    test.that((test.path("floor") / "diverged.safetensors").exists(), "the state is kept")
 
 
 def events(test, run):
@@ -205,7 +243,8 @@ def offered(test):
 
 def main():
     test = Test("precision")
-    test.run_parts(bytes_of_a_parameter, narrow_state, coded_state, narrow_gradients, rounded_products, overflowing, offered)
+    states = [narrow_state, coded_state]
+    test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, rounded_products, overflowing, offered)
     test.finish()
 
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """plimsoll verify: what is right passes, what is made wrong on purpose is noticed, and what it ran can be run again."""
 
+import json
 import shlex
+import signal
+import time
 
 from _plimsoll import Test
 
@@ -33,13 +36,14 @@ def verified(test, name, *arguments):
 
 def usual(test):
     checks = verified(test, "the usual configuration", "--folder", test.path("kept"))
+    left = sorted(path.name for path in (test.path("kept") / "plimsoll-verify").iterdir())
+    test.equal("what was left behind", left, ["config.toml", "error", "out", "tokens"])
     batch = [check for check in checks if check["subject"] == "batch"]
     test.equal("splits of a window of 8, and one that is clipped", len(batch), 5)
-    command = shlex.split(batch[1]["command"])[1:]
-    again = test.path("kept") / "again"
-    test.succeeds(*command[: command.index("--run")], "--run", again)
-    kept = sorted(path.name for path in (test.path("kept") / "plimsoll-verify").iterdir() if path.is_dir())
-    test.equal("folders that were left behind", kept, [])
+    shown = {tuple(shlex.split(check["command"])[1:]) for check in checks if check["command"]}
+    test.that(len(shown) > 15, f"{len(shown)} commands are shown")
+    for command in shown:
+        test.equal(f"exit code of `{' '.join(command)}`", test.run(*command).code, 0)
 
 
 def others(test):
@@ -47,7 +51,13 @@ def others(test):
         "bf16": ["precision.compute=bf16", "precision.optimizer_state=bf16"],
         "fp16": ["precision.compute=fp16", "precision.optimizer_state=8bit", "plan.recompute=all"],
         "sums": ["precision.gradients=bf16", "precision.compute=bf16"],
+        "sums and weights": ["precision.gradients=bf16", "precision.compute=bf16", "precision.parameters=bf16"],
         "lion": ["optimizer.name=lion", "train.gradient_clip=0", "model.dropout=0", "data.order=sequential"],
+        "half-lives": ["optimizer.half_lives=[\"40samples\",\"80samples\"]", "train.effective_batch=5"],
+        "adafactor": ["optimizer.name=adafactor", "train.gradient_clip_value=1e-3", "train.gradient_clip=0"],
+        "sgd": ["optimizer.name=sgd", "optimizer.momentum=0.5", "plan.group=2", "model.layers=1"],
+        "sgd alone": ["optimizer.name=sgd", "machine.device=sim"],
+        "a scale": ["precision.compute=fp16", "precision.loss_scale=1024"],
         "smoothed": ["train.label_smoothing=0.1", "train.z_loss=1e-3", "schedule.name=one_cycle", "train.effective_batch=6"],
     }.items():
         verified(test, name, *(part for each in sets for part in ("--set", each)))
@@ -65,6 +75,15 @@ def wrong(test):
         test.fails(2, "E-USAGE", *run[:-1], "--run", f"never-{i}", "--fault", fault)
 
 
+def interrupted(test):
+    process = test.start("verify", "config.toml", "--json", "--set", "model.layers=4")
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    test.equal("exit code of what is stopped", process.returncode, 6)
+    test.equal("code", json.loads(out)["code"], "E-INTERRUPTED")
+
+
 def refused(test):
     test.fails(3, "E-PLAN-FIT", "verify", "config.toml", "--memory", "10MiB")
     test.fails(2, "E-CONFIG-KEY", "verify", "config.toml", "--set", "train.effective_bach=2")
@@ -74,7 +93,7 @@ def refused(test):
 
 def main():
     test = Test("verify")
-    test.run_parts(usual, others, wrong, refused)
+    test.run_parts(usual, others, wrong, interrupted, refused)
     test.finish()
 
 

@@ -297,7 +297,8 @@ TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
   EXPECT_EQ(small({"precision.compute=auto", "precision.allow=[\"fp16\"]"}).precision.compute, DType::f16);
   const std::string resolved = resolved_toml(either);
   EXPECT_EQ(resolved.find("auto\"\nallow"), std::string::npos);
-  EXPECT_NE(resolved.find(std::string("compute = \"") + std::string(precision_name(either.precision.compute))), std::string::npos);
+  EXPECT_NE(resolved.find(std::string("compute = \"") + std::string(precision_name(either.precision.compute))),
+            std::string::npos);
 }
 
 TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {

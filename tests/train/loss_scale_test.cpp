@@ -59,9 +59,11 @@ TEST(LossScale, ThreeWindowsBelowOneAreHopeless) {
   LossScale scale = scale_from(4);
   trajectory(scale, "oooo");
   EXPECT_EQ(scale.scale(), 0.25);
-  trajectory(scale, "f");
+  trajectory(scale, "ffff");
+  EXPECT_FALSE(scale.hopeless()) << "a scale below 1 that suffices";
+  trajectory(scale, "oooooooo");
   EXPECT_FALSE(scale.hopeless());
-  trajectory(scale, "f");
+  trajectory(scale, "oooo");
   EXPECT_TRUE(scale.hopeless());
 }
 

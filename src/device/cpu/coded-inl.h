@@ -44,8 +44,11 @@ struct Coded {
     const Words random = hn::And(noise, hn::Set(U32(), 0xffff));
     const Floats scaled = hn::Min(hn::Mul(hn::Abs(number), inverse_scale), hn::Set(F32(), kLargest));
     const Words bits = hn::Sub(hn::BitCast(U32(), scaled), hn::Set(U32(), kBias));
-    const Words large = hn::ShiftRight<kShift>(hn::Add(bits, hn::ShiftLeft<kShift - 16>(random)));
-    const Floats up = hn::Mul(hn::ConvertTo(F32(), hn::BitCast(I32(), random)), hn::Set(F32(), 0x1p-16f));
+    // In the middle of what 16 bits leave open.
+    const Words added = hn::Or(hn::ShiftLeft<kShift - 16>(random), hn::Set(U32(), 1u << (kShift - 17)));
+    const Words large = hn::ShiftRight<kShift>(hn::Add(bits, added));
+    const Floats up =
+        hn::Mul(hn::Add(hn::ConvertTo(F32(), hn::BitCast(I32(), random)), hn::Set(F32(), 0.5f)), hn::Set(F32(), 0x1p-16f));
     const Words small = hn::BitCast(U32(), hn::ConvertTo(I32(), hn::MulAdd(scaled, hn::Set(F32(), 1 / kStep), up)));
     const auto is_small = hn::Lt(scaled, hn::Set(F32(), kStep * (1 << kDigits)));
     Words magnitude = hn::IfThenElse(hn::RebindMask(U32(), is_small), small, large);

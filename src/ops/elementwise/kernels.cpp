@@ -1,11 +1,14 @@
 #include "ops/elementwise/kernels.h"
 
+#include <cstring>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/kernels.cpp"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/map-inl.h"
-#include "device/cpu/philox-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,8 +91,8 @@ HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T
 }
 
 // The upper halves of numbers to which 16 random bits were added.
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step, bool add,
-                        std::uint16_t* into) {
+void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
+                        bool add, std::uint16_t* into) {
   constexpr std::int64_t kPiece = 1024, kOverrun = 64;  // noise comes in groups of up to 32 words
   const PhiloxStream stream(key, step[0], step[1]);
   for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
@@ -167,8 +170,8 @@ void fill(std::int64_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(fill)(
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(broadcast_last)(rows, n, factor, x, out);
 }
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step, bool add,
-                        std::uint16_t* into) {
+void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
+                        bool add, std::uint16_t* into) {
   HWY_DYNAMIC_DISPATCH(accumulate_rounded)(n, g, key, step, add, into);
 }
 void relu_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f32)(n, x, y); }

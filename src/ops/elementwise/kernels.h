@@ -16,8 +16,8 @@ void fill(std::int64_t n, float value, float* out);
 
 // into = g, or with `add` into + g, computed in fp32 and rounded to one of its two neighbours in bf16 at random: element i draws
 // the lower half of word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update, micro-step}).
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step, bool add,
-                        std::uint16_t* into);
+void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
+                        bool add, std::uint16_t* into);
 
 // x is [rows], out [rows, n]: out[r, i] = factor * x[r]. `out` may not equal x.
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out);

@@ -1,6 +1,6 @@
-// out[i] = f(in[i]...) over vectors of fp32, which memory holds as fp32 or bf16; `out` may equal any input of its width. The
-// last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once for
-// each Highway target.
+// out[i] = f(in[i]...) over vectors of fp32, which memory holds as fp32, bf16 or fp16; `out` may equal any input of its width.
+// The last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once
+// for each Highway target.
 #if defined(PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
 #undef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_

@@ -304,8 +304,8 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const 
                    [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
                      tiles[tile].parameter += HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(p + offset, part);
                      tiles[tile].update +=
-                         sum_of_updates(factored::UpdateSegment<G>{numbers + offset, columns_of(shape, variance, column, offset), part,
-                                                                   g.scale, g.clip_value, factor(row)});
+                         sum_of_updates(factored::UpdateSegment<G>{numbers + offset, columns_of(shape, variance, column, offset),
+                                                                   part, g.scale, g.clip_value, factor(row)});
                    });
     });
   });

@@ -17,7 +17,8 @@ const FactoredAttributes& of(const Attributes& any) { return any.as<FactoredAttr
 // The states from `first` on, and the gradient behind them.
 void check_states(const FactoredAttributes& a, TypeSpan inputs, std::size_t first, const char* where) {
   const ValueType& gradient = inputs[first + a.states()];
-  require(gradient.dtype == DType::f32 || gradient.dtype == DType::bf16, where, "the gradient is " + to_text(gradient), "fp32 or bf16");
+  require(gradient.dtype == DType::f32 || gradient.dtype == DType::bf16, where, "the gradient is " + to_text(gradient),
+          "fp32 or bf16");
   if (!a.factored) return require_type(inputs[first], {DType::f32, gradient.shape}, where, "the variance");
   require(gradient.shape.rank() == 2, where, "the gradient is " + to_text(gradient), "a matrix");
   require_type(inputs[first], {DType::f32, Shape{gradient.shape[0]}}, where, "the variance of the rows");

@@ -44,6 +44,11 @@ cpu::StateNumbers state_of(const KernelCall& call, std::size_t state, DType dtyp
   return call.out(1 + state);
 }
 
+cpu::StateNumbers parameter_of(const KernelCall& call, DType dtype) {
+  if (dtype == DType::bf16) return call.out<std::uint16_t>(0);
+  return call.out(0);
+}
+
 cpu::GradientNumbers gradient_of(const KernelCall& call, std::size_t input, DType dtype) {
   if (dtype == DType::bf16) return call.in<std::uint16_t>(input);
   return call.in(input);
@@ -72,7 +77,7 @@ struct UpdateInputs {
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
   const auto& a = request.attributes->as<ops::AdamWAttributes>();
   return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
@@ -84,15 +89,15 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                               .bias_correction2 = in.scalars[ops::kBiasCorrection2],
                               .gradient_scale = in.scale,
                               .clip_value = a.clip_value};
-    cpu::adamw(count_of(call, n), call.out(0), state_of(call, 0, dtype), state_of(call, 1, dtype), in.gradient, step, in.average,
-               in.rounding);
+    cpu::adamw(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), state_of(call, 1, dtype), in.gradient,
+               step, in.average, in.rounding);
   });
 }
 
 std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
   const auto& a = request.attributes->as<ops::LionAttributes>();
   return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
@@ -101,14 +106,15 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
                              .weight_decay = a.weight_decay,
                              .gradient_scale = in.scale,
                              .clip_value = a.clip_value};
-    cpu::lion(count_of(call, n), call.out(0), state_of(call, 0, dtype), in.gradient, step, in.average, in.rounding);
+    cpu::lion(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), in.gradient, step, in.average,
+              in.rounding);
   });
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
   const auto& a = request.attributes->as<ops::SgdAttributes>();
   return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
+                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
     const UpdateInputs in(a, call, gradient);
     if (in.none()) return;
     const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
@@ -119,7 +125,7 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             .gradient_scale = in.scale,
                             .clip_value = a.clip_value};
     const cpu::StateNumbers buffer = a.momentum ? state_of(call, 0, dtype) : cpu::StateNumbers(nullptr);
-    cpu::sgd(count_of(call, n), call.out(0), buffer, in.gradient, step, in.average, in.rounding);
+    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding);
   });
 }
 

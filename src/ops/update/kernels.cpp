@@ -19,19 +19,31 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// What is narrow takes 16 of the random bits: they decide whether the bits that have no place round up.
-HWY_INLINE void store(Floats v, float* p, Words&) { store(v, p); }
-HWY_INLINE void store(Floats v, std::uint16_t* p, Words& noise) {
-  store_upper_halves(v, hn::Add(hn::BitCast(U32(), v), hn::And(noise, hn::Set(U32(), 0xffff))), p);
-  noise = hn::ShiftRight<16>(noise);
+// Random bits of a vector's elements, from which whatever is narrow takes 16 in turn.
+struct Noise {
+  Words now, next;
+  HWY_INLINE Words take() {
+    const Words taken = hn::And(now, hn::Set(U32(), 0xffff));
+    now = hn::Or(hn::ShiftRight<16>(now), hn::ShiftLeft<16>(next));
+    next = hn::ShiftRight<16>(next);
+    return taken;
+  }
+};
+
+// They decide whether the bits that have no place round up.
+HWY_INLINE void store(Floats v, float* p, Noise&) { store(v, p); }
+HWY_INLINE void store(Floats v, std::uint16_t* p, Noise& noise) {
+  store_upper_halves(v, hn::Add(hn::BitCast(U32(), v), noise.take()), p);
 }
 
-HWY_INLINE void store_part(Floats v, float* p, std::int64_t count, Words&) { store_part(v, p, count); }
-HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Words& noise) {
+HWY_INLINE void store_part(Floats v, float* p, std::int64_t count, Noise&) { store_part(v, p, count); }
+HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Noise& noise) {
   alignas(64) std::uint16_t lanes[kLanes];
   store(v, lanes, noise);
   std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
 }
+
+HWY_INLINE Noise no_noise() { return {hn::Zero(U32()), hn::Zero(U32())}; }
 
 // Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
 // can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
@@ -43,14 +55,14 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf 
     (fetch_ahead(states + i), ...);
     [&](auto... v) HWY_ATTR {
       f(load(g + i), v...);
-      Words noise = noise_of(i);
+      Noise noise = noise_of(i);
       (store(v, states + i, noise), ...);
     }(load(states + i)...);
   }
   if (i == end) return;
   [&](auto... v) HWY_ATTR {
     f(load_part(g + i, end - i), v...);
-    Words noise = noise_of(i);
+    Noise noise = noise_of(i);
     (store_part(v, states + i, end - i, noise), ...);
   }(load_part(states + i, end - i)...);
 }
@@ -61,47 +73,95 @@ inline constexpr std::int64_t kBlock = ops::kCodedBlock;
 inline constexpr std::int64_t kNoisePiece = 1024;
 inline constexpr std::int64_t kNoiseOverrun = 64;  // it comes in groups of up to 32 words
 
+// The words of elements [begin, end), which begins with a group of four: those of the states, and of a second stream for what
+// they leave nothing for.
+class NoiseWords {
+ public:
+  NoiseWords(const StochasticRounding& rounding, bool two)
+      : states_(stream(rounding, 0)), parameter_(stream(rounding, kSecond)), first_(rounding.first), two_(two) {}
+
+  HWY_INLINE void draw(std::int64_t begin, std::int64_t end) {
+    begin_ = begin;
+    draw(states_, end, words_[0]);
+    if (two_) draw(parameter_, end, words_[1]);
+  }
+  HWY_INLINE Noise of(std::int64_t i) const {
+    const Words now = hn::LoadU(U32(), words_[0] + (i - begin_));
+    return {now, two_ ? hn::LoadU(U32(), words_[1] + (i - begin_)) : hn::Zero(U32())};
+  }
+  const std::uint32_t* states() const { return words_[0]; }
+  HWY_INLINE Noise second(std::int64_t i) const { return {hn::LoadU(U32(), words_[1] + i), hn::Zero(U32())}; }
+
+ private:
+  static constexpr std::uint32_t kSecond = 0x80000000u;  // no run has so many updates
+  static PhiloxStream stream(const StochasticRounding& rounding, std::uint32_t which) {
+    return {rounding.key, static_cast<std::uint32_t>(rounding.update), static_cast<std::uint32_t>(rounding.update >> 32) ^ which};
+  }
+  HWY_INLINE void draw(const PhiloxStream& stream, std::int64_t end, std::uint32_t* words) const {
+    for_philox_words(stream, static_cast<std::uint64_t>(first_ + begin_) / 4, static_cast<int>((end - begin_ + 3) / 4),
+                     [&](Words some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
+  }
+
+  PhiloxStream states_, parameter_;
+  std::int64_t first_, begin_ = 0;
+  bool two_;
+  alignas(64) std::uint32_t words_[2][kNoisePiece + kNoiseOverrun];
+};
+
 template <class F, class G, class... State>
 HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, const G* g, State*... states) {
-  if constexpr ((std::is_same_v<State, float> && ...)) {
-    const auto none = [](std::int64_t) HWY_ATTR { return hn::Zero(U32()); };
+  constexpr int kNarrow = (int{!std::is_same_v<State, float>} + ...);
+  if constexpr (kNarrow == 0) {
+    const auto none = [](std::int64_t) HWY_ATTR { return no_noise(); };
     for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, none, g, states...); });
   } else {
-    const PhiloxStream stream(rounding.key, static_cast<std::uint32_t>(rounding.update),
-                              static_cast<std::uint32_t>(rounding.update >> 32));
     for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       static_assert(kElementTile % kNoisePiece == 0 && kNoisePiece % 4 == 0);
-      alignas(64) std::uint32_t words[kNoisePiece + kNoiseOverrun];
+      NoiseWords words(rounding, kNarrow > 2);
       for (std::int64_t at = begin; at < end; at += kNoisePiece) {
         const std::int64_t stop = HWY_MIN(end, at + kNoisePiece);
-        const auto group = static_cast<std::uint64_t>(rounding.first + at) / 4;
-        for_philox_words(stream, group, static_cast<int>((stop - at + 3) / 4),
-                         [&](Words some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
-        const auto noise_of = [&](std::int64_t i) HWY_ATTR { return hn::LoadU(U32(), words + (i - at)); };
-        update_range(at, stop, f, noise_of, g, states...);
+        words.draw(at, stop);
+        update_range(
+            at, stop, f, [&](std::int64_t i) HWY_ATTR { return words.of(i); }, g, states...);
       }
     });
   }
 }
 
-template <class F, class G, class... State>
-HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g,
-                            float* p, State*... states) {
-  if (average.numbers == nullptr) return update_tiles(n, f, rounding, g, p, states...);
+// The update f, and the average of the parameter, which comes first of what it changes.
+template <class F>
+HWY_INLINE auto followed(F f, const Average& average) {
   const float blend = static_cast<float>(average.blend);
   const bool first = average.first;
-  const auto with_average = [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
+  return [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
     f(gradient, parameter, rest...);
     follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
   };
+}
+
+template <class F, class G, class P, class... State>
+HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, P* p,
+                            State*... states) {
+  if (average.numbers == nullptr) return update_tiles(n, f, rounding, g, p, states...);
+  const auto with_average = followed(f, average);
   update_tiles(n, with_average, rounding, g, average.numbers, p, states...);
+}
+
+// Calls body with the gradient and the parameter as they lie in memory.
+template <class Body>
+HWY_INLINE void with_widths(GradientNumbers g, StateNumbers p, Body body) {
+  if (g.narrow != nullptr && p.narrow != nullptr) return body(g.narrow, p.narrow);
+  if (g.narrow != nullptr) return body(g.narrow, p.exact);
+  if (p.narrow != nullptr) return body(g.exact, p.narrow);
+  body(g.exact, p.exact);
 }
 
 template <class F, class... State>
 HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
-                           float* p, State*... states) {
-  if (g.narrow != nullptr) return update_with(n, f, average, rounding, g.narrow, p, states...);
-  update_with(n, f, average, rounding, g.exact, p, states...);
+                           StateNumbers p, State*... states) {
+  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
+    update_with(n, f, average, rounding, gradient, parameter, states...);
+  });
 }
 
 // A state of 8 bits while a block of it is worked on.
@@ -137,49 +197,42 @@ struct CodedState {
 };
 
 // As update_all, block by block: each is decoded, updated in fp32 and coded again.
-template <class F, class G, bool... kSigned>
-HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, float* p,
+template <class F, class G, class P, bool... kSigned>
+HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, P* p,
                               CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
-  const PhiloxStream stream(rounding.key, static_cast<std::uint32_t>(rounding.update),
-                            static_cast<std::uint32_t>(rounding.update >> 32));
-  const auto none = [](std::int64_t) HWY_ATTR { return hn::Zero(U32()); };
-  const float blend = static_cast<float>(average.blend);
-  const bool first = average.first;
-  const auto with_average = [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
-    f(gradient, parameter, rest...);
-    follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
-  };
+  constexpr bool kNarrow = !std::is_same_v<P, float>;
+  const auto with_average = followed(f, average);
   for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0);
-    alignas(64) std::uint32_t words[kBlock + kNoiseOverrun];
+    static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0 && kBlock <= kNoisePiece);
+    NoiseWords words(rounding, kNarrow);
     alignas(64) float numbers[kStates][kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t count = HWY_MIN(end - at, kBlock);
-      const auto group = static_cast<std::uint64_t>(rounding.first + at) / 4;
-      for_philox_words(stream, group, static_cast<int>(kBlock / 4),
-                       [&](Words some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
+      words.draw(at, at + kBlock);
+      const auto of_parameter = [&](std::int64_t i) HWY_ATTR { return kNarrow ? words.second(i) : no_noise(); };
       std::size_t state = 0;
       (states.read(at, count, numbers[state++]), ...);
       const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) HWY_ATTR {
         if (average.numbers == nullptr) {
-          update_range(0, count, f, none, g + at, p + at, numbers[i]...);
+          update_range(0, count, f, of_parameter, g + at, p + at, numbers[i]...);
         } else {
-          update_range(0, count, with_average, none, g + at, average.numbers + at, p + at, numbers[i]...);
+          update_range(0, count, with_average, of_parameter, g + at, average.numbers + at, p + at, numbers[i]...);
         }
       };
       run(std::make_index_sequence<kStates>());
       state = 0;
-      ((states.write(at, count, numbers[state], words, static_cast<int>(16 * state)), ++state), ...);
+      ((states.write(at, count, numbers[state], words.states(), static_cast<int>(16 * state)), ++state), ...);
     }
   });
 }
 
 template <class F, bool... kSigned>
 HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
-                             float* p, CodedState<kSigned>... states) {
-  if (g.narrow != nullptr) return update_blocks(n, f, average, rounding, g.narrow, p, states...);
-  update_blocks(n, f, average, rounding, g.exact, p, states...);
+                             StateNumbers p, CodedState<kSigned>... states) {
+  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
+    update_blocks(n, f, average, rounding, gradient, parameter, states...);
+  });
 }
 
 // A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
@@ -197,7 +250,7 @@ class Taken {
   float scale_, most_;
 };
 
-void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
@@ -220,7 +273,7 @@ void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNum
   update_all(n, update, average, rounding, g, p, m.narrow, v.narrow);
 }
 
-void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
@@ -239,7 +292,7 @@ void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const Lio
   update_all(n, update, average, rounding, g, p, m.narrow);
 }
 
-void sgd(std::int64_t n, float* p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
@@ -273,17 +326,17 @@ HWY_EXPORT(adamw);
 HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 
-void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding);
 }
 
-void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding);
 }
 
-void sgd(std::int64_t n, float* p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding);
 }

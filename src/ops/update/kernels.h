@@ -9,7 +9,8 @@
 
 namespace plimsoll::cpu {
 
-// Where a state is: fp32, bf16, or codes of 8 bits in blocks of kCodedBlock elements, each with a scale (device/cpu/coded-inl.h).
+// Where a parameter or a state is: fp32, bf16, or, of states, codes of 8 bits in blocks of kCodedBlock elements, each with a
+// scale (device/cpu/coded-inl.h).
 struct StateNumbers {
   StateNumbers(float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
   StateNumbers(std::uint16_t* data) : narrow(data) {}  // NOLINT
@@ -29,9 +30,10 @@ struct GradientNumbers {
   const std::uint16_t* narrow = nullptr;
 };
 
-// The noise by which states of bf16 or 8 bits are rounded, to the lower of their two neighbours or to the upper one, in the mean
+// The noise by which parameters and states of bf16, and states of 8 bits, are rounded to one of their two neighbours, in the mean
 // to what they would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low,
-// high}): the first narrow state from the lower half, the second from the upper half.
+// high}): what is narrow takes 16 of them in turn, the parameter first. A third number, or a parameter beside states of 8 bits,
+// takes them from another stream, with the highest bit of the counter set.
 struct StochasticRounding {
   std::array<std::uint32_t, 2> key{};
   std::uint64_t update = 0;
@@ -53,7 +55,7 @@ struct AdamWStep {
 
 // p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
-void adamw(std::int64_t n, float* p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average = {}, const StochasticRounding& rounding = {});
 
 // Lion (Chen et al., 2023).
@@ -63,7 +65,7 @@ struct LionStep {
 };
 
 // p = (1 - lr weight_decay) p - lr sign(m + (1 - beta1) (g - m));  m += (1 - beta2) (g - m)
-void lion(std::int64_t n, float* p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average = {},
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average = {},
           const StochasticRounding& rounding = {});
 
 struct SgdStep {
@@ -75,7 +77,7 @@ struct SgdStep {
 
 // d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
 // Without a buffer (null) there is no momentum.
-void sgd(std::int64_t n, float* p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average = {},
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average = {},
          const StochasticRounding& rounding = {});
 
 // min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is not finite gives NaN.

@@ -34,7 +34,8 @@ Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, which is fp32 or bf16, the scalars and, with clipping, the clip
+// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, which is fp32 or bf16 as the
+// parameter is, the scalars and, with clipping, the clip
 // coefficient.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
@@ -48,8 +49,8 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   const ValueType state{attributes.coded ? DType::u8 : narrow ? DType::bf16 : DType::f32, shape};
   const ValueType scales{DType::f32, Shape{ceil_div(shape.elements(), kCodedBlock)}};
   for (std::size_t i = 0; i <= changes; ++i) {
-    if (i == changes && inputs[i].dtype == DType::bf16) {
-      require_type(inputs[i], {DType::bf16, shape}, kWhere, "the gradient");
+    if ((i == 0 || i == changes) && inputs[i].dtype == DType::bf16) {
+      require_type(inputs[i], {DType::bf16, shape}, kWhere, "the parameter, or its gradient,");
       continue;
     }
     const bool of_state = i >= 1 && i <= states, scale = of_state && attributes.coded && i % 2 == 0;
@@ -73,7 +74,8 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient, but no scales. What is rounded at random has noise in groups of four.
+// The parameter, its states and the gradient, but no scales. A range begins with a block of coded states, and so with a group of
+// noise.
 RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
   RangeRule rule{.step = kCodedBlock};
   for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) {
