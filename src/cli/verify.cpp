@@ -96,8 +96,8 @@ int run_verify(const VerifyArguments& arguments) {
       config, data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
   const std::string size =
-      fmt::format("windows of {} samples of {} tokens, compute {}, gradients {}, optimizer state {}", verdict.samples,
-                  verdict.context, verdict.compute, verdict.gradients, verdict.optimizer_state);
+      fmt::format("windows of {} samples of {} tokens, compute {}, weights {}, gradients {}, optimizer state {}", verdict.samples,
+                  verdict.context, verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     fmt::print("{}\n", verdict.to_json().dump());
   } else {

@@ -17,6 +17,7 @@
 #include "formats/atomic_file.h"
 #include "verify/rounding.h"
 #include "verify/tensors.h"
+#include "verify/trial.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -69,6 +70,7 @@ class Verification {
   Verdict run() {
     verdict_.context = config_.model.context;
     verdict_.compute = precision_name(config_.precision.compute);
+    verdict_.parameters = precision_name(config_.precision.parameters);
     verdict_.gradients = precision_name(config_.precision.gradients);
     verdict_.optimizer_state = precision_name(config_.precision.optimizer_state);
     choose_window();
@@ -473,29 +475,6 @@ class Verification {
 };
 
 }  // namespace
-
-bool Verdict::passed() const {
-  return std::none_of(checks.begin(), checks.end(), [](const Check& check) { return check.outcome == Outcome::failed; });
-}
-
-nlohmann::json Verdict::to_json() const {
-  constexpr std::array kOutcomes{"passed", "failed", "skipped"};
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Check& check : checks) {
-    rows.push_back({{"subject", check.subject},
-                    {"what", check.what},
-                    {"found", check.found},
-                    {"limit", check.limit},
-                    {"outcome", kOutcomes[static_cast<std::size_t>(check.outcome)]},
-                    {"command", check.command}});
-  }
-  return {{"schema", "plimsoll.verify/1"},
-          {"passed", passed()},
-          {"samples", samples},
-          {"context", context},
-          {"precision", {{"compute", compute}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
-          {"checks", rows}};
-}
 
 Verdict verify_training(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
                         const std::function<void(const std::string&)>& tell, const std::function<void(const Check&)>& hear) {

@@ -1,0 +1,35 @@
+#include "verify/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace plimsoll::verification {
+
+bool Verdict::passed() const {
+  const auto failed = [](const Check& check) { return check.outcome == Outcome::failed; };
+  const auto ran = [](const Check& check) { return check.outcome == Outcome::passed && !check.command.empty(); };
+  return std::none_of(checks.begin(), checks.end(), failed) && std::any_of(checks.begin(), checks.end(), ran);
+}
+
+nlohmann::json Verdict::to_json() const {
+  constexpr std::array kOutcomes{"passed", "failed", "skipped"};
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Check& check : checks) {
+    rows.push_back({{"subject", check.subject},
+                    {"what", check.what},
+                    {"found", check.found},
+                    {"limit", check.limit},
+                    {"outcome", kOutcomes[static_cast<std::size_t>(check.outcome)]},
+                    {"command", check.command}});
+  }
+  return {{"schema", "plimsoll.verify/1"},
+          {"passed", passed()},
+          {"samples", samples},
+          {"context", context},
+          {"precision",
+           {{"compute", compute}, {"storage", parameters}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
+          {"checks", rows}};
+}
+
+}  // namespace plimsoll::verification
