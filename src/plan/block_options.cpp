@@ -126,8 +126,10 @@ std::vector<BlockOption> one_by_one(const Options& options) {
   }
 }
 
-// The lower convex hull of seconds over bytes, from the most bytes to the fewest.
+// The lower convex hull of seconds over bytes, from what keeps everything, which comes first, to the fewest bytes. Where numbers
+// are of several widths, some sets keep more than that: they cost time for nothing.
 std::vector<BlockOption> hull(std::vector<BlockOption> all) {
+  std::erase_if(all, [most = all.front().kept](const BlockOption& option) { return option.kept > most; });
   std::stable_sort(all.begin(), all.end(), [](const BlockOption& a, const BlockOption& b) {
     return std::pair(-a.kept, a.seconds) < std::pair(-b.kept, b.seconds);
   });

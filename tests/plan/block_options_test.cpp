@@ -56,6 +56,27 @@ TEST(BlockOptions, SayWhatTheRewriteDoes) {
   EXPECT_GE(compared, 6);
 }
 
+// Where numbers are of two widths, dropping one that is narrow may keep another that is wide.
+TEST(BlockOptions, NoneKeepsMoreThanEverything) {
+  for (const DType compute : {DType::f32, DType::bf16, DType::f16}) {
+    for (const ModelShape& shape : kShapes) {
+      Config config = config_for(shape, 4, 0.1);
+      config.precision.compute = compute;
+      const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
+      const std::vector<GraphBlock> blocks = find_blocks(graph);
+      CpuCatalogue catalogue = round_catalogue();
+      NodeKernels kernels(2, catalogue);
+      const std::vector<BlockOption> curve = block_curve(graph, blocks[blocks.size() / 2], kernels);
+      EXPECT_TRUE(curve.front().again.empty());
+      for (std::size_t i = 1; i < curve.size(); ++i) {
+        EXPECT_FALSE(curve[i].again.empty());
+        EXPECT_LT(curve[i].kept, curve[i - 1].kept);
+        EXPECT_GT(curve[i].seconds, curve[i - 1].seconds);
+      }
+    }
+  }
+}
+
 // No set at all lies below the curve.
 TEST(BlockOptions, NoSetIsBetter) {
   const Graph graph = build_training_graph(config_for({3, 64, 4, 128, 301}, 4), kTrainAndValidate, 2).graph;

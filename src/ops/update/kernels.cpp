@@ -179,12 +179,15 @@ struct CodedState {
 
   // `shift`: which half of the random words is this state's.
   void write(std::int64_t begin, std::int64_t count, const float* numbers, const std::uint32_t* words, int shift) const {
-    float largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) {  // what is no number stays
-      const float size = std::abs(numbers[i]);
-      largest = size > largest || std::isnan(size) ? size : largest;
-      if (std::isnan(largest)) break;
+    // Behind `count` there are zeros. What is no number stays.
+    Floats most = hn::Zero(F32()), odd = hn::Zero(F32());
+    for (std::int64_t i = 0; i < kBlock; i += kLanes) {
+      const Floats size = hn::Abs(load(numbers + i));
+      most = hn::Max(size, most);
+      odd = hn::IfThenElse(hn::IsNaN(size), size, odd);
     }
+    const float no_number = hn::GetLane(hn::SumOfLanes(F32(), odd));
+    const float largest = std::isnan(no_number) ? no_number : hn::GetLane(hn::MaxOfLanes(F32(), most));
     scales[begin / kBlock] = largest / Coded<kSigned>::kLargest;
     const Floats inverse = set(largest > 0 ? Coded<kSigned>::kLargest / largest : 0.0F);
     alignas(64) std::uint8_t block[kBlock];
