@@ -14,6 +14,13 @@
 namespace plimsoll {
 namespace {
 
+// Whether a rule of the node's op, which may be null, names this input.
+bool takes(std::vector<std::size_t> (*rule)(const Attributes&), const Node& node, std::size_t input) {
+  if (rule == nullptr) return false;
+  const std::vector<std::size_t> inputs = rule(node.attributes);
+  return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+}
+
 class Precision {
  public:
   Precision(Graph& graph, DType compute) : graph_(graph), builder_(graph), compute_(compute) {}
@@ -31,13 +38,6 @@ class Precision {
   }
 
  private:
-  using Rule = std::vector<std::size_t> (*)(const Attributes&);
-  static bool takes(Rule rule, const Node& node, std::size_t input) {
-    if (rule == nullptr) return false;
-    const std::vector<std::size_t> inputs = rule(node.attributes);
-    return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
-  }
-
   static bool makes_narrow(const Node& node, std::size_t output, DType compute) {
     if (output != 0 || node.section == Section::update) return false;
     return node.op->alike || (node.op->rounded != nullptr && !(node.op->rounded(node.attributes, compute) == node.attributes));
@@ -128,11 +128,8 @@ std::vector<ValueId> read_by_products(const Graph& graph) {
   PerValue<char> products(graph.values.size(), 0), others(graph.values.size(), 0);
   for (const Node& node : graph.nodes) {
     if (node.section == Section::update) continue;
-    const std::vector<std::size_t> narrow =
-        node.op->narrow == nullptr ? std::vector<std::size_t>{} : node.op->narrow(node.attributes);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool product = std::find(narrow.begin(), narrow.end(), i) != narrow.end();
-      (product ? products : others)[node.inputs[i]] = 1;
+      (takes(node.op->narrow, node, i) ? products : others)[node.inputs[i]] = 1;
     }
   }
   std::vector<ValueId> found;
@@ -142,18 +139,24 @@ std::vector<ValueId> read_by_products(const Graph& graph) {
   return found;
 }
 
+namespace {
+
+// With all versions of them.
+void narrow_parameters(Graph& graph, DType to) {
+  PerValue<char> chosen(graph.values.size(), 0);
+  for (const ValueId parameter : read_by_products(graph)) chosen[parameter] = 1;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    if (chosen[origin_of(graph, ValueId{i})] != 0) graph.values[ValueId{i}].type.dtype = to;
+  }
+}
+
+}  // namespace
+
 void apply_precision(Graph& graph, DType compute, DType parameters) {
   if (compute == DType::f32) return;
-  ensure(parameters == DType::f32 || parameters == compute, "precision", "weights are fp32, or of the width of products");
-  if (parameters == compute) {
-    const std::vector<ValueId> narrow = read_by_products(graph);
-    PerValue<char> chosen(graph.values.size(), 0);
-    for (const ValueId parameter : narrow) chosen[parameter] = 1;
-    for (std::size_t i = 0; i < graph.values.size(); ++i) {
-      if (chosen[origin_of(graph, ValueId{i})] != 0) graph.values[ValueId{i}].type.dtype = parameters;
-    }
-  }
   ensure(compute == DType::bf16 || compute == DType::f16, "precision", "activations are fp32, bf16 or fp16");
+  ensure(parameters == DType::f32 || parameters == compute, "precision", "weights are fp32, or of the width of products");
+  if (parameters != DType::f32) narrow_parameters(graph, parameters);
   Precision(graph, compute).run();
   verify(graph);
 }

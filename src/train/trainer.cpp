@@ -200,7 +200,6 @@ void Trainer::rewind() {
 }
 
 void Trainer::leave_window(LossScale::Next next, double scale) {
-  progress_.loss_scale = scale_->state();
   Overflow overflow{.update = progress_.updates + 1,
                     .scale = scale,
                     .micro = micro_in_window_,

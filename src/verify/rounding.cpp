@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/elementwise/kernels.h"
 #include "ops/update/kernels.h"
 #include "ops/update/update.h"
 #include "tensor/half.h"
@@ -94,7 +93,7 @@ RoundingError sum_error(bool one_seed) {
   std::vector<std::uint16_t> sums(kElements, narrow_bf16(1));
   const std::vector<float> parts(kElements, kPart);
   for (std::uint32_t step = 0; step < kSteps; ++step) {
-    cpu::accumulate_rounded(kElements, parts.data(), {3, 9}, {1, one_seed ? 0 : step}, /*add=*/true, sums.data());
+    cpu::accumulate_rounded(kElements, parts.data(), /*add=*/true, sums.data(), {{3, 9}, one_seed ? 0 : step, 0});
   }
   double sum = 0, squares = 0;
   for (const std::uint16_t each : sums) {

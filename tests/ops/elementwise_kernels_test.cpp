@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/kernel_buffers.h"
+#include "ops/update/kernels.h"
 #include "tensor/half.h"
 
 namespace plimsoll::cpu {
@@ -128,33 +129,52 @@ TEST(ElementwiseKernels, BroadcastAndFill) {
   });
 }
 
-// What fp32 gives for the same numbers, rounded to nearest even.
-TEST(ElementwiseKernels, Bf16IsFp32Rounded) {
+struct Bf16 {
+  using Type = std::uint16_t;
+  static Type narrow(float x) { return narrow_bf16(x); }
+  static float widen(Type x) { return widen_bf16(x); }
+};
+struct Fp16 {
+  using Type = F16;
+  static Type narrow(float x) { return static_cast<F16>(narrow_f16(x)); }
+  static float widen(Type x) { return widen_f16(static_cast<std::uint16_t>(x)); }
+};
+
+// What fp32 gives for the same numbers, rounded to nearest even. Some are subnormal in fp16.
+template <class Width>
+void expect_fp32_rounded(std::int64_t n) {
+  Guarded<typename Width::Type> x(n), dy(n), y(n), dx(n), z(n), dz(n);
+  Floats wide_x(n), wide_dy(n), wide_y(n), wide_dx(n), wide_z(n), wide_dz(n);
+  const Floats some = random_floats(n, 1, 3), more = random_floats(n, 2);
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i] = Width::narrow(some[i]), dy[i] = Width::narrow(more[i] * (i % 3 == 0 ? 1e-6f : 1.0f));
+  }
+  if (n > 31) x[7] = Width::narrow(std::nanf("")), x[8] = Width::narrow(HUGE_VALF), x[9] = Width::narrow(-HUGE_VALF);
+  for (std::int64_t i = 0; i < n; ++i) wide_x[i] = Width::widen(x[i]), wide_dy[i] = Width::widen(dy[i]);
+  gelu_tanh_forward(n, x.data(), y.data());
+  gelu_tanh_forward(n, wide_x.data(), wide_y.data());
+  gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
+  gelu_tanh_backward(n, wide_dy.data(), wide_x.data(), wide_dx.data());
+  relu_forward(n, x.data(), z.data());
+  relu_forward(n, wide_x.data(), wide_z.data());
+  relu_backward(n, dy.data(), x.data(), dz.data());
+  relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
+  // Which NaN it is, is the compiler's choice.
+  const auto differ = [](typename Width::Type narrow, float wide) {
+    return std::isnan(wide) ? !std::isnan(Width::widen(narrow)) : narrow != Width::narrow(wide);
+  };
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    wrong += differ(y[i], wide_y[i]) || differ(dx[i], wide_dx[i]) || differ(z[i], wide_z[i]) || differ(dz[i], wide_dz[i]);
+  }
+  EXPECT_EQ(wrong, 0) << n;
+}
+
+TEST(ElementwiseKernels, NarrowIsFp32Rounded) {
   on_every_target([] {
     for (const std::int64_t n : {1, 31, 20011}) {
-      Guarded<std::uint16_t> x(n), dy(n), y(n), dx(n), z(n), dz(n);
-      Floats wide_x(n), wide_dy(n), wide_y(n), wide_dx(n), wide_z(n), wide_dz(n);
-      const Floats some = random_floats(n, 1, 3), more = random_floats(n, 2);
-      for (std::int64_t i = 0; i < n; ++i) x[i] = narrow_bf16(some[i]), dy[i] = narrow_bf16(more[i]);
-      if (n > 31) x[7] = 0x7fc1, x[8] = 0x7f80, x[9] = 0xff80;  // NaN and infinities
-      for (std::int64_t i = 0; i < n; ++i) wide_x[i] = widen_bf16(x[i]), wide_dy[i] = widen_bf16(dy[i]);
-      gelu_tanh_forward(n, x.data(), y.data());
-      gelu_tanh_forward(n, wide_x.data(), wide_y.data());
-      gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
-      gelu_tanh_backward(n, wide_dy.data(), wide_x.data(), wide_dx.data());
-      relu_forward(n, x.data(), z.data());
-      relu_forward(n, wide_x.data(), wide_z.data());
-      relu_backward(n, dy.data(), x.data(), dz.data());
-      relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
-      // Which NaN it is, is the compiler's choice.
-      const auto differ = [](std::uint16_t narrow, float wide) {
-        return std::isnan(wide) ? !std::isnan(widen_bf16(narrow)) : narrow != narrow_bf16(wide);
-      };
-      std::int64_t wrong = 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        wrong += differ(y[i], wide_y[i]) || differ(dx[i], wide_dx[i]) || differ(z[i], wide_z[i]) || differ(dz[i], wide_dz[i]);
-      }
-      EXPECT_EQ(wrong, 0) << n;
+      expect_fp32_rounded<Bf16>(n);
+      expect_fp32_rounded<Fp16>(n);
     }
   });
 }
@@ -168,8 +188,8 @@ TEST(ElementwiseKernels, RoundedSumsFollowOverManySteps) {
     Guarded<std::uint16_t> sums(n);
     Floats part(n), first(n);
     for (std::int64_t i = 0; i < n; ++i) part[i] = 0x1p-10f, first[i] = 1;
-    accumulate_rounded(n, first.data(), {3, 9}, {1, 0}, /*add=*/false, sums.data());
-    for (std::uint32_t step = 1; step <= kSteps; ++step) accumulate_rounded(n, part.data(), {3, 9}, {1, step}, true, sums.data());
+    accumulate_rounded(n, first.data(), /*add=*/false, sums.data(), {{3, 9}, 0, 0});
+    for (std::uint32_t step = 1; step <= kSteps; ++step) accumulate_rounded(n, part.data(), true, sums.data(), {{3, 9}, step, 0});
     double sum = 0, squares = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       const double error = widen_bf16(sums[i]) - (1 + kSteps * 0x1p-10);
@@ -188,42 +208,10 @@ TEST(ElementwiseKernels, RoundedSumsDoNotDependOnThreads) {
   const Floats g = random_floats(n, 1);
   expect_same_on_threads([&] {
     std::vector<std::uint16_t> sums(static_cast<std::size_t>(n));
-    for (const std::uint32_t step : {0U, 1U, 2U}) accumulate_rounded(n, g.data(), {3, 9}, {7, step}, step > 0, sums.data());
+    for (const std::uint32_t step : {0U, 1U, 2U}) accumulate_rounded(n, g.data(), step > 0, sums.data(), {{3, 9}, step, 0});
     Floats wide(n);
     for (std::int64_t i = 0; i < n; ++i) wide[i] = widen_bf16(sums[static_cast<std::size_t>(i)]);
     return wide;
-  });
-}
-
-TEST(ElementwiseKernels, Fp16IsFp32Rounded) {
-  on_every_target([] {
-    for (const std::int64_t n : {1, 31, 20011}) {
-      std::vector<F16> x(static_cast<std::size_t>(n)), dy(x), y(x), dx(x), z(x), dz(x);
-      Floats wide_x(n), wide_dy(n), wide_y(n), wide_dx(n), wide_z(n), wide_dz(n);
-      const Floats some = random_floats(n, 1, 3), more = random_floats(n, 2);
-      const auto narrow = [](float number) { return static_cast<F16>(narrow_f16(number)); };
-      const auto wide = [](F16 number) { return widen_f16(static_cast<std::uint16_t>(number)); };
-      for (std::int64_t i = 0; i < n; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        x[at] = narrow(some[i]), dy[at] = narrow(more[i] * (i % 3 == 0 ? 1e-6f : 1.0f));  // some are subnormal
-        wide_x[i] = wide(x[at]), wide_dy[i] = wide(dy[at]);
-      }
-      gelu_tanh_forward(n, x.data(), y.data());
-      gelu_tanh_forward(n, wide_x.data(), wide_y.data());
-      gelu_tanh_backward(n, dy.data(), x.data(), dx.data());
-      gelu_tanh_backward(n, wide_dy.data(), wide_x.data(), wide_dx.data());
-      relu_forward(n, x.data(), z.data());
-      relu_forward(n, wide_x.data(), wide_z.data());
-      relu_backward(n, dy.data(), x.data(), dz.data());
-      relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
-      std::int64_t wrong = 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        wrong += y[at] != narrow(wide_y[i]) || dx[at] != narrow(wide_dx[i]) || z[at] != narrow(wide_z[i]) ||
-                 dz[at] != narrow(wide_dz[i]);
-      }
-      EXPECT_EQ(wrong, 0) << n;
-    }
   });
 }
 

@@ -2,6 +2,7 @@
 #include "ops/elementwise/kernels.h"
 #include "ops/kernel.h"
 #include "ops/shape/kernels.h"
+#include "ops/update/kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -58,7 +59,8 @@ std::unique_ptr<Kernel> bind_accumulate_rounded(const KernelRequest& request) {
   const auto key = request.attributes->as<ops::RoundingAttributes>().rounding;
   return make_kernel([n = elements(request), key, overwrite = request.overwrite](const KernelCall& call) {
     const auto* step = call.in<std::uint32_t>(1);
-    cpu::accumulate_rounded(n, call.in(0), key, {step[0], step[1]}, !overwrite, call.out<std::uint16_t>(0));
+    const std::uint64_t drawn = step[0] | std::uint64_t{step[1]} << 32;  // for each update, and for each micro-step
+    cpu::accumulate_rounded(n, call.in(0), !overwrite, call.out<std::uint16_t>(0), {key, drawn, 0});
   });
 }
 

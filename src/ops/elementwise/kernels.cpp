@@ -1,12 +1,9 @@
 #include "ops/elementwise/kernels.h"
 
-#include <cstring>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/map-inl.h"
 #include "ops/softmax/exp-inl.h"
@@ -90,36 +87,6 @@ HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T
   map_all<Work::much>(n, gradient, dx, dy, x);
 }
 
-// The upper halves of numbers to which 16 random bits were added.
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
-                        bool add, std::uint16_t* into) {
-  constexpr std::int64_t kPiece = 1024, kOverrun = 64;  // noise comes in groups of up to 32 words
-  const PhiloxStream stream(key, step[0], step[1]);
-  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    static_assert(kElementTile % kPiece == 0);
-    alignas(64) std::uint32_t words[kPiece + kOverrun];
-    for (std::int64_t at = begin; at < end; at += kPiece) {
-      const std::int64_t stop = HWY_MIN(end, at + kPiece);
-      for_philox_words(stream, static_cast<std::uint64_t>(at) / 4, static_cast<int>((stop - at + 3) / 4),
-                       [&](hn::Vec<U32> some, int i) HWY_ATTR { hn::StoreU(some, U32(), words + i); });
-      const auto rounded = [&](Floats sum, std::int64_t i, std::uint16_t* out) HWY_ATTR {
-        const auto noise = hn::And(hn::LoadU(U32(), words + (i - at)), hn::Set(U32(), 0xffff));
-        store_upper_halves(sum, hn::Add(hn::BitCast(U32(), sum), noise), out);
-      };
-      std::int64_t i = at;
-      for (; i + kLanes <= stop; i += kLanes) {
-        const Floats x = load(g + i);
-        rounded(add ? hn::Add(load(into + i), x) : x, i, into + i);
-      }
-      if (i == stop) continue;
-      alignas(64) std::uint16_t last[kLanes];
-      const Floats x = load_part(g + i, stop - i);
-      rounded(add ? hn::Add(load_part(into + i, stop - i), x) : x, i, last);
-      std::memcpy(into + i, last, static_cast<std::size_t>(stop - i) * sizeof(std::uint16_t));
-    }
-  });
-}
-
 // HWY_EXPORT knows no overloads.
 void relu_forward_f32(std::int64_t n, const float* x, float* y) { relu_forward_of(n, x, y); }
 void relu_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { relu_backward_of(n, dy, x, dx); }
@@ -149,7 +116,6 @@ HWY_EXPORT(multiply);
 HWY_EXPORT(scale);
 HWY_EXPORT(fill);
 HWY_EXPORT(broadcast_last);
-HWY_EXPORT(accumulate_rounded);
 HWY_EXPORT(relu_forward_f32);
 HWY_EXPORT(relu_forward_bf16);
 HWY_EXPORT(relu_forward_f16);
@@ -169,10 +135,6 @@ void scale(std::int64_t n, const float* a, float factor, float* out) { HWY_DYNAM
 void fill(std::int64_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(fill)(n, value, out); }
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(broadcast_last)(rows, n, factor, x, out);
-}
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
-                        bool add, std::uint16_t* into) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rounded)(n, g, key, step, add, into);
 }
 void relu_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f32)(n, x, y); }
 void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx) {

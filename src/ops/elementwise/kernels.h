@@ -2,7 +2,6 @@
 // Nothing allocates, and the number of threads changes no bit.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "tensor/half.h"
@@ -13,11 +12,6 @@ void add(std::int64_t n, const float* a, const float* b, float* out);
 void multiply(std::int64_t n, const float* a, const float* b, float* out);
 void scale(std::int64_t n, const float* a, float factor, float* out);
 void fill(std::int64_t n, float value, float* out);
-
-// into = g, or with `add` into + g, computed in fp32 and rounded to one of its two neighbours in bf16 at random: element i draws
-// the lower half of word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update, micro-step}).
-void accumulate_rounded(std::int64_t n, const float* g, std::array<std::uint32_t, 2> key, std::array<std::uint32_t, 2> step,
-                        bool add, std::uint16_t* into);
 
 // x is [rows], out [rows, n]: out[r, i] = factor * x[r]. `out` may not equal x.
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out);

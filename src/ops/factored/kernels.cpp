@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/factored/kernels.cpp"
@@ -13,6 +11,7 @@
 #include "hwy/highway.h"
 #include "ops/attributes.h"
 #include "ops/elementwise/map-inl.h"
+#include "ops/update/taken-inl.h"
 
 #ifndef PLIMSOLL_OPS_FACTORED_KERNELS_ONCE
 #define PLIMSOLL_OPS_FACTORED_KERNELS_ONCE
@@ -72,18 +71,13 @@ struct ElementSegment {
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-HWY_INLINE Floats taken(Floats g, float scale, float clip_value) {
-  const Floats scaled = hn::Mul(g, set(scale));
-  if (clip_value == 0) return scaled;
-  return hn::IfThenElse(hn::IsNaN(scaled), scaled, hn::Max(hn::Min(scaled, set(clip_value)), set(-clip_value)));
-}
-
 // Adds squares to the sums of the columns; returns their sum.
 template <class G>
 HWY_INLINE float add_squares_of(const factored::RowSegment<G>& s) {
+  const Taken taken(s.scale, s.clip_value);
   Floats sum = hn::Zero(F32());
   const auto add = [&](Floats g, Floats columns) HWY_ATTR {
-    const Floats x = taken(g, s.scale, s.clip_value), square = hn::Mul(x, x);
+    const Floats x = taken(g), square = hn::Mul(x, x);
     sum = hn::Add(sum, square);
     return hn::Add(columns, square);
   };
@@ -97,8 +91,9 @@ HWY_INLINE float add_squares_of(const factored::RowSegment<G>& s) {
 
 template <class G>
 HWY_INLINE void move_variance_of(const factored::ElementSegment<G>& s) {
-  const auto move = [s](Floats g, Floats variance) HWY_ATTR {
-    const Floats x = taken(g, s.scale, s.clip_value);
+  const Taken taken(s.scale, s.clip_value);
+  const auto move = [=](Floats g, Floats variance) HWY_ATTR {
+    const Floats x = taken(g);
     return hn::MulAdd(set(s.blend), hn::Sub(hn::Mul(x, x), variance), variance);
   };
   map_range(0, s.count, move, s.variance, s.g, const_cast<const float*>(s.variance));
@@ -118,7 +113,7 @@ float sum_of_squares_of(const float* x, std::int64_t count) {
 template <class G>
 HWY_INLINE Floats update_of(const factored::UpdateSegment<G>& s, Floats g, Floats columns) {
   const Floats variance = hn::Max(hn::Mul(set(s.row), columns), set(factored::kLeast * factored::kLeast));
-  return hn::Div(taken(g, s.scale, s.clip_value), hn::Sqrt(variance));
+  return hn::Div(Taken(s.scale, s.clip_value)(g), hn::Sqrt(variance));
 }
 
 template <class G>

@@ -14,6 +14,7 @@
 #include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/map-inl.h"
+#include "ops/update/taken-inl.h"
 #include "ops/update/update.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -238,21 +239,6 @@ HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const 
   });
 }
 
-// A gradient as an update takes it: scaled, and then no element beyond the limit. NaN stays NaN.
-class Taken {
- public:
-  Taken(double gradient_scale, double clip_value)
-      : scale_(static_cast<float>(gradient_scale)),
-        most_(clip_value == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(clip_value)) {}
-  HWY_INLINE Floats operator()(Floats g) const {
-    const Floats scaled = hn::Mul(g, set(scale_));
-    return hn::IfThenElse(hn::IsNaN(scaled), scaled, hn::Max(hn::Min(scaled, set(most_)), set(-most_)));
-  }
-
- private:
-  float scale_, most_;
-};
-
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
   const Taken taken(step.gradient_scale, step.clip_value);
@@ -319,6 +305,11 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g,
   update_all(n, plain, average, rounding, g, p);
 }
 
+void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
+  const auto sum = [=](Floats gradient, Floats& total) HWY_ATTR { total = add ? hn::Add(total, gradient) : gradient; };
+  update_tiles(n, sum, rounding, g, into);
+}
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -328,6 +319,7 @@ namespace plimsoll::cpu {
 HWY_EXPORT(adamw);
 HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
+HWY_EXPORT(accumulate_rounded);
 
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding) {
@@ -342,6 +334,10 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, con
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding);
+}
+
+void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rounded)(n, g, add, into, rounding);
 }
 
 double clip_coefficient(double norm, double limit) {

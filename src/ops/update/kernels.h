@@ -80,6 +80,9 @@ struct SgdStep {
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average = {},
          const StochasticRounding& rounding = {});
 
+// into = g, or with `add` into + g, in bf16: the first narrow number that the rounding is for.
+void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding);
+
 // min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is not finite gives NaN.
 double clip_coefficient(double norm, double limit);
 
