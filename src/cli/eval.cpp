@@ -12,7 +12,6 @@
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/token_place.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -22,13 +21,6 @@ namespace {
 
 // The largest batch of these that fits; evaluation keeps nothing, so more than a few samples gain nothing.
 constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
-
-// Tokenising takes memory of its own, so it happens in a child.
-TokenFile open_evaluated(const Config& config) {
-  const std::filesystem::path& path = config.data.validation.empty() ? config.data.train : config.data.validation;
-  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, path, cache_folder()))).dump(); });
-  return open_place(place_from(nlohmann::json::parse(place)));
-}
 
 }  // namespace
 
@@ -44,7 +36,8 @@ int run_eval(const EvalArguments& arguments) {
     if (!config.memory.host_memory) config.memory.budget.reset();
   }
   const Bytes budget = inference_budget(config.memory);
-  const TokenFile source = open_evaluated(config);
+  const TokenFile source =
+      open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, model.context);
 
   std::optional<InferencePlan> chosen;

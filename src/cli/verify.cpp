@@ -13,8 +13,6 @@
 #include "cli/environment.h"
 #include "cli/settings.h"
 #include "formats/temporary_folder.h"
-#include "train/child.h"
-#include "train/setup.h"
 #include "train/token_place.h"
 
 namespace plimsoll {
@@ -22,13 +20,6 @@ namespace {
 
 using verification::Check;
 using verification::Outcome;
-
-// Tokenising takes memory of its own, so it happens in a child.
-TokenFile open_trained(const Config& config) {
-  const std::string place =
-      run_in_child([&] { return to_json(place_of(open_data_file(config, config.data.train, cache_folder()))).dump(); });
-  return open_place(place_from(nlohmann::json::parse(place)));
-}
 
 // A folder of its own in the one that was given: what has the names of its runs is removed.
 std::filesystem::path kept_folder(const std::string& given) {
@@ -87,7 +78,7 @@ class Table {
 
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
-  const TokenFile data = open_trained(config);
+  const TokenFile data = open_in_child(config, config.data.train, cache_folder());
   std::optional<TemporaryFolder> temporary;
   if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());
   const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "formats/utf8.h"
+#include "train/child.h"
+#include "train/setup.h"
 
 namespace plimsoll {
 
@@ -40,6 +42,11 @@ json to_json(const TokenFilePlace& place) {
 
 TokenFilePlace place_from(const json& object) {
   return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
+}
+
+TokenFile open_in_child(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache) {
+  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, path, cache))).dump(); });
+  return open_place(place_from(nlohmann::json::parse(place)));
 }
 
 }  // namespace plimsoll

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "data/source.h"
+#include "train/config.h"
 
 namespace plimsoll {
 
@@ -21,5 +23,8 @@ TokenFile open_place(const TokenFilePlace& place);
 // data_error E-DATA-PATH where a path is not UTF-8, which JSON cannot hold: that of the cache, for example.
 nlohmann::json to_json(const TokenFilePlace& place);
 TokenFilePlace place_from(const nlohmann::json& object);
+
+// Opens a data file in a child, since tokenising takes memory of its own.
+TokenFile open_in_child(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache);
 
 }  // namespace plimsoll
