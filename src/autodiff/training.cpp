@@ -22,6 +22,8 @@ namespace {
 // A window's lookups have slots of their own up to one for so many rows of a table.
 constexpr std::int64_t kRowsPerSlot = 8;
 
+constexpr const char* kChangeName = "change";  // behind the name of a parameter and a dot
+
 struct Gradient {
   ValueId parameter, accumulator;
   RowAccumulators apart;  // of a table that is looked up and read otherwise
@@ -267,10 +269,15 @@ class UpdateSection {
     const auto clip =
         builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip, settings_.scaled}, sums, {"norm", "coefficient"});
     values.gradient_norm = clip[0];
-    for (const Gradient& each : accumulators) {
-      update_parameter(each.parameter, each.accumulator, values.update_scalars,
-                       settings_.clip > 0 || settings_.scaled ? clip[1] : ValueId{});
+    std::vector<ValueId> reported;
+    for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      const auto& [parameter, accumulator, apart] = accumulators[i];
+      const ValueId coefficient = settings_.clip > 0 || settings_.scaled ? clip[1] : ValueId{};
+      const ValueId change = update_parameter(parameter, accumulator, values.update_scalars, coefficient);
+      reported.insert(reported.end(), {sums[i], change});
     }
+    builder_.set_line("update");
+    values.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(reported), "report");
     return values;
   }
 
@@ -317,8 +324,8 @@ class UpdateSection {
     return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
-  // `coefficient`: of clipping and the loss scale; invalid without both.
-  void update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
+  // `coefficient`: of clipping and the loss scale; invalid without both. Returns how the parameter changes.
+  ValueId update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
     const double decay = decays(*builder_.value(parameter).parameter) ? settings_.weight_decay : 0;
     const std::string name = builder_.value(parameter).name.text();
     const ValueType type = builder_.value(parameter).type;
@@ -343,11 +350,12 @@ class UpdateSection {
     if (settings_.average_blend > 0) add_state(kAverageName, {DType::f32, type.shape});
     inputs.insert(inputs.end(), {gradient, scalars});
     if (coefficient.valid()) inputs.push_back(coefficient);
-    builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs));
+    outputs.emplace_back(kChangeName);
+    return builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs)).back();
   }
 
   // Three passes over the gradient, in each of which it may stream.
-  void factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
+  ValueId factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
     const std::string name = builder_.value(parameter).name.text();
     const Shape shape = builder_.shape(parameter);
     const ops::FactoredAttributes attributes{shape.rank() == 2, decay, coefficient.valid(), settings_.clip_value,
@@ -383,7 +391,8 @@ class UpdateSection {
     }
     inputs.insert(inputs.end(), states.begin(), states.end());
     inputs.insert(inputs.end(), {gradient, sizes, scalars});
-    builder_.add(ops::kAdafactor, attributes, with_coefficient(std::move(inputs)), std::move(outputs));
+    outputs.emplace_back(kChangeName);
+    return builder_.add(ops::kAdafactor, attributes, with_coefficient(std::move(inputs)), std::move(outputs)).back();
   }
 
   GraphBuilder builder_;
@@ -413,7 +422,8 @@ TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSetting
   const TrainingValues update = UpdateSection(graph, optimizer).build(accumulators);
   values.update_scalars = update.update_scalars;
   values.gradient_norm = update.gradient_norm;
-  graph.results.push_back(values.gradient_norm);
+  values.report = update.report;
+  graph.results.insert(graph.results.end(), {values.gradient_norm, values.report});
   sort_sections(graph);
   verify(graph);
   return values;

@@ -46,11 +46,15 @@ constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
   return false;
 }
 
+// Sums of squares: of the gradient, times the loss's scale, of the parameter before the update, and of what is added to it.
+enum Reported : std::size_t { kGradientSquares, kParameterSquares, kStepSquares, kReported };
+
 // What the trainer feeds and fetches, by value.
 struct TrainingValues {
   ValueId loss_total;      // f64[1], persistent: the sum of the window's losses
   ValueId update_scalars;  // f64[kUpdateScalars], fed before each update
   ValueId gradient_norm;   // f64[1], fetched after each update
+  ValueId report;          // f64[kReported n], fetched after each update: of each of the n trainable parameters, in their order
   ValueId step;            // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
 };
 

@@ -55,6 +55,7 @@ inline constexpr std::array kAllOps{
     &kLinearCrossEntropyBackward,
     &kSumOfSquares,
     &kClip,
+    &kReport,
     &kAdamW,
     &kLion,
     &kSgd,

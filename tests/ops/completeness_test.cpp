@@ -120,7 +120,7 @@ TEST_P(Completeness, AliasesNameWhatThereIs) {
 
 // An op that takes one input less or more than it should refuses with E-SHAPE.
 TEST_P(Completeness, RefusesAnotherNumberOfInputs) {
-  if (op().name == "clip") return;  // it takes any number
+  if (op().name == "clip" || op().name == "report") return;  // they take any number
   const OpCase& a_case = cases().front();
   std::vector<ValueType> inputs = input_types(a_case);
   inputs.push_back(inputs.back());

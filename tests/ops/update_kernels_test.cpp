@@ -73,6 +73,24 @@ TEST(UpdateKernels, AdamWWorkedByHand) {
   }
 }
 
+// In tiles, of which the last is not full; what AdamW divides by nothing behind the end does not count.
+TEST(UpdateKernels, ReportHowTheParameterChanges) {
+  constexpr std::int64_t kMany = 40003;
+  on_every_target([] {
+    const Floats before = random_floats(kMany, 1);
+    Floats p = random_floats(kMany, 1), m(kMany), v(kMany);
+    const Floats g = random_floats(kMany, 2);
+    std::vector<Change> tiles(static_cast<std::size_t>(change_scratch(kMany).n) / sizeof(Change));
+    const AdamWStep step{.lr = 1e-2, .beta1 = 0, .beta2 = 0, .epsilon = 0};
+    adamw(kMany, p.data(), m.data(), v.data(), g.data(), step, {}, {}, tiles.data());
+    double squares = 0;
+    for (std::int64_t i = 0; i < kMany; ++i) squares += double{before[i]} * double{before[i]};
+    const Change change = sum_of(tiles.data(), kMany, {.before = 1, .step = 2});
+    EXPECT_NEAR(change.before, 1 + squares, 1e-4 * squares);
+    EXPECT_NEAR(change.step, 2 + kMany * 1e-4, kMany * 1e-4 * 1e-4);  // each moves by the learning rate
+  });
+}
+
 struct SgdCase {
   double momentum, weight_decay;
   bool nesterov;

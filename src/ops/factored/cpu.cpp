@@ -72,6 +72,8 @@ std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
   return make_kernel([o = Operands(request, changes), changes](const KernelCall& call) {
     const std::size_t behind = o.behind();
     const float scale = o.scale(call, behind + 2);
+    cpu::Change* change = call.out<cpu::Change>(changes);
+    if (call.range.first()) *change = {};
     if (!std::isfinite(scale)) return;
     const double* scalars = call.in<double>(behind + 1);
     const auto update = static_cast<std::int64_t>(scalars[ops::kUpdate]);
@@ -81,8 +83,8 @@ std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
                                   .sizes = *call.in<cpu::Sizes>(behind),
                                   .average_blend = o.a.average_blend,
                                   .first = update == 1};
-    cpu::adafactor(o.shape, o.range(call), call.out(0), changes == 2 ? call.out(1) : nullptr, o.variance(call),
-                   o.gradient(call, scale), step);
+    *change = cpu::adafactor(o.shape, o.range(call), call.out(0), changes == 2 ? call.out(1) : nullptr, o.variance(call),
+                             o.gradient(call, scale), step);
   });
 }
 

@@ -27,8 +27,9 @@ struct FactoredAttributes {
 
 // update_variance: (states..., gradient, scalars, [coefficient]) -> states...: each moves by t^-0.8 towards the mean of squares,
 // at update t. update_size: (p, states..., gradient, [coefficient]) -> f64[2]: the sums of squares of p and of u = gradient /
-// sqrt(variance). adafactor: (p, [average], states..., gradient, those sums, scalars, [coefficient]) -> p, [average]: p -=
-// max(1e-3, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u)), after p *= 1 - lr weight_decay.
+// sqrt(variance). adafactor: (p, [average], states..., gradient, those sums, scalars, [coefficient]) -> p, [average], change
+// f64[2]: p -= max(1e-3, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u)), after p *= 1 - lr weight_decay. Its change is that of
+// the others (ops/update), without the decay.
 extern const OpDef kUpdateVariance, kUpdateSize, kAdafactor;
 
 }  // namespace plimsoll::ops

@@ -311,8 +311,8 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const 
   return before;
 }
 
-void adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
-               const FactoredGradient& g, const AdafactorStep& step) {
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
+                 const FactoredGradient& g, const AdafactorStep& step) {
   constexpr double kLeastSize = 1e-3;
   const double n = static_cast<double>(shape.elements());
   const double rate = std::min(step.lr, 1 / std::sqrt(static_cast<double>(step.update)));
@@ -336,6 +336,7 @@ void adafactor(const FactoredShape& shape, const FactoredRange& range, float* p,
                    });
     });
   });
+  return {step.sizes.parameter, size / held * (size / held) * step.sizes.update};
 }
 
 }  // namespace plimsoll::cpu

@@ -56,8 +56,8 @@ struct AdafactorStep {
   bool first = false;  // the average begins as the parameter
 };
 
-// p and its average (null: none) begin with the range.
-void adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
-               const FactoredGradient& g, const AdafactorStep& step);
+// p and its average (null: none) begin with the range. How all of p changes, without the decay.
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
+                 const FactoredGradient& g, const AdafactorStep& step);
 
 }  // namespace plimsoll::cpu

@@ -56,7 +56,9 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   for (std::size_t i = 0; i < changes; ++i) require_type(inputs[i], updated, "adafactor", "what is updated");
   require_type(inputs[behind], kSizes, "adafactor", "the sums of squares");
   check_behind(a, inputs, behind + 1, true, "adafactor");
-  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};
+  std::vector<ValueType> outputs(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes));
+  outputs.push_back(kSizes);
+  return outputs;
 }
 
 std::vector<Alias> updates_first(std::size_t count) {

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "ops/kernel.h"
 #include "ops/reduce/kernels.h"
@@ -35,6 +38,15 @@ std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_report(const KernelRequest& request) {
+  std::vector<std::size_t> counts;
+  for (const ValueType& input : request.inputs) counts.push_back(static_cast<std::size_t>(input.shape.elements()));
+  return make_kernel([counts = std::move(counts)](const KernelCall& call) {
+    double* out = call.out<double>(0);
+    for (std::size_t i = 0; i < counts.size(); ++i) out = std::copy_n(call.in<double>(i), counts[i], out);
+  });
+}
+
 // The state of this number, from 0. Scales are whole where the others are ranges.
 cpu::StateNumbers state_of(const KernelCall& call, std::size_t state, DType dtype) {
   if (dtype == DType::u8) {
@@ -54,7 +66,11 @@ cpu::GradientNumbers gradient_of(const KernelCall& call, std::size_t input, DTyp
   return call.in(input);
 }
 
-// What follows the parameter and its states.
+KernelChoice choose_update(const KernelRequest& request) {
+  return own_kernel(cpu::change_scratch(request.inputs[0].shape.elements()));
+}
+
+// What follows the parameter and its states, and what says how it changed.
 template <class A>
 struct UpdateInputs {
   cpu::GradientNumbers gradient;
@@ -62,16 +78,22 @@ struct UpdateInputs {
   float scale;
   cpu::Average average;
   cpu::StochasticRounding rounding;
+  cpu::Change* tiles;
+  cpu::Change* change;
 
   UpdateInputs(const A& a, const KernelCall& call, DType dtype)
       : gradient(gradient_of(call, a.changes(), dtype)),
         scalars(call.in<double>(a.changes() + 1)),
-        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f) {
+        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f),
+        tiles(reinterpret_cast<cpu::Change*>(call.scratch)),
+        change(call.out<cpu::Change>(a.changes())) {
+    if (call.range.first()) *change = {};
     if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, first()};
     rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), call.range.begin};
   }
   bool first() const { return scalars[ops::kUpdate] == 1; }
   bool none() const { return !std::isfinite(scale); }
+  void report(std::int64_t elements) const { *change = cpu::sum_of(tiles, elements, *change); }
 };
 
 std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
@@ -90,7 +112,8 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                               .gradient_scale = in.scale,
                               .clip_value = a.clip_value};
     cpu::adamw(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), state_of(call, 1, dtype), in.gradient,
-               step, in.average, in.rounding);
+               step, in.average, in.rounding, in.tiles);
+    in.report(count_of(call, n));
   });
 }
 
@@ -107,7 +130,8 @@ std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
                              .gradient_scale = in.scale,
                              .clip_value = a.clip_value};
     cpu::lion(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), in.gradient, step, in.average,
-              in.rounding);
+              in.rounding, in.tiles);
+    in.report(count_of(call, n));
   });
 }
 
@@ -125,7 +149,9 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             .gradient_scale = in.scale,
                             .clip_value = a.clip_value};
     const cpu::StateNumbers buffer = a.momentum ? state_of(call, 0, dtype) : cpu::StateNumbers(nullptr);
-    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding);
+    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding,
+             in.tiles);
+    in.report(count_of(call, n));
   });
 }
 
@@ -134,9 +160,10 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
 CpuKernels update_cpu_kernels() {
   return {{&ops::kSumOfSquares, choose_sum, bind_sum},
           {&ops::kClip, nullptr, bind_clip},
-          {&ops::kAdamW, nullptr, bind_adamw},
-          {&ops::kLion, nullptr, bind_lion},
-          {&ops::kSgd, nullptr, bind_sgd}};
+          {&ops::kReport, nullptr, bind_report},
+          {&ops::kAdamW, choose_update, bind_adamw},
+          {&ops::kLion, choose_update, bind_lion},
+          {&ops::kSgd, choose_update, bind_sgd}};
 }
 
 }  // namespace plimsoll

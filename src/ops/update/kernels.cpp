@@ -46,23 +46,38 @@ HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Noise
 
 HWY_INLINE Noise no_noise() { return {hn::Zero(U32()), hn::Zero(U32())}; }
 
-// Runs f(g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f captures
-// can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
+// The sums of squares of a Change, lane by lane. What is no number does not count, as lanes behind the end of a range may be.
+struct Changes {
+  Floats before, step;  // they begin as zeros
+  HWY_INLINE void see(Floats from, Floats to) {
+    const Floats added = hn::Sub(to, from);
+    const Floats counted = hn::IfThenElseZero(hn::Eq(added, added), added);
+    before = hn::MulAdd(from, from, before);
+    step = hn::MulAdd(counted, counted, step);
+  }
+  HWY_INLINE Change total() const {
+    return {hn::GetLane(hn::SumOfLanes(F32(), before)), hn::GetLane(hn::SumOfLanes(F32(), step))};
+  }
+};
+
+// Runs f(changes, g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f
+// captures can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
 template <class F, class NoiseOf, class G, class... State>
-HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, const G* g, State*... states) {
+HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, Changes& changes, const G* g,
+                             State*... states) {
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
     fetch_ahead(g + i);
     (fetch_ahead(states + i), ...);
     [&](auto... v) HWY_ATTR {
-      f(load(g + i), v...);
+      f(changes, load(g + i), v...);
       Noise noise = noise_of(i);
       (store(v, states + i, noise), ...);
     }(load(states + i)...);
   }
   if (i == end) return;
   [&](auto... v) HWY_ATTR {
-    f(load_part(g + i, end - i), v...);
+    f(changes, load_part(g + i, end - i), v...);
     Noise noise = noise_of(i);
     (store_part(v, states + i, end - i, noise), ...);
   }(load_part(states + i, end - i)...);
@@ -109,43 +124,62 @@ class NoiseWords {
   alignas(64) std::uint32_t words_[2][kNoisePiece + kNoiseOverrun];
 };
 
+// `tiles`: what has changed, of each kElementTile elements, or null.
 template <class F, class G, class... State>
-HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, const G* g, State*... states) {
+HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, Change* tiles, const G* g,
+                             State*... states) {
   constexpr int kNarrow = (int{!std::is_same_v<State, float>} + ...);
   if constexpr (kNarrow == 0) {
     const auto none = [](std::int64_t) HWY_ATTR { return no_noise(); };
-    for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR { update_range(begin, end, f, none, g, states...); });
+    for_tiles(n, [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      Changes changes{hn::Zero(F32()), hn::Zero(F32())};
+      update_range(begin, end, f, none, changes, g, states...);
+      if (tiles != nullptr) tiles[begin / kElementTile] = changes.total();
+    });
   } else {
     for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       static_assert(kElementTile % kNoisePiece == 0 && kNoisePiece % 4 == 0);
       NoiseWords words(rounding, kNarrow > 2);
+      Changes changes{hn::Zero(F32()), hn::Zero(F32())};
       for (std::int64_t at = begin; at < end; at += kNoisePiece) {
         const std::int64_t stop = HWY_MIN(end, at + kNoisePiece);
         words.draw(at, stop);
         update_range(
-            at, stop, f, [&](std::int64_t i) HWY_ATTR { return words.of(i); }, g, states...);
+            at, stop, f, [&](std::int64_t i) HWY_ATTR { return words.of(i); }, changes, g, states...);
       }
+      if (tiles != nullptr) tiles[begin / kElementTile] = changes.total();
     });
   }
 }
 
-// The update f, and the average of the parameter, which comes first of what it changes.
+// The update f(gradient, parameter, states...), whose changes are seen.
+template <class F>
+HWY_INLINE auto measured(F f) {
+  return [=](Changes& changes, Floats gradient, Floats& parameter, auto&... states) HWY_ATTR {
+    const Floats before = parameter;
+    f(gradient, parameter, states...);
+    changes.see(before, parameter);
+  };
+}
+
+// A measured update, and the average of the parameter, which comes first of what it changes.
 template <class F>
 HWY_INLINE auto followed(F f, const Average& average) {
   const float blend = static_cast<float>(average.blend);
   const bool first = average.first;
-  return [=](Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
-    f(gradient, parameter, rest...);
+  return [=](Changes& changes, Floats gradient, Floats& follows, Floats& parameter, auto&... rest) HWY_ATTR {
+    f(changes, gradient, parameter, rest...);
     follows = first ? parameter : hn::MulAdd(set(blend), hn::Sub(parameter, follows), follows);
   };
 }
 
 template <class F, class G, class P, class... State>
-HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, P* p,
-                            State*... states) {
-  if (average.numbers == nullptr) return update_tiles(n, f, rounding, g, p, states...);
-  const auto with_average = followed(f, average);
-  update_tiles(n, with_average, rounding, g, average.numbers, p, states...);
+HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
+                            const G* g, P* p, State*... states) {
+  const auto update = measured(f);
+  if (average.numbers == nullptr) return update_tiles(n, update, rounding, tiles, g, p, states...);
+  const auto with_average = followed(update, average);
+  update_tiles(n, with_average, rounding, tiles, g, average.numbers, p, states...);
 }
 
 // Calls body with the gradient and the parameter as they lie in memory.
@@ -158,10 +192,10 @@ HWY_INLINE void with_widths(GradientNumbers g, StateNumbers p, Body body) {
 }
 
 template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
-                           StateNumbers p, State*... states) {
+HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
+                           GradientNumbers g, StateNumbers p, State*... states) {
   with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_with(n, f, average, rounding, gradient, parameter, states...);
+    update_with(n, f, average, rounding, tiles, gradient, parameter, states...);
   });
 }
 
@@ -202,14 +236,16 @@ struct CodedState {
 
 // As update_all, block by block: each is decoded, updated in fp32 and coded again.
 template <class F, class G, class P, bool... kSigned>
-HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, const G* g, P* p,
-                              CodedState<kSigned>... states) {
+HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
+                              const G* g, P* p, CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
   constexpr bool kNarrow = !std::is_same_v<P, float>;
-  const auto with_average = followed(f, average);
+  const auto update = measured(f);
+  const auto with_average = followed(update, average);
   for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0 && kBlock <= kNoisePiece);
     NoiseWords words(rounding, kNarrow);
+    Changes changes{hn::Zero(F32()), hn::Zero(F32())};
     alignas(64) float numbers[kStates][kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t count = HWY_MIN(end - at, kBlock);
@@ -219,28 +255,29 @@ HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const
       (states.read(at, count, numbers[state++]), ...);
       const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) HWY_ATTR {
         if (average.numbers == nullptr) {
-          update_range(0, count, f, of_parameter, g + at, p + at, numbers[i]...);
+          update_range(0, count, update, of_parameter, changes, g + at, p + at, numbers[i]...);
         } else {
-          update_range(0, count, with_average, of_parameter, g + at, average.numbers + at, p + at, numbers[i]...);
+          update_range(0, count, with_average, of_parameter, changes, g + at, average.numbers + at, p + at, numbers[i]...);
         }
       };
       run(std::make_index_sequence<kStates>());
       state = 0;
       ((states.write(at, count, numbers[state], words.states(), static_cast<int>(16 * state)), ++state), ...);
     }
+    if (tiles != nullptr) tiles[begin / kElementTile] = changes.total();
   });
 }
 
 template <class F, bool... kSigned>
-HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, GradientNumbers g,
-                             StateNumbers p, CodedState<kSigned>... states) {
+HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
+                             GradientNumbers g, StateNumbers p, CodedState<kSigned>... states) {
   with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_blocks(n, f, average, rounding, gradient, parameter, states...);
+    update_blocks(n, f, average, rounding, tiles, gradient, parameter, states...);
   });
 }
 
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
-           const Average& average, const StochasticRounding& rounding) {
+           const Average& average, const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
   const float blend1 = static_cast<float>(1 - step.beta1);
@@ -255,15 +292,15 @@ void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, Gradi
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
   if (m.codes != nullptr) {
-    return update_coded(n, update, average, rounding, g, p, CodedState<true>{m.codes, m.scales},
+    return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales},
                         CodedState<false>{v.codes, v.scales});
   }
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact, v.exact);
-  update_all(n, update, average, rounding, g, p, m.narrow, v.narrow);
+  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact, v.exact);
+  update_all(n, update, average, rounding, tiles, g, p, m.narrow, v.narrow);
 }
 
 void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
-          const StochasticRounding& rounding) {
+          const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
   const float blend1 = static_cast<float>(1 - step.beta1), blend2 = static_cast<float>(1 - step.beta2);
@@ -276,13 +313,13 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, con
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
-  if (m.codes != nullptr) return update_coded(n, update, average, rounding, g, p, CodedState<true>{m.codes, m.scales});
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, g, p, m.exact);
-  update_all(n, update, average, rounding, g, p, m.narrow);
+  if (m.codes != nullptr) return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales});
+  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact);
+  update_all(n, update, average, rounding, tiles, g, p, m.narrow);
 }
 
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
-         const StochasticRounding& rounding) {
+         const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
   const float momentum = static_cast<float>(step.momentum), lr = static_cast<float>(step.lr);
@@ -298,16 +335,16 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g,
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
   if (buffer.codes != nullptr) {
-    return update_coded(n, with_momentum, average, rounding, g, p, CodedState<true>{buffer.codes, buffer.scales});
+    return update_coded(n, with_momentum, average, rounding, tiles, g, p, CodedState<true>{buffer.codes, buffer.scales});
   }
-  if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.narrow);
-  if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, g, p, buffer.exact);
-  update_all(n, plain, average, rounding, g, p);
+  if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.narrow);
+  if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.exact);
+  update_all(n, plain, average, rounding, tiles, g, p);
 }
 
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
-  const auto sum = [=](Floats gradient, Floats& total) HWY_ATTR { total = add ? hn::Add(total, gradient) : gradient; };
-  update_tiles(n, sum, rounding, g, into);
+  const auto sum = [=](Changes&, Floats gradient, Floats& total) HWY_ATTR { total = add ? hn::Add(total, gradient) : gradient; };
+  update_tiles(n, sum, rounding, /*tiles=*/nullptr, g, into);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -322,22 +359,34 @@ HWY_EXPORT(sgd);
 HWY_EXPORT(accumulate_rounded);
 
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
-           const Average& average, const StochasticRounding& rounding) {
-  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding);
+           const Average& average, const StochasticRounding& rounding, Change* tiles) {
+  HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding, tiles);
 }
 
 void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
-          const StochasticRounding& rounding) {
-  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding);
+          const StochasticRounding& rounding, Change* tiles) {
+  HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding, tiles);
 }
 
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
-         const StochasticRounding& rounding) {
-  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding);
+         const StochasticRounding& rounding, Change* tiles) {
+  HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding, tiles);
 }
 
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
   HWY_DYNAMIC_DISPATCH(accumulate_rounded)(n, g, add, into, rounding);
+}
+
+Bytes change_scratch(std::int64_t n) {
+  return Bytes{ceil_div(n, kElementTile) * static_cast<std::int64_t>(sizeof(Change))};
+}
+
+Change sum_of(const Change* tiles, std::int64_t n, Change before) {
+  for (std::int64_t i = 0; i < ceil_div(n, kElementTile); ++i) {
+    before.before += tiles[i].before;
+    before.step += tiles[i].step;
+  }
+  return before;
 }
 
 double clip_coefficient(double norm, double limit) {

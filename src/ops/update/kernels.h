@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bytes.h"
+
 namespace plimsoll::cpu {
 
 // Where a parameter or a state is: fp32, bf16, or, of states, codes of 8 bits in blocks of kCodedBlock elements, each with a
@@ -47,6 +49,15 @@ struct Average {
   bool first = false;
 };
 
+// What an update did to a parameter: the sums of squares of it, before, and of what was added to it, before that is rounded.
+struct Change {
+  double before = 0, step = 0;
+};
+
+// An update leaves one for each tile of n elements, where it is given a place for them; `before` and their sum.
+Bytes change_scratch(std::int64_t n);
+Change sum_of(const Change* tiles, std::int64_t n, Change before);
+
 // AdamW (Loshchilov and Hutter, 2019): decoupled decay, epsilon outside the root. bias_correction1 is 1 - beta1^t, 2 likewise.
 struct AdamWStep {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -56,7 +67,7 @@ struct AdamWStep {
 // p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
-           const Average& average = {}, const StochasticRounding& rounding = {});
+           const Average& average = {}, const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 // Lion (Chen et al., 2023).
 struct LionStep {
@@ -66,7 +77,7 @@ struct LionStep {
 
 // p = (1 - lr weight_decay) p - lr sign(m + (1 - beta1) (g - m));  m += (1 - beta2) (g - m)
 void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average = {},
-          const StochasticRounding& rounding = {});
+          const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 struct SgdStep {
   double lr = 1e-2, momentum = 0, weight_decay = 0;
@@ -78,7 +89,7 @@ struct SgdStep {
 // d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
 // Without a buffer (null) there is no momentum.
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average = {},
-         const StochasticRounding& rounding = {});
+         const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 // into = g, or with `add` into + g, in bf16: the first narrow number that the rounding is for.
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding);

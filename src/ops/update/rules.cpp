@@ -7,6 +7,7 @@ namespace {
 
 const ValueType kSum{DType::f64, Shape{1}};
 const ValueType kCoefficient{DType::f32, Shape{1}};
+const ValueType kChange{DType::f64, Shape{2}};
 const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
 
 std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
@@ -30,7 +31,7 @@ std::vector<ValueType> infer_clip(const Attributes& any, TypeSpan inputs) {
   return {kSum, kCoefficient};
 }
 
-Cost cost_of_clip(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+Cost cost_of_few(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
@@ -62,7 +63,18 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   }
   require_type(inputs[changes + 1], kScalars, kWhere, "the scalars");
   if (attributes.clipped) require_type(inputs[changes + 2], kCoefficient, kWhere, "the clip coefficient");
-  return {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes)};
+  std::vector<ValueType> outputs(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes));
+  outputs.push_back(kChange);
+  return outputs;
+}
+
+std::vector<ValueType> infer_report(const Attributes&, TypeSpan inputs) {
+  std::int64_t elements = 0;
+  for (const ValueType& input : inputs) {
+    require(input.dtype == DType::f64, "report", "an input is " + to_text(input), "fp64");
+    elements += input.shape.elements();
+  }
+  return {{DType::f64, Shape{elements}}};
 }
 
 template <class A>
@@ -74,10 +86,11 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient, but no scales. A range begins with a block of coded states, and so with a group of
-// noise.
+// The parameter, its states and the gradient, but no scales. A range begins with a tile of the sums, and so with a block of coded
+// states and a group of noise.
 RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
-  RangeRule rule{.step = kCodedBlock};
+  static_assert(kNormTile % kCodedBlock == 0);
+  RangeRule rule{.step = kNormTile};
   for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) {
     if (i == 0 || inputs[i - 1].dtype != DType::u8) rule.inputs.push_back(i);
   }
@@ -106,7 +119,8 @@ const OpDef kSumOfSquares{.name = "sum_of_squares",
                           .cost = cost_of_sum,
                           .not_differentiable = kUpdateOnly,
                           .ranges = ranges_of_sum};
-const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_clip, .not_differentiable = kUpdateOnly};
+const OpDef kReport{.name = "report", .infer = infer_report, .cost = cost_of_few, .not_differentiable = kUpdateOnly};
+const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_few, .not_differentiable = kUpdateOnly};
 constinit const OpDef kAdamW = update_op<AdamWAttributes, 15>("adamw");
 constinit const OpDef kLion = update_op<LionAttributes, 9>("lion");
 constinit const OpDef kSgd = update_op<SgdAttributes, 6>("sgd");

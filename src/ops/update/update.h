@@ -99,9 +99,10 @@ enum UpdateScalar : std::size_t {
 
 // sum_of_squares: (gradient) -> f64[1].  clip: (sums..., [scalars]) -> norm f64[1], coefficient f32[1]: of the loss without its
 // scale, and what takes gradients there and to the limit.
-// An update: (p, states..., [average], gradient, scalars, [coefficient]) -> p, states..., [average]. States are m and v of adamw,
-// m of lion, and of sgd with momentum its buffer. Without clipping by the norm, or a scale, there is no coefficient, and no
-// update waits for it. Where the coefficient is no finite number, an update changes nothing.
-extern const OpDef kSumOfSquares, kClip, kAdamW, kLion, kSgd;
+// An update: (p, states..., [average], gradient, scalars, [coefficient]) -> p, states..., [average], change f64[2]: the sums of
+// squares of p before and of what was added to it. States are m and v of adamw, m of lion, and of sgd with momentum its buffer.
+// Without clipping by the norm, or a scale, there is no coefficient, and no update waits for it. Where the coefficient is no
+// finite number, an update changes nothing.  report: (f64[..]...) -> f64[all]: one behind the other.
+extern const OpDef kSumOfSquares, kClip, kReport, kAdamW, kLion, kSgd;
 
 }  // namespace plimsoll::ops

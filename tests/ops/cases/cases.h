@@ -43,7 +43,7 @@ struct OpCase {
   bool overwrite = false;  // the first micro-step of a window: what is updated is written, not read
   int chunks = 1;
   bool rounds_at_random = false;       // narrow results are one of two neighbours, not the nearest one
-  std::optional<DType> rounds_within;  // what its results follow from is rounded to this on the way
+  std::optional<DType> rounds_within;  // what its results follow from is rounded to this, or finer, on the way
   bool benchmark = false;              // of the size of a real model: it is timed, not tested
   // Computes the inputs that follow from others, such as what a backward op gets from its forward op.
   std::function<void(std::vector<Numbers>&)> derive;

@@ -87,6 +87,8 @@ std::vector<Numbers> adafactor(const ReferenceCall& call) {
     p = p * (1 - lr * a.weight_decay) - size / held * f.step(i);
     if (a.average_blend > 0) changed[1][i] += a.average_blend * (p - changed[1][i]);
   }
+  const double step = size / held;
+  changed.push_back({call.values[behind][0], step * step * call.values[behind][1]});
   return changed;
 }
 

@@ -40,6 +40,17 @@ void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& ch
   changed.push_back(first ? changed[0] : average);
 }
 
+// Behind all that an update changes.
+void add_change(const ReferenceCall& call, std::vector<Numbers>& changed) {
+  Numbers change(2);
+  for (std::size_t i = 0; i < changed[0].size(); ++i) {
+    const double before = call.values[0][i], step = changed[0][i] - before;
+    change[0] += before * before;
+    change[1] += step * step;
+  }
+  changed.push_back(change);
+}
+
 std::vector<Numbers> adamw(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::AdamWAttributes>();
   const Numbers &g = call.values[a.changes()], &scalars = call.values[a.changes() + 1];
@@ -56,6 +67,7 @@ std::vector<Numbers> adamw(const ReferenceCall& call) {
   }
   std::vector<Numbers> changed{p, m, v};
   add_average(a, call, changed);
+  add_change(call, changed);
   return changed;
 }
 
@@ -72,6 +84,7 @@ std::vector<Numbers> lion(const ReferenceCall& call) {
   }
   std::vector<Numbers> changed{p, m};
   add_average(a, call, changed);
+  add_change(call, changed);
   return changed;
 }
 
@@ -90,6 +103,7 @@ std::vector<Numbers> sgd(const ReferenceCall& call) {
   std::vector<Numbers> changed{p};
   if (a.momentum) changed.push_back(buffer);
   add_average(a, call, changed);
+  add_change(call, changed);
   return changed;
 }
 
@@ -128,7 +142,7 @@ OpCase with_scalars(OpCase a_case, std::size_t at, Numbers scalars) {
 }
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> list{{1}, {7}, {65, 33}, {2, 3, 4099}};
+  static const std::vector<Shape> list{{1}, {7}, {65, 33}, {2, 3, 8209}};
   return list;
 }
 const Shape kLarge{8192, 768};
@@ -230,14 +244,33 @@ std::vector<OpCase> clips() {
   return cases;
 }
 
+std::vector<Numbers> report(const ReferenceCall& call) {
+  Numbers all;
+  for (const Numbers& each : call.values) all.insert(all.end(), each.begin(), each.end());
+  return {all};
+}
+
+std::vector<OpCase> reports() {
+  return {{ops::NoAttributes{}, {f64({1})}},
+          {ops::NoAttributes{}, {f64({2}), f64({1})}},
+          {ops::NoAttributes{}, {f64({1}), f64({2}), f64({1}), f64({65})}}};
+}
+
+// Sums of fp32 numbers are reported in fp64.
+std::vector<OpCase> of_single(std::vector<OpCase> cases) {
+  for (OpCase& each : cases) each.rounds_within = DType::f32;
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCases> update_cases() {
   return {{&ops::kSumOfSquares, sum_of_squares, sums(), {}},
           {&ops::kClip, clip, clips(), {}},
-          {&ops::kAdamW, adamw, adamw_cases(), {}},
-          {&ops::kLion, lion, lion_cases(), {}},
-          {&ops::kSgd, sgd, sgd_cases(), {}}};
+          {&ops::kAdamW, adamw, of_single(adamw_cases()), {}},
+          {&ops::kLion, lion, of_single(lion_cases()), {}},
+          {&ops::kSgd, sgd, of_single(sgd_cases()), {}},
+          {&ops::kReport, report, reports(), {}}};
 }
 
 }  // namespace plimsoll::test
