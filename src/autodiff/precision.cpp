@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "graph/builder.h"
 #include "ops/cast/cast.h"
+#include "ops/reduce/reduce.h"
+#include "ops/update/update.h"
 
 namespace plimsoll {
 namespace {
@@ -34,7 +36,26 @@ class Precision {
     for (const NodeId id : order) {
       if (graph_.nodes[id].section != Section::update) narrow_inputs(id);
       graph_.order.push_back(id);
+      count_small(id);
     }
+  }
+
+  // Of gradients in fp16.
+  std::optional<UnderflowMeter> meter() {
+    if (counts_.empty()) return {};
+    UnderflowMeter meter;
+    std::vector<ValueId> counts;
+    for (const auto& [gradient, count] : counts_) {
+      meter.gradients.push_back(graph_.values[gradient].name.text());
+      counts.push_back(count);
+    }
+    builder_.set_section(Section::update);
+    builder_.set_role(Role::output);
+    builder_.set_line("update");
+    meter.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(counts), "underflow");
+    graph_.results.push_back(meter.report);
+    sort_sections(graph_);
+    return meter;
   }
 
  private:
@@ -97,6 +118,22 @@ class Precision {
     }
   }
 
+  // Right behind the node that makes a gradient in fp16.
+  void count_small(NodeId id) {
+    const Node node = graph_.nodes[id];  // a copy: the graph grows below
+    if (compute_ != DType::f16 || !node.backward || node.op->view) return;
+    const ValueId value = node.outputs[0];
+    const bool weight = node.op == &ops::kCast && graph_.values[node.inputs[0]].persistent();
+    if (weight || graph_.values[value].type.dtype != compute_) return;
+    const std::string name = graph_.values[value].name.text() + ".small";
+    const ValueId count = builder_.add_persistent(name, {DType::f64, Shape{ops::kCounts}}, Role::output);
+    counts_.emplace_back(value, count);
+    builder_.set_section(node.section, /*backward=*/true);
+    builder_.set_role(Role::output);
+    builder_.set_line(node.line.text());
+    builder_.add1(ops::kCountSmall, ops::NoAttributes{}, {value, count}, "small");
+  }
+
   // The builder appends the cast to the order, before the first node that reads it. What rests is rounded again for the backward
   // pass: a copy that waited for it would take half of its bytes. So is a gradient for each layer: sums of residual paths hand
   // one and the same to many, and a copy would live as long as all of them.
@@ -112,6 +149,7 @@ class Precision {
     builder_.set_line(reader.line);
     const ValueId narrow = ops::cast(builder_, value, compute_, "");
     builder_.rename(narrow, std::string(graph_.values[value].name) + "." + std::string(name(compute_)));
+    count_small(graph_.values[narrow].producer);
     return place->second = narrow;
   }
 
@@ -120,6 +158,7 @@ class Precision {
   DType compute_;
   PerValue<char> narrow_;  // made in 16 bits
   std::map<std::tuple<ValueId, Section, bool, std::string>, ValueId> known_;
+  std::vector<std::pair<ValueId, ValueId>> counts_;  // gradients in fp16, and what counts their small numbers
 };
 
 }  // namespace
@@ -152,13 +191,16 @@ void narrow_parameters(Graph& graph, DType to) {
 
 }  // namespace
 
-void apply_precision(Graph& graph, DType compute, DType parameters) {
-  if (compute == DType::f32) return;
+std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters) {
+  if (compute == DType::f32) return {};
   ensure(compute == DType::bf16 || compute == DType::f16, "precision", "activations are fp32, bf16 or fp16");
   ensure(parameters == DType::f32 || parameters == compute, "precision", "weights are fp32, or of the width of products");
   if (parameters != DType::f32) narrow_parameters(graph, parameters);
-  Precision(graph, compute).run();
+  Precision precision(graph, compute);
+  precision.run();
+  std::optional<UnderflowMeter> meter = precision.meter();
   verify(graph);
+  return meter;
 }
 
 }  // namespace plimsoll

@@ -4,15 +4,23 @@
 // after the gradients, which are those of the graph in fp32, and before anything is planned: it is the same for every budget.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace plimsoll {
 
+// How much of the gradients of a window fp16 could not hold.
+struct UnderflowMeter {
+  std::vector<std::string> gradients;  // their names
+  ValueId report;                      // f64[ops::kCounts gradients], fetched after each update
+};
+
 // Rewrites all sections but the update. fp32 changes nothing. With `parameters` of 16 bits, which has to be `compute`, matrices
-// that nothing but products reads are that themselves, and their updates write it.
-void apply_precision(Graph& graph, DType compute, DType parameters = DType::f32);
+// that nothing but products reads are that themselves, and their updates write it. With fp16 small gradients are counted.
+std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters = DType::f32);
 
 // The parameters that products read and nothing else: as operands that they take rounded.
 std::vector<ValueId> read_by_products(const Graph& graph);

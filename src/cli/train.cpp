@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@
 #include "run/audit.h"
 #include "run/stores.h"
 #include "train/divergence.h"
+#include "train/group_watch.h"
 #include "train/prepare.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
@@ -182,6 +184,7 @@ class TrainCommand {
     const DataFiles data = open_data(prepared_);
     TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
     Plan plan = rebuild_plan(config_, model, prepared_);
+    groups_.emplace(group_watch(plan.graph, model.underflow, warmup_updates(config_)));
     model.graph = {};  // the plan has its own
     const Program program = lower(plan);
     verify(program, plan.graph);
@@ -268,6 +271,7 @@ class TrainCommand {
       metrics.spike = seen.spike;
       folder_.append(metrics);
       line.show(metrics);
+      tell_of_groups(trainer, line);
       tell(seen, trainer, line);
       if (metrics.update == updates) break;
       if (data.validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer, line);
@@ -310,6 +314,18 @@ class TrainCommand {
     folder_.append_event(event);
     line.say(fmt::format("note: update {}: gradients overflow with a loss scale of {:g}; {}", overflow.update, overflow.scale,
                          overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
+  }
+
+  void tell_of_groups(const Trainer& trainer, ProgressLine& line) {
+    const std::int64_t update = trainer.progress().updates;
+    std::vector<GroupWarning> warnings = groups_->see(update, trainer.report());
+    if (const auto& scale = trainer.progress().loss_scale) {
+      std::ranges::move(groups_->see_small(trainer.small_gradients(), scale->scale), std::back_inserter(warnings));
+    }
+    for (const GroupWarning& warning : warnings) {
+      folder_.append_event({{"event", warning.reason}, {"update", update}, {"names", warning.names}, {"most", warning.most}});
+      line.say(fmt::format("note: update {}: {}: {}", update, warning.reason, warning.text));
+    }
   }
 
   // The checkpoint stays as it was.
@@ -405,6 +421,7 @@ class TrainCommand {
   bool begun_ = false;
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
   DivergenceWatch watch_;
+  std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };
 

@@ -47,6 +47,7 @@ inline constexpr std::array kAllOps{
     &kBroadcastLast,
     &kSumRows,
     &kSumLosses,
+    &kCountSmall,
     &kReshape,
     &kTranspose,
     &kCast,

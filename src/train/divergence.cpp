@@ -96,12 +96,15 @@ DivergenceWatch::Seen DivergenceWatch::see(std::int64_t update, double loss, dou
   return seen;
 }
 
+std::int64_t warmup_updates(const Config& config) {
+  const double samples = in_samples(config.schedule.warmup, run_length(config));
+  return static_cast<std::int64_t>(std::ceil(samples / static_cast<double>(config.train.effective_batch)));
+}
+
 DivergenceWatch divergence_watch(const Config& config) {
   constexpr double kBesideGuessing = 0.5;  // nats
-  const double warmup = in_samples(config.schedule.warmup, run_length(config));
   const double chance = std::log(static_cast<double>(config.model.shape.vocab));
-  return {static_cast<std::int64_t>(std::ceil(warmup / static_cast<double>(config.train.effective_batch))),
-          chance + config.train.z_loss * chance * chance + kBesideGuessing};
+  return {warmup_updates(config), chance + config.train.z_loss * chance * chance + kBesideGuessing};
 }
 
 }  // namespace plimsoll

@@ -70,6 +70,9 @@ class DivergenceWatch {
   int above_start_ = 0, above_best_ = 0;  // updates in a row
 };
 
+// Updates that the learning rate rises for.
+std::int64_t warmup_updates(const Config& config);
+
 // With the warm-up of the configuration; guessing takes any token for as likely as another, and half a nat more.
 DivergenceWatch divergence_watch(const Config& config);
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kMostRetries = 3;
 constexpr std::int64_t kHysteresis = 2;  // windows that overflow before the scale stays low
-constexpr double kMostScale = 0x1p24, kLeastScale = 0x1p-24;
+constexpr double kLeastScale = 0x1p-24;
 constexpr std::int64_t kMostLow = 3, kMostSkipped = LossScaleState::kRecent / 10;
 
 }  // namespace
@@ -38,7 +38,7 @@ LossScale::Next LossScale::tried(bool finite, std::int64_t samples) {
   } else {
     state_.good_samples += samples;
     if (static_cast<double>(state_.good_samples) >= settings_.growth_samples) {
-      state_.scale = std::min(state_.scale * 2, std::max(kMostScale, state_.scale));
+      state_.scale = std::min(state_.scale * 2, std::max(kMost, state_.scale));
       state_.good_samples = state_.overflows = 0;
     }
   }

@@ -33,6 +33,7 @@ struct LossScaleState {
 class LossScale {
  public:
   enum class Next : std::uint8_t { update, replay, skip };
+  static constexpr double kMost = 0x1p24;
 
   LossScale(const LossScaleSettings& settings, const LossScaleState& state)
       : settings_(settings), state_(state), scale_(state.scale) {}

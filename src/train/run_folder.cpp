@@ -194,6 +194,8 @@ void RunFolder::append(const Metrics& metrics) {
   add("\"learning_rate\":{},", metrics.learning_rate);
   if (metrics.momentum) add("\"momentum\":{},", *metrics.momentum);
   if (metrics.loss_scale) add("\"loss_scale\":{},", *metrics.loss_scale);
+  add("\"update_ratio\":{:.4g},", metrics.update_ratio);
+  if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
   if (metrics.spike) add("\"spike\":true,");
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
       metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);

@@ -21,6 +21,8 @@ struct Metrics {
   double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
   std::optional<double> momentum;    // of a schedule that moves it
   std::optional<double> loss_scale;  // of fp16
+  double update_ratio = 0;           // root mean squares: of all that was added to parameters, by that of the parameters
+  std::optional<double> underflow;   // of fp16: the largest share of a gradient that lost digits
   bool spike = false;                // see DivergenceWatch
   Bytes vm_hwm;
 };

@@ -23,10 +23,10 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
   const ops::LossAttributes loss{config.train.label_smoothing, config.train.z_loss};
   ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed), loss);
-  TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}};
+  TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}, {}};
   result.training =
       add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);
-  apply_precision(result.graph, config.precision.compute, config.precision.parameters);
+  result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "data/source.h"
 #include "models/gpt2.h"
@@ -25,7 +26,8 @@ struct TrainingGraph {
   BatchValues micro, evaluate;
   ValueId evaluate_total;
   TrainingValues training;
-  std::array<ValueId, 2> staging;  // raw bytes of a micro-batch, one filled while the other is unpacked
+  std::optional<UnderflowMeter> underflow;  // of fp16
+  std::array<ValueId, 2> staging;           // raw bytes of a micro-batch, one filled while the other is unpacked
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);

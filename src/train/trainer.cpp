@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
+#include "train/group_watch.h"
 
 namespace plimsoll {
 namespace {
@@ -253,11 +254,20 @@ Metrics Trainer::update() {
   progress_.samples += config_.train.effective_batch;
   progress_.units += metrics.units;
   progress_.loss = metrics.loss;
+  metrics.update_ratio = GroupWatch::update_ratio(report());
+  if (model_.underflow) metrics.underflow = GroupWatch::underflow(small_gradients());
   metrics.samples = progress_.samples;
   metrics.seconds = seconds_now() - start;
   metrics.vm_hwm = peak_resident();
   progress_.seconds += metrics.seconds;
   return metrics;
+}
+
+std::span<const double> Trainer::report() const { return executor_.view(model_.training.report).as<double>(); }
+
+std::span<const double> Trainer::small_gradients() const {
+  if (!model_.underflow) return {};
+  return executor_.view(model_.underflow->report).as<double>();
 }
 
 EvaluationResult Trainer::evaluate_now() {

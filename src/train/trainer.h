@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/prefetch.h"
@@ -55,6 +56,10 @@ class Trainer {
   void save_checkpoint_to(const std::filesystem::path& file);
   void save_weights_to(const std::filesystem::path& folder, bool averages = false);
   std::string hash_parameters() const;
+
+  // Of the last update: see TrainingValues::report, and UnderflowMeter::report (nothing but with fp16).
+  std::span<const double> report() const;
+  std::span<const double> small_gradients() const;
 
   const Progress& progress() const { return progress_; }
   Progress& progress() { return progress_; }

@@ -215,6 +215,20 @@ def overflowing(test):
     test.that((test.path("floor") / "diverged.safetensors").exists(), "the state is kept")
 
 
+def small_gradients(test):
+    """fp16: gradients below what it holds are counted, by layer, and said once; bits are those without the count."""
+    half = ("--set", "precision.compute=fp16", "--set", "precision.loss_scale_growth=1000000samples", "--updates", "30")
+    train(test, "small", *half, "--set", "precision.loss_scale=1", "--set", "model.dropout=0")
+    lines = [json.loads(line) for line in (test.path("small") / "metrics.jsonl").read_text().splitlines()]
+    test.that(all(0.05 < line["underflow"] <= 1 for line in lines), "a scale of 1 loses digits")
+    found = [event for event in events(test, "small") if event["event"] == "UNDERFLOW"]
+    test.that(found and found[0]["update"] == 20 and found[0]["most"] > 0.05, f"{found}")
+    test.that(any(name.startswith("h.1.mlp") for name in found[0]["names"]), f"{found[0]['names']}")
+    train(test, "not-small", *half, "--set", "precision.loss_scale=16777216", "--set", "model.dropout=0")
+    lines = [json.loads(line) for line in (test.path("not-small") / "metrics.jsonl").read_text().splitlines()]
+    test.that(all(line["underflow"] < 0.05 for line in lines), "the largest scale does not")
+
+
 def events(test, run):
     return [json.loads(line) for line in (test.path(run) / "events.jsonl").read_text().splitlines()]
 
@@ -244,7 +258,8 @@ def offered(test):
 def main():
     test = Test("precision")
     states = [narrow_state, coded_state]
-    test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, rounded_products, overflowing, offered)
+    test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, rounded_products, overflowing,
+                   small_gradients, offered)
     test.finish()
 
 

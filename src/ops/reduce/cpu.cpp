@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/elementwise/kernels.h"
 #include "ops/kernel.h"
 #include "ops/reduce/kernels.h"
@@ -45,13 +47,29 @@ std::unique_ptr<Kernel> bind_sum_losses(const KernelRequest& request) {
   });
 }
 
+KernelChoice choose_count_small(const KernelRequest& request) {
+  return own_kernel(cpu::count_small_scratch(request.inputs[0].shape.elements()));
+}
+
+std::unique_ptr<Kernel> bind_count_small(const KernelRequest& request) {
+  return make_kernel([n = request.inputs[0].shape.elements(), overwrite = request.overwrite](const KernelCall& call) {
+    double* counts = call.out<double>(0);
+    if (overwrite) std::fill_n(counts, ops::kCounts, 0);
+    const cpu::SmallNumbers small = cpu::count_small(n, call.in<F16>(0), call.scratch);
+    counts[ops::kElements] += static_cast<double>(n);
+    counts[ops::kZeros] += static_cast<double>(small.zeros);
+    counts[ops::kSubnormals] += static_cast<double>(small.subnormals);
+  });
+}
+
 }  // namespace
 
 CpuKernels reduce_cpu_kernels() {
   return {{&ops::kReduce, nullptr, bind_reduce},
           {&ops::kBroadcastLast, nullptr, bind_broadcast},
           {&ops::kSumRows, choose_sum_rows, bind_sum_rows},
-          {&ops::kSumLosses, nullptr, bind_sum_losses}};
+          {&ops::kSumLosses, nullptr, bind_sum_losses},
+          {&ops::kCountSmall, choose_count_small, bind_count_small}};
 }
 
 }  // namespace plimsoll

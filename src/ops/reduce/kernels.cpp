@@ -198,6 +198,29 @@ void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float*
   HWY_DYNAMIC_DISPATCH(reduce_last_axis)(rows, n, mean, x, out);
 }
 
+Bytes count_small_scratch(std::int64_t n) {
+  return Bytes{ceil_div(n, kElementTile) * static_cast<std::int64_t>(sizeof(SmallNumbers))};
+}
+
+SmallNumbers count_small(std::int64_t n, const F16* x, std::byte* scratch) {
+  auto* tiles = reinterpret_cast<SmallNumbers*>(scratch);
+  for_tiles(n, [=](std::int64_t begin, std::int64_t end) {
+    std::int32_t zeros = 0, normal = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const unsigned size = static_cast<unsigned>(x[i]) & 0x7fffU;
+      zeros += static_cast<std::int32_t>(size == 0);
+      normal += static_cast<std::int32_t>(size >= 0x0400U);
+    }
+    tiles[begin / kElementTile] = {zeros, end - begin - zeros - normal};
+  });
+  SmallNumbers all;
+  for (std::int64_t i = 0; i < ceil_div(n, kElementTile); ++i) {
+    all.zeros += tiles[i].zeros;
+    all.subnormals += tiles[i].subnormals;
+  }
+  return all;
+}
+
 void sum_in_order(std::int64_t n, const float* x, double* total) {
   double running = *total;
   for (std::int64_t i = 0; i < n; ++i) running += double{x[i]};

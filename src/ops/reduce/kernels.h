@@ -34,4 +34,11 @@ void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float*
 // *total += x[0], x[1], ... in that order, in fp64: any split of x into consecutive calls gives the same bits.
 void sum_in_order(std::int64_t n, const float* x, double* total);
 
+// Of n numbers. Subnormal ones are not zero and below 2^-14.
+struct SmallNumbers {
+  std::int64_t zeros = 0, subnormals = 0;
+};
+Bytes count_small_scratch(std::int64_t n);
+SmallNumbers count_small(std::int64_t n, const F16* x, std::byte* scratch);
+
 }  // namespace plimsoll::cpu

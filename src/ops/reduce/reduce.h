@@ -1,5 +1,6 @@
 // Reductions. `reduce` sums or averages over the last axis; `sum_rows` sums over all axes but the last (the gradient of a bias)
-// and adds into an accumulator; `sum_losses` adds per-unit losses in their order, in fp64, into the window's total.
+// and adds into an accumulator; `sum_losses` adds per-unit losses in their order, in fp64, into the window's total; `count_small`
+// counts what fp16 cannot hold well.
 #pragma once
 
 #include "graph/builder.h"
@@ -27,6 +28,9 @@ struct BroadcastLastAttributes {
   }
 };
 
-extern const OpDef kReduce, kBroadcastLast, kSumRows, kSumLosses;
+// count_small: (x f16, counts f64[kCounts]) -> counts: it adds the elements of x, the zeros, and the subnormal ones, which have
+// lost digits.
+enum SmallCount : std::size_t { kElements, kZeros, kSubnormals, kCounts };
+extern const OpDef kReduce, kBroadcastLast, kSumRows, kSumLosses, kCountSmall;
 
 }  // namespace plimsoll::ops

@@ -68,7 +68,14 @@ std::vector<ValueType> infer_sum_losses(const Attributes&, TypeSpan inputs) {
   return {inputs[1]};
 }
 
-std::vector<Alias> aliases_of_sum_losses(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
+std::vector<ValueType> infer_count_small(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "count_small");
+  require_dtype(inputs.first(1), DType::f16, "count_small");
+  require_type(inputs[1], {DType::f64, Shape{kCounts}}, "count_small", "the counts");
+  return {inputs[1]};
+}
+
+std::vector<Alias> updates_second(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
 
 }  // namespace
 
@@ -85,6 +92,11 @@ const OpDef kSumLosses{.name = "sum_losses",
                        .infer = infer_sum_losses,
                        .cost = one_pass,
                        .not_differentiable = "it reports the loss; gradients start at the loss itself",
-                       .aliases = aliases_of_sum_losses};
+                       .aliases = updates_second};
+const OpDef kCountSmall{.name = "count_small",
+                        .infer = infer_count_small,
+                        .cost = one_pass,
+                        .not_differentiable = kFirstOrderOnly,
+                        .aliases = updates_second};
 
 }  // namespace plimsoll::ops

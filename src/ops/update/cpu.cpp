@@ -149,8 +149,7 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             .gradient_scale = in.scale,
                             .clip_value = a.clip_value};
     const cpu::StateNumbers buffer = a.momentum ? state_of(call, 0, dtype) : cpu::StateNumbers(nullptr);
-    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding,
-             in.tiles);
+    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding, in.tiles);
     in.report(count_of(call, n));
   });
 }
@@ -158,12 +157,9 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
 }  // namespace
 
 CpuKernels update_cpu_kernels() {
-  return {{&ops::kSumOfSquares, choose_sum, bind_sum},
-          {&ops::kClip, nullptr, bind_clip},
-          {&ops::kReport, nullptr, bind_report},
-          {&ops::kAdamW, choose_update, bind_adamw},
-          {&ops::kLion, choose_update, bind_lion},
-          {&ops::kSgd, choose_update, bind_sgd}};
+  return {{&ops::kSumOfSquares, choose_sum, bind_sum}, {&ops::kClip, nullptr, bind_clip},
+          {&ops::kReport, nullptr, bind_report},       {&ops::kAdamW, choose_update, bind_adamw},
+          {&ops::kLion, choose_update, bind_lion},     {&ops::kSgd, choose_update, bind_sgd}};
 }
 
 }  // namespace plimsoll

@@ -377,9 +377,7 @@ void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t*
   HWY_DYNAMIC_DISPATCH(accumulate_rounded)(n, g, add, into, rounding);
 }
 
-Bytes change_scratch(std::int64_t n) {
-  return Bytes{ceil_div(n, kElementTile) * static_cast<std::int64_t>(sizeof(Change))};
-}
+Bytes change_scratch(std::int64_t n) { return Bytes{ceil_div(n, kElementTile) * static_cast<std::int64_t>(sizeof(Change))}; }
 
 Change sum_of(const Change* tiles, std::int64_t n, Change before) {
   for (std::int64_t i = 0; i < ceil_div(n, kElementTile); ++i) {

@@ -1,5 +1,7 @@
 #include "ops/reduce/reduce.h"
 
+#include <cmath>
+
 #include "ops/cases/cases.h"
 
 namespace plimsoll::test {
@@ -79,6 +81,33 @@ std::vector<OpCase> totals() {
   return cases;
 }
 
+std::vector<Numbers> count_small(const ReferenceCall& call) {
+  Numbers counts = call.values[1];
+  for (const double x : call.values[0]) {
+    ++counts[ops::kElements];
+    counts[ops::kZeros] += x == 0 ? 1 : 0;
+    counts[ops::kSubnormals] += x != 0 && std::abs(x) < 0x1p-14 ? 1 : 0;
+  }
+  return {counts};
+}
+
+// A third of the numbers are zeros, or subnormal, the others from a grid that fp16 holds.
+std::vector<OpCase> counts() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : {Shape{1}, Shape{65, 33}, Shape{40007}}) {
+    OpCase adding{ops::NoAttributes{}, {f32(shape), f64({ops::kCounts}, {0, 100})}};
+    adding.derive = [](std::vector<Numbers>& values) {
+      for (std::size_t i = 0; i < values[0].size(); ++i) {
+        const double grid = std::round(8 * values[0][i]) / 8;
+        values[0][i] = i % 3 == 0 ? grid * 0x1p-16 : i % 3 == 1 ? 0.5 + std::abs(grid) : -0x1p-14;
+      }
+      for (double& count : values[1]) count = std::round(count);
+    };
+    for (const OpCase& each : {adding, in_window(adding)}) cases.push_back(with_inputs_of(DType::f16, {0}, each));
+  }
+  return cases;
+}
+
 std::vector<OpCase> in_both_widths(std::vector<OpCase> cases) {
   const std::vector<OpCase> wide = cases;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -93,7 +122,8 @@ std::vector<OpCases> reduce_cases() {
   return {{&ops::kReduce, reduce, reductions(), {}},
           {&ops::kBroadcastLast, broadcast_last, broadcasts(), {}},
           {&ops::kSumRows, sum_rows, in_both_widths(sums_of_rows()), {}},
-          {&ops::kSumLosses, sum_losses, totals(), {}}};
+          {&ops::kSumLosses, sum_losses, totals(), {}},
+          {&ops::kCountSmall, count_small, counts(), {}}};
 }
 
 }  // namespace plimsoll::test

@@ -265,12 +265,9 @@ std::vector<OpCase> of_single(std::vector<OpCase> cases) {
 }  // namespace
 
 std::vector<OpCases> update_cases() {
-  return {{&ops::kSumOfSquares, sum_of_squares, sums(), {}},
-          {&ops::kClip, clip, clips(), {}},
-          {&ops::kAdamW, adamw, of_single(adamw_cases()), {}},
-          {&ops::kLion, lion, of_single(lion_cases()), {}},
-          {&ops::kSgd, sgd, of_single(sgd_cases()), {}},
-          {&ops::kReport, report, reports(), {}}};
+  return {{&ops::kSumOfSquares, sum_of_squares, sums(), {}},   {&ops::kClip, clip, clips(), {}},
+          {&ops::kAdamW, adamw, of_single(adamw_cases()), {}}, {&ops::kLion, lion, of_single(lion_cases()), {}},
+          {&ops::kSgd, sgd, of_single(sgd_cases()), {}},       {&ops::kReport, report, reports(), {}}};
 }
 
 }  // namespace plimsoll::test

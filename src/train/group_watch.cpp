@@ -1,0 +1,127 @@
+#include "train/group_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "autodiff/training.h"
+#include "ops/reduce/reduce.h"
+#include "train/loss_scale.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kFirst = 32;
+constexpr int kLarge = 20, kDead = 50, kSmall = 20;  // updates in a row
+constexpr double kMostRatio = 0.1, kMostSmall = 0.05;
+
+std::span<const double> part_of(std::span<const double> report, std::size_t i) {
+  return report.subspan(i * kReported, kReported);
+}
+std::span<const double> counts_of(std::span<const double> counts, std::size_t i) {
+  return counts.subspan(i * ops::kCounts, ops::kCounts);
+}
+
+double ratio_of(double step_squares, double parameter_squares) {
+  return parameter_squares > 0 ? std::sqrt(step_squares / parameter_squares) : 0;
+}
+
+double small_share(std::span<const double> counts) {
+  const double numbers = counts[ops::kElements] - counts[ops::kZeros];
+  if (numbers == 0) return counts[ops::kElements] > 0 ? 1 : 0;
+  return counts[ops::kSubnormals] / numbers;
+}
+
+void add(GroupWarning& warning, const std::string& name, double value) {
+  warning.names.push_back(name);
+  warning.most = std::max(warning.most, value);
+}
+
+// "h.0.attn.c_attn.weight and 11 others"
+std::string named(const std::vector<std::string>& names) {
+  if (names.size() == 1) return names.front();
+  return fmt::format("{} and {} other{}", names.front(), names.size() - 1, names.size() == 2 ? "" : "s");
+}
+
+std::vector<GroupWarning> told(std::vector<GroupWarning> warnings) {
+  std::erase_if(warnings, [](const GroupWarning& warning) { return warning.names.empty(); });
+  return warnings;
+}
+
+}  // namespace
+
+bool GroupWatch::Streak::add(bool bad, int limit) {
+  updates = bad ? updates + 1 : 0;
+  return updates >= limit && !std::exchange(told, true);
+}
+
+GroupWatch::GroupWatch(std::vector<Group> parameters, std::vector<std::string> gradients, std::int64_t warmup_updates)
+    : parameters_(std::move(parameters)),
+      gradients_(std::move(gradients)),
+      warmup_(std::max(warmup_updates, kFirst)),
+      large_(parameters_.size()),
+      dead_(parameters_.size()),
+      small_(gradients_.size()) {}
+
+std::vector<GroupWarning> GroupWatch::see(std::int64_t update, std::span<const double> report) {
+  GroupWarning large{"UPDATE_RATIO", {}, 0, {}}, dead{"DEAD_GRADIENT", {}, 0, {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span<const double> squares = part_of(report, i);
+    const double ratio = ratio_of(squares[kStepSquares], squares[kParameterSquares]);
+    const bool counts = update > warmup_ && parameters_[i].matrix;
+    if (large_[i].add(counts && ratio > kMostRatio, kLarge)) add(large, parameters_[i].name, ratio);
+    if (dead_[i].add(squares[kGradientSquares] == 0, kDead)) add(dead, parameters_[i].name, 0);
+  }
+  if (!large.names.empty()) {
+    large.text = fmt::format(
+        "{} updates in a row changed {} by more than a tenth, now by {:.2g} of its size: a lower learning "
+        "rate, or larger initial values",
+        kLarge, named(large.names), large.most);
+  }
+  if (!dead.names.empty()) {
+    dead.text = fmt::format("{} gradients in a row of {} were zero in all elements: it does not learn", kDead, named(dead.names));
+  }
+  return told({std::move(large), std::move(dead)});
+}
+
+std::vector<GroupWarning> GroupWatch::see_small(std::span<const double> counts, double scale) {
+  GroupWarning small{"UNDERFLOW", {}, 0, {}};
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    const double share = small_share(counts_of(counts, i));
+    if (small_[i].add(share > kMostSmall && scale < LossScale::kMost, kSmall)) add(small, gradients_[i], share);
+  }
+  if (small.names.empty()) return {};
+  small.text = fmt::format(
+      "of {} up to {:.0f} % lose digits in fp16, with a loss scale of {:g}: a shorter "
+      "precision.loss_scale_growth lets it rise sooner, and bf16 needs none",
+      named(small.names), 100 * small.most, scale);
+  return {std::move(small)};
+}
+
+double GroupWatch::update_ratio(std::span<const double> report) {
+  double step = 0, parameter = 0;
+  for (std::size_t i = 0; i < report.size() / kReported; ++i) {
+    step += part_of(report, i)[kStepSquares];
+    parameter += part_of(report, i)[kParameterSquares];
+  }
+  return ratio_of(step, parameter);
+}
+
+double GroupWatch::underflow(std::span<const double> counts) {
+  double most = 0;
+  for (std::size_t i = 0; i < counts.size() / ops::kCounts; ++i) most = std::max(most, small_share(counts_of(counts, i)));
+  return most;
+}
+
+GroupWatch group_watch(const Graph& graph, const std::optional<UnderflowMeter>& underflow, std::int64_t warmup_updates) {
+  std::vector<GroupWatch::Group> groups;
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    if (value.parameter->trainable) groups.push_back({value.name.text(), value.type.shape.rank() >= 2});
+  }
+  return {std::move(groups), underflow ? underflow->gradients : std::vector<std::string>{}, warmup_updates};
+}
+
+}  // namespace plimsoll
