@@ -163,33 +163,40 @@ class Precision {
 
 }  // namespace
 
-std::vector<ValueId> read_by_products(const Graph& graph) {
-  PerValue<char> products(graph.values.size(), 0), others(graph.values.size(), 0);
+namespace {
+
+// The parameters of two or more axes whose readers all fit: fits(node, input).
+template <class Fits>
+std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
+  PerValue<char> others(graph.values.size(), 0);
   for (const Node& node : graph.nodes) {
     if (node.section == Section::update) continue;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      (takes(node.op->narrow, node, i) ? products : others)[node.inputs[i]] = 1;
-    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) others[node.inputs[i]] |= fits(node, i) ? 0 : 1;
   }
   std::vector<ValueId> found;
   for (const ValueId parameter : graph.parameters()) {
-    if (products[parameter] != 0 && others[parameter] == 0) found.push_back(parameter);
+    if (graph.values[parameter].type.shape.rank() >= 2 && others[parameter] == 0) found.push_back(parameter);
   }
   return found;
 }
 
-namespace {
-
 // With all versions of them.
 void narrow_parameters(Graph& graph, DType to) {
+  const auto fits = [](const Node& node, std::size_t i) {
+    return takes(node.op->narrow, node, i) || takes(node.op->either, node, i);
+  };
   PerValue<char> chosen(graph.values.size(), 0);
-  for (const ValueId parameter : read_by_products(graph)) chosen[parameter] = 1;
+  for (const ValueId parameter : parameters_where(graph, fits)) chosen[parameter] = 1;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     if (chosen[origin_of(graph, ValueId{i})] != 0) graph.values[ValueId{i}].type.dtype = to;
   }
 }
 
 }  // namespace
+
+std::vector<ValueId> read_by_products(const Graph& graph) {
+  return parameters_where(graph, [](const Node& node, std::size_t i) { return takes(node.op->narrow, node, i); });
+}
 
 std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters) {
   if (compute == DType::f32) return {};

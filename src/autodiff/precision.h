@@ -19,7 +19,8 @@ struct UnderflowMeter {
 };
 
 // Rewrites all sections but the update. fp32 changes nothing. With `parameters` of 16 bits, which has to be `compute`, matrices
-// that nothing but products reads are that themselves, and their updates write it. With fp16 small gradients are counted.
+// and tables are that themselves, where all that reads them takes it, and their updates write it. With fp16 small gradients are
+// counted.
 std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters = DType::f32);
 
 // The parameters that products read and nothing else: as operands that they take rounded.

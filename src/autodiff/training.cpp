@@ -24,6 +24,11 @@ constexpr std::int64_t kRowsPerSlot = 8;
 
 constexpr const char* kChangeName = "change";  // behind the name of a parameter and a dot
 
+// No key: to the nearest.
+NoiseKey rounding_of(const OptimizerSettings& settings, const std::string& name) {
+  return settings.nearest ? NoiseKey{} : philox_key(settings.seed, random_site(name + ".rounding"));
+}
+
 struct Gradient {
   ValueId parameter, accumulator;
   RowAccumulators apart;  // of a table that is looked up and read otherwise
@@ -129,7 +134,7 @@ class Backward : public GradientContext {
     ensure(!builder_.value(into).version_of.valid(), "autodiff",
            "a gradient that is added twice would round with the same noise");
     if (!step_.valid()) step_ = builder_.add_input("batch.step", {DType::u32, Shape{2}});
-    const ops::RoundingAttributes attributes{philox_key(settings_.seed, random_site(name + ".rounding"))};
+    const ops::RoundingAttributes attributes{rounding_of(settings_, name)};
     builder_.rename(gradient, name + ".part");
     const ValueId sum = builder_.add1(ops::kAccumulateRounded, attributes, {gradient, step_, into}, "grad.sum");
     builder_.rename(sum, name);
@@ -334,7 +339,7 @@ class UpdateSection {
       return factored_update(parameter, gradient, scalars, coefficient, decay);
     const bool narrow_state = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
     const bool rounds = narrow_state || settings_.parameters != DType::f32;
-    const NoiseKey rounding = rounds ? philox_key(settings_.seed, random_site(name + ".rounding")) : NoiseKey{};
+    const NoiseKey rounding = rounds ? rounding_of(settings_, name) : NoiseKey{};
     const Update update = update_of(decay, coefficient.valid(), rounding);
     std::vector<ValueId> inputs{parameter};
     std::vector<std::string> outputs{""};

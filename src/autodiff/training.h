@@ -25,14 +25,15 @@ struct OptimizerSettings {
   bool scaled = false;       // the loss is multiplied by a scale, which its gradients are divided by
   double clip_value = 0;     // of each element; 0: none
   double average_blend = 0;  // of the parameters, into averages of them; 0: none
-  // Of matrices that products read: fp32, or bf16 (which apply_precision makes of them), rounded at random under the seed.
+  // Of matrices and tables: fp32, or bf16 (which apply_precision makes of them).
   DType parameters = DType::f32;
-  // Of the sums of their gradients: fp32, or bf16, which is rounded at random under the seed.
+  // Of the sums of the gradients of matrices that products read: fp32, or bf16.
   DType gradients = DType::f32;
-  // Of the optimizer: fp32; or bf16, or u8 (blocks of numbers of 8 bits, with a scale each), which are rounded at random under
-  // this seed.
+  // Of the optimizer: fp32; or bf16, or u8 (blocks of numbers of 8 bits, with a scale each).
   DType state = DType::f32;
+  // What is narrower than fp32 is rounded at random under this seed, or to the nearest.
   std::uint64_t seed = 0;
+  bool nearest = false;
 };
 
 // Whether there is state with an element for each parameter, an average of them excepted.

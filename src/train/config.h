@@ -109,12 +109,19 @@ struct LinkRates {
   friend bool operator==(const LinkRates&, const LinkRates&) = default;
 };
 
+// Of what is narrower than fp32 and is added to.
+enum class Rounding : std::uint8_t { stochastic, nearest };
+
 struct PrecisionSettings {
   DType compute = DType::f32, parameters = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
   std::optional<std::vector<DType>> allowed;  // while the configuration is read: what compute is chosen from; then absent
-  double loss_scale = 65536;                  // of fp16: at the start
-  Duration loss_scale_growth{2000, {}};       // without an overflow, after which it doubles
+  Rounding rounding = Rounding::stochastic;
+  bool force_nearest = false;            // which is refused otherwise
+  double loss_scale = 65536;             // of fp16: at the start
+  Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
 
+  // That are added to, and rounded then.
+  bool has_narrow_numbers() const { return parameters != DType::f32 || gradients != DType::f32 || optimizer_state != DType::f32; }
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
 // "fp32", "bf16", "8bit": as the configuration and plans name them.

@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddi
 constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
                                                      "triangular2", "one_cycle", "wsd",    "polynomial"};
 constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
-constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"};
+constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
+    kRoundings{"stochastic", "nearest"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
@@ -154,6 +155,10 @@ double power_of_two(const Setting& s) {
 
 std::string if_scaled(const Config& c, std::string text) {
   return c.precision.compute == DType::f16 ? std::move(text) : std::string();
+}
+
+std::string if_narrow(const Config& c, std::string text) {
+  return c.precision.has_narrow_numbers() ? std::move(text) : std::string();
 }
 
 bool says_none(const Setting& s) {
@@ -414,7 +419,7 @@ const ConfigKey kKeys[] = {
      "\"bf16\"", set_compute, [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
     {"precision.allow", "what compute = \"auto\" may choose; it takes what this processor is fastest at", "[\"fp32\", \"bf16\"]",
      set_allowed, [](const C&) { return Text(); }},
-    {"precision.parameters", "fp32, or with compute = bf16 bf16 (matrices of blocks): no fp32 copy of them, rounded at random",
+    {"precision.parameters", "fp32, or with compute = bf16 bf16 (matrices and tables): no fp32 copy of them, rounded at random",
      "\"bf16\"", [](C& c, const S& s) { c.precision.parameters = precision(s, "precision.parameters", kRoundedTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.parameters)); }},
     {"precision.gradients",
@@ -424,6 +429,12 @@ const ConfigKey kKeys[] = {
     {"precision.optimizer_state", "fp32, or bf16 or 8bit: rounded at random so that what is small adds up", "\"bf16\"",
      [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
      [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},
+    {"precision.rounding", "stochastic (at random), or nearest, by which small steps are lost: it needs force_nearest",
+     "\"stochastic\"", [](C& c, const S& s) { c.precision.rounding = one_of<Rounding>(s, kRoundings); },
+     [](const C& c) { return if_narrow(c, name_of(c.precision.rounding, kRoundings)); }},
+    {"precision.force_nearest", "rounding to the nearest although small steps are lost", "false",
+     [](C& c, const S& s) { c.precision.force_nearest = flag(s); },
+     [](const C& c) { return if_narrow(c, std::string(c.precision.force_nearest ? "true" : "false")); }},
     {"precision.loss_scale", "fp16: the loss is multiplied by this at the start, then by what does not overflow", "65536.0",
      [](C& c, const S& s) { c.precision.loss_scale = power_of_two(s); },
      [](const C& c) { return if_scaled(c, shown(c.precision.loss_scale)); }},

@@ -308,7 +308,23 @@ void choose_precision(Config& config, const GivenSettings& given) {
                   precision_name(config.precision.compute), fast ? "" : "no "));
 }
 
+void check_rounding(const Config& config, const GivenSettings& given) {
+  const PrecisionSettings& precision = config.precision;
+  if (precision.rounding != Rounding::nearest) return;
+  const std::string where = given.where("precision.rounding");
+  if (!precision.has_narrow_numbers()) {
+    throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all that is added to is fp32",
+                       "without it, or parameters, gradients or optimizer_state that are narrower",
+                       {"--set precision.optimizer_state=bf16"});
+  }
+  if (precision.force_nearest) return;
+  throw config_error("E-CONFIG-ROUNDING", where, "rounded to the nearest, steps below half a digit are lost, all of them",
+                     "rounding at random, which keeps them in the mean; or that you want just that",
+                     {"--set precision.rounding=stochastic", "--set precision.force_nearest=true"});
+}
+
 void check_precision(const Config& config, const GivenSettings& given) {
+  check_rounding(config, given);
   for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
     if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
     throw config_error("E-CONFIG-CONFLICT", given.where(key),

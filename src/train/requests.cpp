@@ -21,6 +21,7 @@ OptimizerSettings optimizer_settings(const Config& config) {
   settings.parameters = config.precision.parameters;
   settings.gradients = config.precision.gradients;
   settings.state = config.precision.optimizer_state;
+  settings.nearest = config.precision.rounding == Rounding::nearest;
   settings.seed = static_cast<std::uint64_t>(config.seed);
   if (choice.ema_half_life) {
     const double half_lives =

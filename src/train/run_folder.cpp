@@ -181,7 +181,7 @@ void RunFolder::append_event(const nlohmann::json& event) const {
 }
 
 void RunFolder::append(const Metrics& metrics) {
-  std::array<char, 32> loss, grad_norm;
+  std::array<char, 32> loss, grad_norm, ratio;
   std::array<char, 640> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
@@ -194,7 +194,7 @@ void RunFolder::append(const Metrics& metrics) {
   add("\"learning_rate\":{},", metrics.learning_rate);
   if (metrics.momentum) add("\"momentum\":{},", *metrics.momentum);
   if (metrics.loss_scale) add("\"loss_scale\":{},", *metrics.loss_scale);
-  add("\"update_ratio\":{:.4g},", metrics.update_ratio);
+  add("\"update_ratio\":{},", number_text(metrics.update_ratio, ratio));
   if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
   if (metrics.spike) add("\"spike\":true,");
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,

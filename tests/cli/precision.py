@@ -54,6 +54,10 @@ def bytes_of_a_parameter(test):
         matrix = "h.0.mlp.c_fc.weight"
         own = [name for name in size if name.startswith(matrix) and not name.endswith(".part")]
         test.equal(f"bytes of a matrix with {settings}", sum(size[name] for name in own) / of[matrix], expected)
+        if ("gradients", "bf16") not in settings:
+            for table in ("wte.weight", "wpe.weight"):
+                own = [name for name in size if name.startswith(table)]
+                test.equal(f"bytes of {table} with {settings}", sum(size[name] for name in own) / of[table], expected)
         if not {("gradients", "bf16"), ("parameters", "bf16")} & set(settings):
             test.equal(f"bytes a parameter with {settings}", sum(size.values()) / parameters, expected)
 
@@ -104,6 +108,34 @@ def narrow_gradients(test):
     test.equal("bits in two pieces", cut["final"]["parameters_xxh128"], whole["final"]["parameters_xxh128"])
     both = [*narrow, "--set", "optimizer.name=adafactor", "--set", "optimizer.learning_rate=1e-2"]
     test.that(train(test, "sums-adafactor", *both) is not None, "with adafactor")
+
+
+def to_the_nearest(test):
+    """Refused unless forced: small steps are lost."""
+    narrow = ["--set", "precision.compute=bf16", "--set", "precision.parameters=bf16"]
+    nearest = ["--set", "precision.rounding=nearest"]
+    error = test.fails(2, "E-CONFIG-ROUNDING", "plan", "config.toml", *narrow, *nearest)
+    test.that("precision.force_nearest=true" in " ".join(error["try"]), f"how to insist: {error}")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *nearest, "--set", "precision.force_nearest=true")
+    forced = [*narrow, *nearest, "--set", "precision.force_nearest=true"]
+    small = ["--set", "optimizer.weight_decay=0", "--set"]
+    rate = "optimizer.learning_rate={}".format
+    train(test, "still", *narrow, *small, rate(1e-30), "--updates", "1")
+    train(test, "nearest", *forced, *small, rate(1e-6))
+    train(test, "random", *narrow, *small, rate(1e-6))
+    text = test.path("nearest/config.resolved.toml").read_text()
+    test.that('rounding = "nearest"' in text and "force_nearest = true" in text, "the run says so")
+    weights = (test.path(run) / "weights/model.safetensors" for run in ("still", "nearest", "random"))
+    still, nearest, random = (bf16_elements(path) for path in weights)
+    moved = [sum(a != b for a, b in zip(still, each)) / len(still) for each in (nearest, random)]
+    test.that(3 * moved[0] < moved[1], f"of small steps fewer are lost at random: {moved}")
+
+
+def bf16_elements(path, name="h.0.mlp.c_fc.weight"):
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    begin, end = json.loads(raw[8 : 8 + size])[name]["data_offsets"]
+    return [raw[8 + size + i : 10 + size + i] for i in range(begin, end, 2)]
 
 
 def narrow_parameters(test):
@@ -258,7 +290,8 @@ def offered(test):
 def main():
     test = Test("precision")
     states = [narrow_state, coded_state]
-    test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, rounded_products, overflowing,
+    test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, to_the_nearest,
+                   rounded_products, overflowing,
                    small_gradients, offered)
     test.finish()
 

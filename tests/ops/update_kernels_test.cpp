@@ -278,6 +278,21 @@ TEST(UpdateKernels, NarrowStatesFollowOverManyUpdates) {
   EXPECT_GE(spread, theory / 1.5);
 }
 
+// Without a key.
+TEST(UpdateKernels, NarrowStatesAreRoundedToTheNearestWhereThatIsForced) {
+  on_every_target([] {
+    constexpr std::int64_t n = 3001;
+    const Floats g = random_floats(n, 4);
+    Floats p(n);
+    Narrow buffer(n);
+    sgd(n, p.data(), buffer.data(), g.data(), {.momentum = 0.9, .first = true}, {}, {.key = {}, .update = 7});
+    for (std::int64_t i = 0; i < n; ++i) {  // of two that are as near it takes the larger one
+      const float most = std::abs(widen_bf16(narrow_bf16(g[i])) - g[i]);
+      EXPECT_EQ(std::abs(widen_bf16(buffer[i]) - g[i]), most) << g[i];
+    }
+  });
+}
+
 struct Codes {
   explicit Codes(std::int64_t n)
       : codes(static_cast<std::size_t>(n)), scales(static_cast<std::size_t>(ceil_div(n, ops::kCodedBlock))) {}

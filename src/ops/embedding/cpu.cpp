@@ -17,11 +17,17 @@ cpu::TableRows rows_of(const NodeRange& range, std::int64_t all, std::int64_t wi
   return {range.begin / width, range.elements / width};
 }
 
+cpu::TableNumbers table_of(const KernelCall& call, std::size_t input, DType dtype) {
+  if (dtype == DType::bf16) return call.in<std::uint16_t>(input);
+  return call.in(input);
+}
+
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const std::int64_t all = request.inputs[1].shape[0];
-  return make_kernel([shape = shape_of(request.outputs[0].shape), all](const KernelCall& call) {
-    cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), call.in(1), call.in(2),
-                           call.out(0));
+  return make_kernel([shape = shape_of(request.outputs[0].shape), all, table = request.inputs[1].dtype,
+                      positions = request.inputs[2].dtype](const KernelCall& call) {
+    cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), table_of(call, 1, table),
+                           table_of(call, 2, positions), call.out(0));
   });
 }
 

@@ -1,5 +1,5 @@
-// Token and position embedding: y[b, t] = table[token[b, t]] + positions[t]. The gradients add into the two tables' accumulators;
-// rows of `positions` past the sequence get zero.
+// Token and position embedding: y[b, t] = table[token[b, t]] + positions[t], of tables of fp32 or bf16. The gradients add into
+// the two tables' accumulators; rows of `positions` past the sequence get zero.
 #pragma once
 
 #include "graph/builder.h"

@@ -20,19 +20,26 @@ HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row,
       begin, end, [](Floats s, Floats r) HWY_ATTR { return hn::Add(s, r); }, sum, sum, row);
 }
 
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
-                       const float* positions, float* out) {
+template <class T, class P>
+HWY_INLINE void look_up(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const T* table,
+                        const P* positions, float* out) {
   const std::int64_t width = shape.width;
   for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
     if (!rows.contains(tokens[row])) return;
-    const float* entry = table + (tokens[row] - rows.begin) * width;
-    if (positions == nullptr) {
-      std::memcpy(out + row * width + begin, entry + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
-    } else {
-      const auto sum = [](Floats e, Floats p) HWY_ATTR { return hn::Add(e, p); };
-      map_range(begin, end, sum, out + row * width, entry, positions + row % shape.tokens * width);
-    }
+    const T* entry = table + (tokens[row] - rows.begin) * width;
+    const auto sum = [](Floats e, Floats p) HWY_ATTR { return hn::Add(e, p); };
+    map_range(begin, end, sum, out + row * width, entry, positions + row % shape.tokens * width);
   });
+}
+
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+                       TableNumbers positions, float* out) {
+  const auto with_positions = [&](const auto* entries) HWY_ATTR {
+    if (positions.narrow != nullptr) return look_up(shape, rows, tokens, entries, positions.narrow, out);
+    look_up(shape, rows, tokens, entries, positions.exact, out);
+  };
+  if (table.narrow != nullptr) return with_positions(table.narrow);
+  with_positions(table.exact);
 }
 
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
@@ -96,8 +103,8 @@ HWY_EXPORT(embedding_token_gradient);
 HWY_EXPORT(embedding_position_gradient);
 HWY_EXPORT(add_rows);
 
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
-                       const float* positions, float* out) {
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+                       TableNumbers positions, float* out) {
   HWY_DYNAMIC_DISPATCH(embedding_forward)(shape, rows, tokens, table, positions, out);
 }
 

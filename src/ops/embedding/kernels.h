@@ -1,6 +1,6 @@
-// Embedding lookups and their gradients on the CPU: fp32 tables, i32 tokens in [0, vocabulary). Buffers do not overlap.
-// Gradients add the rows in ascending order, whatever the number of threads; with `accumulate` they add to what is there,
-// otherwise they overwrite it. Nothing allocates.
+// Embedding lookups and their gradients on the CPU: tables of fp32 or bf16, fp32 gradients, i32 tokens in [0, vocabulary).
+// Buffers do not overlap. Gradients add the rows in ascending order, whatever the number of threads; with `accumulate` they add
+// to what is there, otherwise they overwrite it. Nothing allocates.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,17 @@ struct TableRows {
   bool contains(std::int32_t token) const { return token >= begin && token < begin + count; }
 };
 
-// table [rows, width], positions [>= tokens, width] or null -> out [batch, tokens, width] = table[token] + positions[t].
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* table,
-                       const float* positions, float* out);
+// fp32 or bf16.
+struct TableNumbers {
+  TableNumbers(const float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
+  TableNumbers(const std::uint16_t* data) : narrow(data) {}  // NOLINT
+  const float* exact = nullptr;
+  const std::uint16_t* narrow = nullptr;
+};
+
+// table [rows, width], positions [>= tokens, width] -> out [batch, tokens, width] = table[token] + positions[t], in fp32.
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+                       TableNumbers positions, float* out);
 // d_table[token] += d_out row, for each token in ascending order. d_table is [rows, width].
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
                               bool accumulate, float* d_table);

@@ -12,7 +12,9 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
   const Shape &tokens = inputs[0].shape, &table = inputs[1].shape, &positions = inputs[2].shape;
   require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]),
           "pass i32(batch, tokens)");
-  require_dtype(inputs.subspan(1), DType::f32, "embedding");
+  for (const ValueType& each : inputs.subspan(1)) {
+    require(each.dtype == DType::f32 || each.dtype == DType::bf16, "embedding", "a table is " + to_text(each), "fp32 or bf16");
+  }
   require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1],
           "embedding",
           fmt::format("the table is {}, the positions {} for {} tokens", to_text(table), to_text(positions), tokens[1]),
@@ -44,6 +46,8 @@ void gradient(GradientContext& context) {
   const EmbeddingBackwardAttributes rows{builder.shape(apart.rows)[0], true};
   builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
 }
+
+std::vector<std::size_t> either(const Attributes&) { return {1, 2}; }
 
 // As large as those of the loss, with which the table may be shared.
 RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
@@ -134,7 +138,8 @@ Cost cost_of_select(const Attributes&, TypeSpan, TypeSpan outputs) { return {0, 
 
 }  // namespace
 
-const OpDef kEmbedding{.name = "embedding", .infer = infer, .cost = cost, .gradient = gradient, .ranges = ranges};
+const OpDef kEmbedding{
+    .name = "embedding", .infer = infer, .cost = cost, .gradient = gradient, .ranges = ranges, .either = either};
 const OpDef kTokenGradient{.name = "token_gradient",
                            .infer = infer_gradient<1>,
                            .cost = cost_of_gradient<1>,

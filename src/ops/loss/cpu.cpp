@@ -7,7 +7,8 @@ namespace {
 
 cpu::LossShape shape_of(const KernelRequest& request) {
   const Shape &h = request.inputs[0].shape, &w = request.inputs[1].shape;
-  return {h[0] * h[1], h[2], w[0], request.chunks, request.in_ranges, request.inputs[0].dtype};
+  return {
+      h[0] * h[1], h[2], w[0], request.chunks, request.in_ranges, request.inputs[0].dtype, request.inputs[1].dtype == DType::f32};
 }
 
 cpu::LossTerms terms_of(const KernelRequest& request) {
@@ -34,10 +35,11 @@ KernelChoice choose(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const cpu::LossShape shape = shape_of(request);
-  return make_kernel([loss = cpu::LinearCrossEntropy(shape, false, request.threads, terms_of(request)),
-                      shape](const KernelCall& call) {
-    loss.forward(call.in<void>(0), call.in(1), call.in<std::int32_t>(2), call.out(0), call.scratch, range_of(call.range, shape));
-  });
+  return make_kernel(
+      [loss = cpu::LinearCrossEntropy(shape, false, request.threads, terms_of(request)), shape](const KernelCall& call) {
+        loss.forward(call.in<void>(0), call.in<void>(1), call.in<std::int32_t>(2), call.out(0), call.scratch,
+                     range_of(call.range, shape));
+      });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
@@ -45,8 +47,8 @@ std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const cpu::LossShape shape = shape_of(request);
   return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads, terms_of(request)), shape,
                       overwrite](const KernelCall& call) {
-    loss.backward(call.in<void>(0), call.in(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1), call.out(2),
-                  overwrite, call.scratch, range_of(call.range, shape));
+    loss.backward(call.in<void>(0), call.in<void>(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1),
+                  call.out(2), overwrite, call.scratch, range_of(call.range, shape));
   });
 }
 

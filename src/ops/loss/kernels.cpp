@@ -48,8 +48,8 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   return tiling;
 }
 
-// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w and one of the logits' gradient,
-// rounded.
+// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w, unless it has 16 bits
+// itself, and one of the logits' gradient, rounded.
 struct ScratchLayout {
   std::int64_t logits, weights, slopes, gemm, end;
 };
@@ -62,7 +62,7 @@ ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backw
   const auto add = [&](std::int64_t bytes) { return at = align_up(at + Bytes{bytes}, kAlignment), at.n; };
   layout.logits = add(rows * static_cast<std::int64_t>(sizeof(SoftmaxState)));
   layout.weights = add(rows * tiling.held_columns() * 4);
-  layout.slopes = add(columns * shape.width * size);
+  layout.slopes = add(shape.rounds_table ? columns * shape.width * size : 0);
   layout.gemm = add(backward ? std::min(shape.tokens, tiling.token_tile) * columns * size : 0);
   layout.end = (at + library).n;
   return layout;
@@ -130,8 +130,7 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
 struct LinearCrossEntropy::Run {
   const LinearCrossEntropy& loss;
   Tiling tiling;
-  const std::byte* h;
-  const float* w;
+  const std::byte *h, *w;
   const std::int32_t* targets;
   float* losses;
   SoftmaxState* states;
@@ -141,12 +140,12 @@ struct LinearCrossEntropy::Run {
   float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
 
-  Run(const LinearCrossEntropy& owner, bool backward, const void* h_in, const float* w_in, const std::int32_t* targets_in,
+  Run(const LinearCrossEntropy& owner, bool backward, const void* h_in, const void* w_in, const std::int32_t* targets_in,
       float* losses_out, std::byte* scratch, const VocabRange& range)
       : loss(owner),
         tiling(tiling_of(owner.shape_, backward)),
         h(static_cast<const std::byte*>(h_in)),
-        w(w_in),
+        w(static_cast<const std::byte*>(w_in)),
         targets(targets_in),
         losses(losses_out),
         of_target(static_cast<float>(1 - owner.terms_.label_smoothing)),
@@ -183,8 +182,9 @@ struct LinearCrossEntropy::Run {
 
   // Operands of the products with a tile of the vocabulary: those of w, once for all tiles of tokens, and of the gradient.
   const void* w_tile(std::int64_t v) const {
-    if (operands() == DType::f32) return w + w_offset(v);
-    return rounded(tiling.columns(v) * width(), w + w_offset(v), weights);
+    const bool rounds = operands() != DType::f32 && loss.shape_.rounds_table;
+    const std::byte* tile = w + w_offset(v) * size_of(rounds ? DType::f32 : operands());
+    return rounds ? rounded(tiling.columns(v) * width(), reinterpret_cast<const float*>(tile), weights) : tile;
   }
   const void* slope_tile(std::int64_t t, std::int64_t v) const {
     if (operands() == DType::f32) return tile(t, v);
@@ -289,7 +289,7 @@ LinearCrossEntropy::LinearCrossEntropy(const LossShape& shape, bool backward, in
   }
 }
 
-void LinearCrossEntropy::forward(const void* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
+void LinearCrossEntropy::forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                                  const VocabRange& range) const {
   if (range.begin == 0) check_targets(targets, shape_);
   const Run run(*this, false, h, w, targets, losses, scratch, range);
@@ -298,7 +298,7 @@ void LinearCrossEntropy::forward(const void* h, const float* w, const std::int32
   }
 }
 
-void LinearCrossEntropy::backward(const void* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses,
+void LinearCrossEntropy::backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses,
                                   float* dh, float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const {
   ensure(!products_.front().gradients.empty(), "loss", "this loss was built without its gradient");
   if (range.begin == 0 && range.losses) check_targets(targets, shape_);

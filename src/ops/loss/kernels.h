@@ -24,6 +24,7 @@ struct LossShape {
   bool in_ranges = false;
   // Of h. Where it has 16 bits, tiles of w and of the logits' gradient are rounded to it as well, and products are added in fp32.
   DType operands = DType::f32;
+  bool rounds_table = true;  // to 16 bits; else w has the operands' dtype itself
 };
 
 // The rows of w, and of dw, that a call has: whole tiles, or all that is left. Ranges come in ascending order, all of them for
@@ -56,19 +57,19 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms = {});
 
-  // h [tokens, width] of `operands`, all else fp32: w [vocab, width], targets [tokens]; writes losses [tokens], 0 where ignored.
-  // Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
-  void forward(const void* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch,
+  // h [tokens, width] of `operands`, w [vocab, width] of them or fp32, all else fp32; targets [tokens]; writes losses [tokens], 0
+  // where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
+  void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                const VocabRange& range) const;
-  void forward(const void* h, const float* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {
+  void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {
     forward(h, w, targets, losses, scratch, {.rows = shape_.vocab});
   }
 
   // As forward, and the gradient of sum(losses) * inverse_units: writes dh [tokens, width], adds to dw [vocab, width] or, with
   // `overwrite`, writes it. Only where built with `backward`.
-  void backward(const void* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
+  void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
                 float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const;
-  void backward(const void* h, const float* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
+  void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
                 float* dw, bool overwrite, std::byte* scratch) const {
     backward(h, w, targets, inverse_units, losses, dh, dw, overwrite, scratch, {.rows = shape_.vocab});
   }

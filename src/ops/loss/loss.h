@@ -23,7 +23,8 @@ struct LossAttributes {
 // Backward: (h, w, targets, inverse_units, [into w]) -> losses, d_h, d_w: the gradient of sum(losses) * inverse_units.
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
-// h [b, t, c] of fp32, or of 16 bits, to which w and the logits' gradient are rounded then as well; w [v, c], targets i32 [b, t],
+// h [b, t, c] of fp32, or of 16 bits, to which w, unless it is that already, and the logits' gradient are rounded then as well;
+// w [v, c], targets i32 [b, t],
 // inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
                              const LossAttributes& attributes = {});

@@ -12,7 +12,9 @@ void check(TypeSpan inputs) {
   const DType dtype = inputs[0].dtype;
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "linear_cross_entropy",
           fmt::format("h is {}", to_text(inputs[0])), "fp32, bf16 or fp16");
-  require_dtype(inputs.subspan(1, 1), DType::f32, "linear_cross_entropy");
+  const DType table = inputs[1].dtype;
+  require(table == DType::f32 || table == dtype, "linear_cross_entropy", fmt::format("w is {}", to_text(inputs[1])),
+          "fp32, or the width of h");
   require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
           fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
   require_type(inputs[2], {DType::i32, {h[0], h[1]}}, "linear_cross_entropy", "targets");
@@ -29,8 +31,9 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const bool accumulate = any.as<LossAttributes>().accumulate;
   require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
   check(inputs);
-  if (accumulate) require_type(inputs[4], inputs[1], "linear_cross_entropy_backward", "the accumulator");
-  return {{DType::f32, inputs[2].shape}, {DType::f32, inputs[0].shape}, inputs[1]};
+  const ValueType of_table{DType::f32, inputs[1].shape};
+  if (accumulate) require_type(inputs[4], of_table, "linear_cross_entropy_backward", "the accumulator");
+  return {{DType::f32, inputs[2].shape}, {DType::f32, inputs[0].shape}, of_table};
 }
 
 template <int kProducts>
@@ -52,8 +55,9 @@ void gradient(GradientContext& context) {
   if (context.wants(1)) context.contribute(1, outputs[2]);
 }
 
-// The table is rounded tile by tile.
+// The table is rounded tile by tile, if it is not narrow itself.
 std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
+std::vector<std::size_t> either(const Attributes&) { return {1}; }
 
 RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
 
@@ -77,6 +81,7 @@ const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .gradient = gradient,
                                 .ranges = ranges,
                                 .narrow = narrow,
+                                .either = either,
                                 .costly = true,
                                 .chunked = true};
 const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
@@ -86,6 +91,7 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .aliases = aliases_of_backward,
                                         .ranges = ranges_of_backward,
                                         .narrow = narrow,
+                                        .either = either,
                                         .costly = true,
                                         .chunked = true};
 

@@ -1,5 +1,6 @@
 #include "ops/update/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -94,10 +95,18 @@ inline constexpr std::int64_t kNoiseOverrun = 64;  // it comes in groups of up t
 class NoiseWords {
  public:
   NoiseWords(const StochasticRounding& rounding, bool two)
-      : states_(stream(rounding, 0)), parameter_(stream(rounding, kSecond)), first_(rounding.first), two_(two) {}
+      : states_(stream(rounding, 0)),
+        parameter_(stream(rounding, kSecond)),
+        first_(rounding.first),
+        two_(two),
+        nearest_(rounding.key == decltype(rounding.key){}) {
+    constexpr std::uint32_t kHalves = 0x80008000u;  // of what has no place, in both halves of a word
+    if (nearest_) std::fill_n(&words_[0][0], 2 * (kNoisePiece + kNoiseOverrun), kHalves);
+  }
 
   HWY_INLINE void draw(std::int64_t begin, std::int64_t end) {
     begin_ = begin;
+    if (nearest_) return;
     draw(states_, end, words_[0]);
     if (two_) draw(parameter_, end, words_[1]);
   }
@@ -120,7 +129,7 @@ class NoiseWords {
 
   PhiloxStream states_, parameter_;
   std::int64_t first_, begin_ = 0;
-  bool two_;
+  bool two_, nearest_;
   alignas(64) std::uint32_t words_[2][kNoisePiece + kNoiseOverrun];
 };
 

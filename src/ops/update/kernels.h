@@ -35,7 +35,8 @@ struct GradientNumbers {
 // The noise by which parameters and states of bf16, and states of 8 bits, are rounded to one of their two neighbours, in the mean
 // to what they would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low,
 // high}): what is narrow takes 16 of them in turn, the parameter first. A third number, or a parameter beside states of 8 bits,
-// takes them from another stream, with the highest bit of the counter set.
+// takes them from another stream, with the highest bit of the counter set. Without a key (zeros) all is rounded to the nearest
+// instead, away from zero where both are as near.
 struct StochasticRounding {
   std::array<std::uint32_t, 2> key{};
   std::uint64_t update = 0;

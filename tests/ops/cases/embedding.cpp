@@ -73,7 +73,10 @@ struct Families {
       slots{&ops::kTokenSlots, token_slots, {}, {}}, rows{&ops::kAddRows, add_rows, {}, {}};
 
   void add_forward(const Extents& e) {
-    embedding.cases.push_back({ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}});
+    const OpCase exact{ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
+    embedding.cases.push_back(with_inputs_of(DType::bf16, {1}, exact));
+    embedding.cases.push_back(with_inputs_of(DType::bf16, {1, 2}, exact));
+    embedding.cases.push_back(exact);
     select.cases.push_back({ops::NoAttributes{}, {f32({1, e.tokens, e.width}), i32({1}, 0, static_cast<double>(e.tokens))}});
   }
 

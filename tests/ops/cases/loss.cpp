@@ -83,6 +83,12 @@ OpCase narrow(OpCase a_case, DType dtype) {
   return a_case;
 }
 
+// With a table that is narrow itself.
+OpCase with_narrow_table(OpCase a_case) {
+  a_case.inputs[1].type.dtype = a_case.inputs[0].type.dtype;
+  return a_case;
+}
+
 OpCase ignoring_everything(OpCase a_case) {
   a_case.inputs[2].fill = {-1, 0};
   return a_case;
@@ -115,6 +121,12 @@ std::vector<OpCases> loss_cases() {
   for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(narrow(backward(tiled, chunks, true), DType::bf16));
   backward_cases.cases.push_back(narrow(in_window(backward({2, 7, 16, 65}, 1, true)), DType::bf16));
   backward_cases.cases.push_back(narrow(backward({1, 65, 7, 300}, 1, false), DType::bf16));
+  for (OpCases* each : {&forward_cases, &backward_cases}) {
+    const std::vector<OpCase> rounded = each->cases;
+    for (const OpCase& a_case : rounded) {
+      if (a_case.inputs[0].type.dtype == DType::bf16) each->cases.push_back(with_narrow_table(a_case));
+    }
+  }
   for (const int chunks : {1, 4}) {
     backward_cases.cases.push_back(timed(narrow(backward({1, 1024, 768, 16384}, chunks, true), DType::bf16)));
     forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));
