@@ -36,7 +36,8 @@ class Precision {
     for (const NodeId id : order) {
       if (graph_.nodes[id].section != Section::update) narrow_inputs(id);
       graph_.order.push_back(id);
-      count_small(id);
+      const Node& node = graph_.nodes[id];
+      if (node.backward && !node.op->view) count_small(id);
     }
   }
 
@@ -118,13 +119,11 @@ class Precision {
     }
   }
 
-  // Right behind the node that makes a gradient in fp16.
+  // Right behind the node that makes a gradient, if that is fp16.
   void count_small(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
-    if (compute_ != DType::f16 || !node.backward || node.op->view) return;
     const ValueId value = node.outputs[0];
-    const bool weight = node.op == &ops::kCast && graph_.values[node.inputs[0]].persistent();
-    if (weight || graph_.values[value].type.dtype != compute_) return;
+    if (graph_.values[value].type.dtype != DType::f16) return;
     const std::string name = graph_.values[value].name.text() + ".small";
     const ValueId count = builder_.add_persistent(name, {DType::f64, Shape{ops::kCounts}}, Role::output);
     counts_.emplace_back(value, count);
@@ -149,7 +148,7 @@ class Precision {
     builder_.set_line(reader.line);
     const ValueId narrow = ops::cast(builder_, value, compute_, "");
     builder_.rename(narrow, std::string(graph_.values[value].name) + "." + std::string(name(compute_)));
-    count_small(graph_.values[narrow].producer);
+    if (gradient) count_small(graph_.values[narrow].producer);
     return place->second = narrow;
   }
 
@@ -201,7 +200,8 @@ std::vector<ValueId> read_by_products(const Graph& graph) {
 std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters) {
   if (compute == DType::f32) return {};
   ensure(compute == DType::bf16 || compute == DType::f16, "precision", "activations are fp32, bf16 or fp16");
-  ensure(parameters == DType::f32 || parameters == compute, "precision", "weights are fp32, or of the width of products");
+  ensure(parameters == DType::f32 || (parameters == DType::bf16 && compute == DType::bf16), "precision",
+         "weights are fp32, or bf16 as the products are");
   if (parameters != DType::f32) narrow_parameters(graph, parameters);
   Precision precision(graph, compute);
   precision.run();

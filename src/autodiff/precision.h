@@ -12,15 +12,16 @@
 
 namespace plimsoll {
 
-// How much of the gradients of a window fp16 could not hold.
+// How much of the gradients of a window fp16 could not hold. That of the logits, which is rounded within the head, does not
+// count.
 struct UnderflowMeter {
   std::vector<std::string> gradients;  // their names
   ValueId report;                      // f64[ops::kCounts gradients], fetched after each update
 };
 
-// Rewrites all sections but the update. fp32 changes nothing. With `parameters` of 16 bits, which has to be `compute`, matrices
-// and tables are that themselves, where all that reads them takes it, and their updates write it. With fp16 small gradients are
-// counted.
+// Rewrites all sections but the update. fp32 changes nothing. With `parameters` of bf16, which `compute` has to be as well,
+// matrices and tables are that themselves, where all that reads them takes it, and their updates write it. With fp16 small
+// gradients are counted.
 std::optional<UnderflowMeter> apply_precision(Graph& graph, DType compute, DType parameters = DType::f32);
 
 // The parameters that products read and nothing else: as operands that they take rounded.

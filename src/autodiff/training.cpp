@@ -280,6 +280,7 @@ class UpdateSection {
       const ValueId coefficient = settings_.clip > 0 || settings_.scaled ? clip[1] : ValueId{};
       const ValueId change = update_parameter(parameter, accumulator, values.update_scalars, coefficient);
       reported.insert(reported.end(), {sums[i], change});
+      values.reported.push_back(parameter);
     }
     builder_.set_line("update");
     values.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(reported), "report");
@@ -363,8 +364,9 @@ class UpdateSection {
   ValueId factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
     const std::string name = builder_.value(parameter).name.text();
     const Shape shape = builder_.shape(parameter);
-    const ops::FactoredAttributes attributes{shape.rank() == 2, decay, coefficient.valid(), settings_.clip_value,
-                                             settings_.average_blend};
+    const NoiseKey rounding = settings_.parameters == DType::f32 ? NoiseKey{} : rounding_of(settings_, name);
+    const ops::FactoredAttributes attributes{shape.rank() == 2,       decay,   coefficient.valid(), settings_.clip_value,
+                                             settings_.average_blend, rounding};
     const auto with_coefficient = [&](std::vector<ValueId> inputs) {
       if (coefficient.valid()) inputs.push_back(coefficient);
       return inputs;
@@ -428,6 +430,7 @@ TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSetting
   values.update_scalars = update.update_scalars;
   values.gradient_norm = update.gradient_norm;
   values.report = update.report;
+  values.reported = update.reported;
   graph.results.insert(graph.results.end(), {values.gradient_norm, values.report});
   sort_sections(graph);
   verify(graph);

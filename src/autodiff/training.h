@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -47,7 +48,8 @@ constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
   return false;
 }
 
-// Sums of squares: of the gradient, times the loss's scale, of the parameter before the update, and of what is added to it.
+// Sums of squares: of the gradient, times the loss's scale, of the parameter before the update, and of what is added to it
+// before that is rounded.
 enum Reported : std::size_t { kGradientSquares, kParameterSquares, kStepSquares, kReported };
 
 // What the trainer feeds and fetches, by value.
@@ -55,8 +57,9 @@ struct TrainingValues {
   ValueId loss_total;      // f64[1], persistent: the sum of the window's losses
   ValueId update_scalars;  // f64[kUpdateScalars], fed before each update
   ValueId gradient_norm;   // f64[1], fetched after each update
-  ValueId report;          // f64[kReported n], fetched after each update: of each of the n trainable parameters, in their order
+  ValueId report;          // f64[kReported n], fetched after each update: of each of the n that are `reported`
   ValueId step;            // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
+  std::vector<ValueId> reported;  // parameters
 };
 
 // `losses` is the output of a loss op in the section `micro`; its gradient rule is the root. Appends sections in place.

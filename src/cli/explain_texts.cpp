@@ -51,9 +51,8 @@ const CodeExplanation kExplanations[] = {
      "Sizes are positive and bounded, so that no product of them overflows; rates and fractions have natural limits.",
      "Give a value in the range that the message names.", "plimsoll init"},
     {"E-CONFIG-ROUNDING", "Rounding to the nearest loses what is small, and was not insisted on.",
-     "precision.rounding = \"nearest\": weights of bf16 then keep no step below a 512th of them, sums of gradients nothing below "
-     "that "
-     "of what they hold, and a second moment that should fall by a thousandth stays.",
+     "precision.rounding = \"nearest\": weights of bf16 lose every step below a 512th of them, sums of gradients whatever is "
+     "below a 512th of the sum, and a second moment that should fall by a thousandth stays.",
      "Leave it at \"stochastic\", which is right in the mean; to compare both, set precision.force_nearest = true.",
      "plimsoll train CONFIG --set precision.rounding=nearest --set precision.force_nearest=true"},
     {"E-CONFIG-SET", "An argument of --set is not of the form section.key=value.",

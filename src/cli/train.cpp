@@ -184,7 +184,7 @@ class TrainCommand {
     const DataFiles data = open_data(prepared_);
     TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
     Plan plan = rebuild_plan(config_, model, prepared_);
-    groups_.emplace(group_watch(plan.graph, model.underflow, warmup_updates(config_)));
+    groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
     model.graph = {};  // the plan has its own
     const Program program = lower(plan);
     verify(program, plan.graph);
@@ -244,7 +244,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
                          [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
-    folder_.open_events(resumed_ ? resumed_->updates : 0);
+    folder_.open_events(resumed_ ? resumed_->updates : 0, [&](const json& event) { was_told(event); });
     folder_.write_run(report_.to_json());
     begun_ = true;
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
@@ -271,7 +271,7 @@ class TrainCommand {
       metrics.spike = seen.spike;
       folder_.append(metrics);
       line.show(metrics);
-      tell_of_groups(trainer, line);
+      tell_of_groups(trainer, metrics.loss_scale, line);
       tell(seen, trainer, line);
       if (metrics.update == updates) break;
       if (data.validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer, line);
@@ -316,11 +316,19 @@ class TrainCommand {
                          overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
   }
 
-  void tell_of_groups(const Trainer& trainer, ProgressLine& line) {
+  // Of an event of this run before it was resumed.
+  void was_told(const json& event) {
+    if (!event.contains("names") || !event["names"].is_array()) return;
+    for (const json& name : event["names"]) {
+      if (name.is_string()) groups_->was_told(event.value("event", ""), name.get<std::string>());
+    }
+  }
+
+  void tell_of_groups(const Trainer& trainer, std::optional<double> loss_scale, ProgressLine& line) {
     const std::int64_t update = trainer.progress().updates;
     std::vector<GroupWarning> warnings = groups_->see(update, trainer.report());
-    if (const auto& scale = trainer.progress().loss_scale) {
-      std::ranges::move(groups_->see_small(trainer.small_gradients(), scale->scale), std::back_inserter(warnings));
+    if (loss_scale) {
+      std::ranges::move(groups_->see_small(trainer.small_gradients(), *loss_scale), std::back_inserter(warnings));
     }
     for (const GroupWarning& warning : warnings) {
       folder_.append_event({{"event", warning.reason}, {"update", update}, {"names", warning.names}, {"most", warning.most}});

@@ -310,7 +310,12 @@ void choose_precision(Config& config, const GivenSettings& given) {
 
 void check_rounding(const Config& config, const GivenSettings& given) {
   const PrecisionSettings& precision = config.precision;
-  if (precision.rounding != Rounding::nearest) return;
+  if (precision.rounding != Rounding::nearest) {
+    if (!precision.force_nearest) return;
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.force_nearest"),
+                       "precision.force_nearest is given, and rounding is at random", "without it, or nearest",
+                       {"--set precision.rounding=nearest"});
+  }
   const std::string where = given.where("precision.rounding");
   if (!precision.has_narrow_numbers()) {
     throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all that is added to is fp32",
@@ -331,16 +336,10 @@ void check_precision(const Config& config, const GivenSettings& given) {
                        fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
                        "without it, or fp16", {"--set precision.compute=fp16"});
   }
-  if (config.precision.parameters != DType::f32) {
-    const auto refuse = [&](const std::string& what, const char* set) {
-      return config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"), "precision.parameters is bf16, and " + what,
-                          "products of bf16 and an optimizer that rounds, or weights of fp32",
-                          {set, "--set precision.parameters=fp32"});
-    };
-    if (config.precision.compute != DType::bf16) throw refuse("products are not", "--set precision.compute=bf16");
-    if (config.optimizer.kind == OptimizerKind::adafactor) {
-      throw refuse("adafactor keeps its weights in fp32", "--set optimizer.name=adamw");
-    }
+  if (config.precision.parameters != DType::f32 && config.precision.compute != DType::bf16) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"),
+                       "precision.parameters is bf16, and products are not", "products of bf16, or weights of fp32",
+                       {"--set precision.compute=bf16", "--set precision.parameters=fp32"});
   }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <utility>
 
-#include "autodiff/training.h"
+#include "base/error.h"
 #include "ops/reduce/reduce.h"
 #include "train/loss_scale.h"
 
 namespace plimsoll {
 namespace {
+
+const char *const kLargeUpdates = "UPDATE_RATIO", *const kDeadGradient = "DEAD_GRADIENT", *const kUnderflow = "UNDERFLOW";
 
 constexpr std::int64_t kFirst = 32;
 constexpr int kLarge = 20, kDead = 50, kSmall = 20;  // updates in a row
@@ -25,13 +27,12 @@ std::span<const double> counts_of(std::span<const double> counts, std::size_t i)
 }
 
 double ratio_of(double step_squares, double parameter_squares) {
-  return parameter_squares > 0 ? std::sqrt(step_squares / parameter_squares) : 0;
+  return parameter_squares == 0 ? 0 : std::sqrt(step_squares / parameter_squares);
 }
 
 double small_share(std::span<const double> counts) {
   const double numbers = counts[ops::kElements] - counts[ops::kZeros];
-  if (numbers == 0) return counts[ops::kElements] > 0 ? 1 : 0;
-  return counts[ops::kSubnormals] / numbers;
+  return numbers == 0 ? 0 : counts[ops::kSubnormals] / numbers;
 }
 
 void add(GroupWarning& warning, const std::string& name, double value) {
@@ -43,11 +44,6 @@ void add(GroupWarning& warning, const std::string& name, double value) {
 std::string named(const std::vector<std::string>& names) {
   if (names.size() == 1) return names.front();
   return fmt::format("{} and {} other{}", names.front(), names.size() - 1, names.size() == 2 ? "" : "s");
-}
-
-std::vector<GroupWarning> told(std::vector<GroupWarning> warnings) {
-  std::erase_if(warnings, [](const GroupWarning& warning) { return warning.names.empty(); });
-  return warnings;
 }
 
 }  // namespace
@@ -66,7 +62,8 @@ GroupWatch::GroupWatch(std::vector<Group> parameters, std::vector<std::string> g
       small_(gradients_.size()) {}
 
 std::vector<GroupWarning> GroupWatch::see(std::int64_t update, std::span<const double> report) {
-  GroupWarning large{"UPDATE_RATIO", {}, 0, {}}, dead{"DEAD_GRADIENT", {}, 0, {}};
+  ensure(report.size() == kReported * parameters_.size(), "group watch", "a report of other parameters");
+  GroupWarning large{kLargeUpdates, {}, 0, {}}, dead{kDeadGradient, {}, 0, {}};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::span<const double> squares = part_of(report, i);
     const double ratio = ratio_of(squares[kStepSquares], squares[kParameterSquares]);
@@ -74,20 +71,24 @@ std::vector<GroupWarning> GroupWatch::see(std::int64_t update, std::span<const d
     if (large_[i].add(counts && ratio > kMostRatio, kLarge)) add(large, parameters_[i].name, ratio);
     if (dead_[i].add(squares[kGradientSquares] == 0, kDead)) add(dead, parameters_[i].name, 0);
   }
+  std::vector<GroupWarning> warnings;
   if (!large.names.empty()) {
     large.text = fmt::format(
         "{} updates in a row changed {} by more than a tenth, now by {:.2g} of its size: a lower learning "
         "rate, or larger initial values",
         kLarge, named(large.names), large.most);
+    warnings.push_back(std::move(large));
   }
   if (!dead.names.empty()) {
     dead.text = fmt::format("{} gradients in a row of {} were zero in all elements: it does not learn", kDead, named(dead.names));
+    warnings.push_back(std::move(dead));
   }
-  return told({std::move(large), std::move(dead)});
+  return warnings;
 }
 
 std::vector<GroupWarning> GroupWatch::see_small(std::span<const double> counts, double scale) {
-  GroupWarning small{"UNDERFLOW", {}, 0, {}};
+  ensure(counts.size() == ops::kCounts * gradients_.size(), "group watch", "counts of other gradients");
+  GroupWarning small{kUnderflow, {}, 0, {}};
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     const double share = small_share(counts_of(counts, i));
     if (small_[i].add(share > kMostSmall && scale < LossScale::kMost, kSmall)) add(small, gradients_[i], share);
@@ -98,6 +99,17 @@ std::vector<GroupWarning> GroupWatch::see_small(std::span<const double> counts, 
       "precision.loss_scale_growth lets it rise sooner, and bf16 needs none",
       named(small.names), 100 * small.most, scale);
   return {std::move(small)};
+}
+
+void GroupWatch::was_told(const std::string& reason, const std::string& name) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].name != name) continue;
+    if (reason == kLargeUpdates) large_[i].told = true;
+    if (reason == kDeadGradient) dead_[i].told = true;
+  }
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (gradients_[i] == name && reason == kUnderflow) small_[i].told = true;
+  }
 }
 
 double GroupWatch::update_ratio(std::span<const double> report) {
@@ -115,11 +127,12 @@ double GroupWatch::underflow(std::span<const double> counts) {
   return most;
 }
 
-GroupWatch group_watch(const Graph& graph, const std::optional<UnderflowMeter>& underflow, std::int64_t warmup_updates) {
+GroupWatch group_watch(const Graph& graph, const TrainingValues& training, const std::optional<UnderflowMeter>& underflow,
+                       std::int64_t warmup_updates) {
   std::vector<GroupWatch::Group> groups;
-  for (const ValueId id : graph.parameters()) {
+  for (const ValueId id : training.reported) {
     const Value& value = graph.values[id];
-    if (value.parameter->trainable) groups.push_back({value.name.text(), value.type.shape.rank() >= 2});
+    groups.push_back({value.name.text(), value.type.shape.rank() >= 2});
   }
   return {std::move(groups), underflow ? underflow->gradients : std::vector<std::string>{}, warmup_updates};
 }

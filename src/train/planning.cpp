@@ -124,7 +124,7 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
                      false,
                      [floor](Config&, PlanRequest&, Budget& budget) { budget.memory = floor; }});
   if (may_narrow_state(config)) {
-    changes.push_back({"optimizer state in bf16, rounded at random", set("precision.optimizer_state", "bf16"), true,
+    changes.push_back({"optimizer state in bf16", set("precision.optimizer_state", "bf16"), true,
                        [](Config& c, PlanRequest&, Budget&) { c.precision.optimizer_state = DType::bf16; }});
   }
   for (const std::int64_t divisor : {2, 4}) {
@@ -138,15 +138,21 @@ std::vector<Change> possible_changes(const Config& config, const PlanRequest& re
     std::vector<std::string> arguments = both(set("optimizer.name", "sgd"), set("optimizer.momentum", "0"));
     if (config.schedule.momentum) arguments = both(std::move(arguments), set("schedule.momentum_range", "none"));
     if (config.optimizer.half_lives) arguments = both(std::move(arguments), set("optimizer.half_lives", "none"));
-    if (config.precision.optimizer_state != DType::f32) {
+    PrecisionSettings precision = config.precision;
+    precision.optimizer_state = DType::f32;
+    if (!precision.has_narrow_numbers()) precision.rounding = Rounding::stochastic;
+    if (precision.optimizer_state != config.precision.optimizer_state) {
       arguments = both(std::move(arguments), set("precision.optimizer_state", "fp32"));
     }
+    if (precision.rounding != config.precision.rounding) {
+      arguments = both(std::move(arguments), set("precision.rounding", "stochastic"));
+    }
     changes.push_back({fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments),
-                       true, [](Config& c, PlanRequest&, Budget&) {
+                       true, [precision](Config& c, PlanRequest&, Budget&) {
                          c.optimizer.kind = OptimizerKind::sgd;
                          c.optimizer.momentum = 0;
                          c.schedule.momentum.reset();
-                         c.precision.optimizer_state = DType::f32;
+                         c.precision = precision;
                        }});
   }
   return changes;

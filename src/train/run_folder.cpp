@@ -161,14 +161,16 @@ void RunFolder::open_metrics(std::int64_t updates, const std::function<void(cons
   if (ftruncate(metrics_, keep) != 0 || lseek(metrics_, keep, SEEK_SET) != keep) throw cannot_write(path, std::strerror(errno));
 }
 
-void RunFolder::open_events(std::int64_t updates) const {
+void RunFolder::open_events(std::int64_t updates, const std::function<void(const nlohmann::json&)>& see) const {
   const std::filesystem::path path = path_ / "events.jsonl";
   std::ifstream lines(path, std::ios::binary);
   if (!lines) return;
   std::string kept, line;
   while (std::getline(lines, line)) {
     const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("update", updates + 1) <= updates) kept += line + "\n";
+    if (!event.is_object() || event.value("update", updates + 1) > updates) continue;
+    kept += line + "\n";
+    see(event);
   }
   write("events.jsonl", kept);
 }

@@ -22,7 +22,7 @@ struct Metrics {
   std::optional<double> momentum;    // of a schedule that moves it
   std::optional<double> loss_scale;  // of fp16
   double update_ratio = 0;           // root mean squares: of all that was added to parameters, by that of the parameters
-  std::optional<double> underflow;   // of fp16: the largest share of a gradient that lost digits
+  std::optional<double> underflow;   // of fp16: the largest share of a gradient, zeros apart, that lost digits
   bool spike = false;                // see DivergenceWatch
   Bytes vm_hwm;
 };
@@ -48,8 +48,8 @@ class RunFolder {
   // far as they can be read.
   void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
   // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
-  // those past `updates` that have been made.
-  void open_events(std::int64_t updates) const;
+  // those past `updates` that have been made; `see` gets those that stay.
+  void open_events(std::int64_t updates, const std::function<void(const nlohmann::json&)>& see) const;
   void append_event(const nlohmann::json& event) const;
   // Without allocating.
   void append(const Metrics& metrics);

@@ -100,6 +100,45 @@ TEST(AddTraining, RowsOfASharedTableThatAWindowLooksUpHaveSlots) {
   EXPECT_FALSE(all.training.graph.find("wte.weight.grad.slots").valid()) << "56 of 400 are more than an eighth";
 }
 
+// Slot by slot, as the names of the parameters say: a tied head, whose table has rows apart, among them.
+TEST(AddTraining, ReportsEachParameterByItsPlace) {
+  Model model(small_config(0), {});
+  const Graph& graph = model.training.graph;
+  DenseRun run(graph);
+  model.load(run);
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.role == Role::optimizer_state && value.persistent())
+      run.set(ValueId{i}, random_numbers(value.type, i, {0.01, 0.1}));
+  }
+  Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, model.batch(1));
+  run.run(Section::micro, true);
+  std::vector<Numbers> before, gradients;
+  for (const ValueId parameter : model.values.reported) {
+    before.push_back(run.get(parameter));
+    gradients.push_back(gradient_of(graph, run, graph.values[parameter].name));
+  }
+  run.set(model.values.update_scalars, {1e-2, 0.1, 0.05, 3, 0.9, 1});
+  run.run(Section::update, false);
+  EXPECT_EQ(model.values.reported.size(), graph.parameters().size());
+  const Numbers report = run.get(model.values.report);
+  ASSERT_EQ(report.size(), kReported * before.size());
+  const auto squares = [](const Numbers& numbers) {
+    double sum = 0;
+    for (const double x : numbers) sum += x * x;
+    return sum;
+  };
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    SCOPED_TRACE(graph.values[model.values.reported[i]].name.text());
+    Numbers step = run.get(model.values.reported[i]);
+    for (std::size_t j = 0; j < step.size(); ++j) step[j] -= before[i][j];
+    EXPECT_NEAR(report[i * kReported + kGradientSquares], squares(gradients[i]), 1e-5 * squares(gradients[i]));
+    EXPECT_NEAR(report[i * kReported + kParameterSquares], squares(before[i]), 1e-5 * squares(before[i]));
+    EXPECT_NEAR(report[i * kReported + kStepSquares], squares(step), 1e-3 * squares(step));
+    EXPECT_GT(squares(step), 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Dropout, Gpt2Gradient, testing::Values(0.0, 0.2));
 
 // The update section against the references, from the gradients that the kernels have computed.

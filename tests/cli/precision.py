@@ -117,6 +117,14 @@ def to_the_nearest(test):
     error = test.fails(2, "E-CONFIG-ROUNDING", "plan", "config.toml", *narrow, *nearest)
     test.that("precision.force_nearest=true" in " ".join(error["try"]), f"how to insist: {error}")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *nearest, "--set", "precision.force_nearest=true")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *narrow, "--set", "precision.force_nearest=true")
+    # What is proposed where nothing fits leaves nothing to round.
+    state = ["--set", "precision.optimizer_state=bf16", *nearest, "--set", "precision.force_nearest=true"]
+    refused = test.run("plan", "config.toml", *state, "--memory", "12MiB", "--json")
+    test.equal("exit code of what does not fit", refused.code, 3)
+    tried = [" ".join(remedy["arguments"]) for remedy in refused.json()["infeasible"]["remedies"]]
+    wider = [line for line in tried if "optimizer_state=fp32" in line]
+    test.that(all("rounding=stochastic" in line for line in wider), f"{tried}")
     forced = [*narrow, *nearest, "--set", "precision.force_nearest=true"]
     small = ["--set", "optimizer.weight_decay=0", "--set"]
     rate = "optimizer.learning_rate={}".format
@@ -168,7 +176,14 @@ def narrow_parameters(test):
     more = train(test, "from-weights", *narrow, "--set", f"model.init={test.path('no-master') / 'weights'}", "--updates", "1")
     test.that(more is not None, "weights of bf16 are a beginning")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", "--set", "precision.parameters=bf16")
-    test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *narrow, "--set", "optimizer.name=adafactor")
+    # Adafactor: next to nothing beside weights and sums of two bytes each.
+    factored = ["--set", "optimizer.name=adafactor", "--set", "optimizer.learning_rate=1e-2"]
+    exact = train(test, "factored-master", *split, *factored)
+    two = train(test, "factored", *narrow, *factored, "--set", "precision.gradients=bf16", "--audit")
+    test.near("the loss with four bytes", two["final"]["loss"], exact["final"]["loss"], 1e-2)
+    disk = [*pages, "--set", "plan.parameters=disk"]
+    paged = train(test, "factored-disk", *narrow, *factored, "--set", "precision.gradients=bf16", *disk, "--audit")
+    test.equal("bits of adafactor from the disk", paged["final"]["parameters_xxh128"], two["final"]["parameters_xxh128"])
 
 
 def coded_state(test):
@@ -247,8 +262,26 @@ def overflowing(test):
     test.that((test.path("floor") / "diverged.safetensors").exists(), "the state is kept")
 
 
+def watched(test):
+    """A decay that turns every matrix over at each update: all are named, once, and the same whatever the plan is."""
+    decay = ["--set", "optimizer.learning_rate=0.01", "--set", "optimizer.weight_decay=200", "--set", "train.on_divergence=continue"]
+    split = ["--set", "train.micro_batch=2", "--set", "train.accumulation=4", "--updates", "60"]
+    pages = ["--disk", f"{test.path('pages')}:64MiB", "--set", "plan.optimizer_state=disk", "--set", "plan.parameters=disk"]
+    for name, more in {"watched": [], "watched-disk": pages, "watched-again": ["--set", "plan.recompute=all"]}.items():
+        train(test, name, *decay, *split, *more)
+    lines = [(test.path(name) / "metrics.jsonl").read_text().splitlines() for name in ("watched", "watched-disk", "watched-again")]
+    ratios = [[json.loads(line)["update_ratio"] for line in run] for run in lines]
+    test.that(0.1 < ratios[0][40] < 2, f"the update ratio: {ratios[0][40]}")
+    test.that(ratios[0] == ratios[1] == ratios[2], "the same for every plan")
+    told = [event for event in events(test, "watched") if event["event"] == "UPDATE_RATIO"]
+    names = sorted(name for event in told for name in event["names"])
+    test.equal("updates of events", sorted({event["update"] for event in told})[0], 52)
+    matrices = sorted(f"h.{i}.{part}.weight" for i in (0, 1) for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"))
+    test.equal("matrices that are told of", names, sorted([*matrices, "wpe.weight", "wte.weight"]))
+
+
 def small_gradients(test):
-    """fp16: gradients below what it holds are counted, by layer, and said once; bits are those without the count."""
+    """fp16: gradients below what it holds are counted, and each is named once, by a resumed run as well."""
     half = ("--set", "precision.compute=fp16", "--set", "precision.loss_scale_growth=1000000samples", "--updates", "30")
     train(test, "small", *half, "--set", "precision.loss_scale=1", "--set", "model.dropout=0")
     lines = [json.loads(line) for line in (test.path("small") / "metrics.jsonl").read_text().splitlines()]
@@ -256,6 +289,11 @@ def small_gradients(test):
     found = [event for event in events(test, "small") if event["event"] == "UNDERFLOW"]
     test.that(found and found[0]["update"] == 20 and found[0]["most"] > 0.05, f"{found}")
     test.that(any(name.startswith("h.1.mlp") for name in found[0]["names"]), f"{found[0]['names']}")
+    names = [name for event in found for name in event["names"]]
+    test.equal("names that are said twice", len(names), len(set(names)))
+    train(test, "small", *half, "--set", "precision.loss_scale=1", "--set", "model.dropout=0", "--resume", "--updates", "60")
+    after = [name for event in events(test, "small") if event["event"] == "UNDERFLOW" for name in event["names"]]
+    test.equal("names that are said twice after a resume", len(after), len(set(after)))
     train(test, "not-small", *half, "--set", "precision.loss_scale=16777216", "--set", "model.dropout=0")
     lines = [json.loads(line) for line in (test.path("not-small") / "metrics.jsonl").read_text().splitlines()]
     test.that(all(line["underflow"] < 0.05 for line in lines), "the largest scale does not")
@@ -292,7 +330,7 @@ def main():
     states = [narrow_state, coded_state]
     test.run_parts(bytes_of_a_parameter, *states, narrow_gradients, narrow_parameters, to_the_nearest,
                    rounded_products, overflowing,
-                   small_gradients, offered)
+                   watched, small_gradients, offered)
     test.finish()
 
 

@@ -302,6 +302,43 @@ struct Codes {
   std::vector<float> scales;
 };
 
+// With states of each width, and parameters and gradients of both: as the same update of fp32 parameters changes these.
+TEST(UpdateKernels, TheReportedStepIsThatOfTheUpdateBeforeItIsRounded) {
+  on_every_target([] {
+    constexpr std::int64_t n = 20011;
+    const auto tiles = [] { return std::vector<Change>(static_cast<std::size_t>(change_scratch(n).n) / sizeof(Change)); };
+    const StochasticRounding rounding{{3, 9}, 5, 0};
+    const Floats numbers = random_floats(n, 1);
+    Narrow start(n), g(n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      start[i] = narrow_bf16(numbers[i]);
+      g[i] = narrow_bf16(0.01f * static_cast<float>(i % 7 - 3));
+    }
+    const SgdStep step{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .first = true};
+    double squares = 0, moved = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double p = widen_bf16(start[i]), d = widen_bf16(g[i]) + 0.1 * p;
+      squares += p * p;
+      moved += 0.01 * d * d;
+    }
+    Floats exact(n);
+    Narrow narrow(n);
+    Codes coded(n);
+    for (const StateNumbers buffer : {StateNumbers(exact.data()), StateNumbers(narrow.data()), coded.state()}) {
+      Narrow parameters = start.clone();
+      Floats wide(n);
+      for (std::int64_t i = 0; i < n; ++i) wide[i] = widen_bf16(start[i]);
+      for (const StateNumbers p : {StateNumbers(wide.data()), StateNumbers(parameters.data())}) {
+        auto sums = tiles();
+        sgd(n, p, buffer, g.data(), step, {}, rounding, sums.data());
+        const Change change = sum_of(sums.data(), n, {});
+        EXPECT_NEAR(change.before, squares, 1e-5 * squares);
+        EXPECT_NEAR(change.step, moved, 1e-3 * moved);
+      }
+    }
+  });
+}
+
 // What an update with rate -1 and momentum 1 adds to nothing.
 Floats numbers_of(Codes state, std::int64_t n) {
   Floats read(n);

@@ -20,7 +20,7 @@ extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBa
 extern const OpDef kAccumulate;
 
 // Into an accumulator of bf16: (gradient, step u32[2], into) -> into. The sum is fp32 and rounded to one of its two neighbours at
-// random; noise belongs to (key, element, update, micro-step), the latter two of which are the step.
+// random; noise belongs to (key, element, update, micro-step), the latter two of which are the step. No key: to the nearest.
 struct RoundingAttributes {
   NoiseKey rounding{};
   friend bool operator==(const RoundingAttributes&, const RoundingAttributes&) = default;

@@ -23,6 +23,11 @@ struct Operands {
   }
 
   std::size_t behind() const { return first + a.states() + 1; }  // the gradient
+  // An input or output of a call.
+  static cpu::StateNumbers parameter(std::byte* numbers, DType dtype) {
+    if (dtype == DType::bf16) return reinterpret_cast<std::uint16_t*>(numbers);
+    return reinterpret_cast<float*>(numbers);
+  }
   cpu::FactoredRange range(const KernelCall& call) const {
     return call.range.whole() ? cpu::FactoredRange{0, shape.elements()}
                               : cpu::FactoredRange{call.range.begin, call.range.elements};
@@ -59,17 +64,18 @@ KernelChoice choose_size(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_size(const KernelRequest& request) {
-  return make_kernel([o = Operands(request, 1)](const KernelCall& call) {
+  return make_kernel([o = Operands(request, 1), dtype = request.inputs[0].dtype](const KernelCall& call) {
     cpu::Sizes* sizes = call.out<cpu::Sizes>(0);
     const cpu::FactoredGradient gradient = o.gradient(call, o.scale(call, o.behind()));
     const cpu::Sizes before = call.range.first() ? cpu::Sizes{} : *sizes;
-    *sizes = cpu::update_size(o.shape, o.range(call), call.in(0), o.variance(call), gradient, before, call.scratch);
+    *sizes = cpu::update_size(o.shape, o.range(call), Operands::parameter(call.inputs[0], dtype), o.variance(call), gradient,
+                              before, call.scratch);
   });
 }
 
 std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
   const std::size_t changes = request.attributes->as<ops::FactoredAttributes>().changes();
-  return make_kernel([o = Operands(request, changes), changes](const KernelCall& call) {
+  return make_kernel([o = Operands(request, changes), changes, dtype = request.inputs[0].dtype](const KernelCall& call) {
     const std::size_t behind = o.behind();
     const float scale = o.scale(call, behind + 2);
     cpu::Change* change = call.out<cpu::Change>(changes);
@@ -83,8 +89,9 @@ std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
                                   .sizes = *call.in<cpu::Sizes>(behind),
                                   .average_blend = o.a.average_blend,
                                   .first = update == 1};
-    *change = cpu::adafactor(o.shape, o.range(call), call.out(0), changes == 2 ? call.out(1) : nullptr, o.variance(call),
-                             o.gradient(call, scale), step);
+    *change =
+        cpu::adafactor(o.shape, o.range(call), Operands::parameter(call.outputs[0], dtype), changes == 2 ? call.out(1) : nullptr,
+                       o.variance(call), o.gradient(call, scale), step, {o.a.rounding, static_cast<std::uint64_t>(update), 0});
   });
 }
 

@@ -15,13 +15,14 @@ struct FactoredAttributes {
   bool clipped = true;    // there is a clip coefficient
   double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
   double average_blend = 0;
+  NoiseKey rounding{};  // of a parameter of bf16
   std::size_t states() const { return factored ? 2 : 1; }
   std::size_t changes() const { return average_blend == 0 ? 1 : 2; }  // of adafactor
   friend bool operator==(const FactoredAttributes&, const FactoredAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("factored", factored), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend);
+        v("average_blend", average_blend), v("rounding", rounding);
   }
 };
 

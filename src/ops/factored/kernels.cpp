@@ -1,6 +1,7 @@
 #include "ops/factored/kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #undef HWY_TARGET_INCLUDE
@@ -10,6 +11,7 @@
 #include "base/ceil_div.h"
 #include "hwy/highway.h"
 #include "ops/attributes.h"
+#include "ops/cast/kernels.h"
 #include "ops/elementwise/map-inl.h"
 #include "ops/update/taken-inl.h"
 
@@ -17,8 +19,9 @@
 #define PLIMSOLL_OPS_FACTORED_KERNELS_ONCE
 namespace plimsoll::cpu::factored {
 
-inline constexpr std::int64_t kRowTile = 64;  // rows of one partial sum of the columns
-inline constexpr float kLeast = 0x1p-23f;     // of the mean of the rows; its square of a variance
+inline constexpr std::int64_t kRowTile = 64;    // rows of one partial sum of the columns
+inline constexpr std::int64_t kWidened = 1024;  // elements of a narrow parameter at a time; whole groups of noise
+inline constexpr float kLeast = 0x1p-23f;       // of the mean of the rows; its square of a variance
 
 // Calls body(row, column, offset, count) for the pieces of rows in [begin, end), cut where tiles of the parameter's elements end;
 // offsets are from `from`.
@@ -99,7 +102,8 @@ HWY_INLINE void move_variance_of(const factored::ElementSegment<G>& s) {
   map_range(0, s.count, move, s.variance, s.g, const_cast<const float*>(s.variance));
 }
 
-float sum_of_squares_of(const float* x, std::int64_t count) {
+template <class P>
+HWY_INLINE float sum_of_squares_of(const P* x, std::int64_t count) {
   Floats sum = hn::Zero(F32());
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) sum = hn::MulAdd(load(x + i), load(x + i), sum);
@@ -143,6 +147,8 @@ HWY_INLINE void apply_update_of(const factored::ApplySegment<G>& s) {
 }
 
 // HWY_EXPORT knows no templates.
+float sum_of_squares_f32(const float* x, std::int64_t count) { return sum_of_squares_of(x, count); }
+float sum_of_squares_bf16(const std::uint16_t* x, std::int64_t count) { return sum_of_squares_of(x, count); }
 float add_squares_f32(const factored::RowSegment<float>& s) { return add_squares_of(s); }
 float add_squares_bf16(const factored::RowSegment<std::uint16_t>& s) { return add_squares_of(s); }
 void move_variance_f32(const factored::ElementSegment<float>& s) { return move_variance_of(s); }
@@ -162,7 +168,8 @@ HWY_EXPORT(add_squares_f32);
 HWY_EXPORT(add_squares_bf16);
 HWY_EXPORT(move_variance_f32);
 HWY_EXPORT(move_variance_bf16);
-HWY_EXPORT(sum_of_squares_of);
+HWY_EXPORT(sum_of_squares_f32);
+HWY_EXPORT(sum_of_squares_bf16);
 HWY_EXPORT(sum_of_updates_f32);
 HWY_EXPORT(sum_of_updates_bf16);
 HWY_EXPORT(apply_update_f32);
@@ -172,11 +179,16 @@ namespace {
 
 using factored::for_segments;
 using factored::kRowTile;
+using factored::kWidened;
 
 float add_squares(const factored::RowSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_f32)(s); }
 float add_squares(const factored::RowSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_bf16)(s); }
 void move_variance(const factored::ElementSegment<float>& s) { HWY_DYNAMIC_DISPATCH(move_variance_f32)(s); }
 void move_variance(const factored::ElementSegment<std::uint16_t>& s) { HWY_DYNAMIC_DISPATCH(move_variance_bf16)(s); }
+float sum_of_squares(StateNumbers p, std::int64_t offset, std::int64_t count) {
+  if (p.narrow != nullptr) return HWY_DYNAMIC_DISPATCH(sum_of_squares_bf16)(p.narrow + offset, count);
+  return HWY_DYNAMIC_DISPATCH(sum_of_squares_f32)(p.exact + offset, count);
+}
 float sum_of_updates(const factored::UpdateSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_f32)(s); }
 float sum_of_updates(const factored::UpdateSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_bf16)(s); }
 void apply_update(const factored::ApplySegment<float>& s) { HWY_DYNAMIC_DISPATCH(apply_update_f32)(s); }
@@ -286,7 +298,7 @@ Bytes update_size_scratch(const FactoredShape& shape) {
   return Bytes{ceil_div(shape.elements(), ops::kNormTile) * static_cast<std::int64_t>(sizeof(Sizes))};
 }
 
-Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const float* p, const Variance& variance,
+Sizes update_size(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, const Variance& variance,
                   const FactoredGradient& g, Sizes before, std::byte* scratch) {
   Sizes* tiles = reinterpret_cast<Sizes*>(scratch);
   const RowFactor factor(shape, variance);
@@ -297,7 +309,7 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const 
     with_numbers(g, [&]<class G>(const G* numbers) {
       for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
                    [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
-                     tiles[tile].parameter += HWY_DYNAMIC_DISPATCH(sum_of_squares_of)(p + offset, part);
+                     tiles[tile].parameter += sum_of_squares(p, offset, part);
                      tiles[tile].update +=
                          sum_of_updates(factored::UpdateSegment<G>{numbers + offset, columns_of(shape, variance, column, offset),
                                                                    part, g.scale, g.clip_value, factor(row)});
@@ -311,8 +323,8 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const 
   return before;
 }
 
-Change adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
-                 const FactoredGradient& g, const AdafactorStep& step) {
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, float* average, const Variance& variance,
+                 const FactoredGradient& g, const AdafactorStep& step, const StochasticRounding& rounding) {
   constexpr double kLeastSize = 1e-3;
   const double n = static_cast<double>(shape.elements());
   const double rate = std::min(step.lr, 1 / std::sqrt(static_cast<double>(step.update)));
@@ -320,21 +332,33 @@ Change adafactor(const FactoredShape& shape, const FactoredRange& range, float* 
   const double held = std::max(1.0, std::sqrt(step.sizes.update / n));
   const RowFactor factor(shape, variance);
   const std::int64_t end = range.begin + range.count;
-  parallel_for(ceil_div(range.count, ops::kNormTile), [&](std::int64_t tile) {
-    const std::int64_t from = range.begin + tile * ops::kNormTile;
+  // Elements [from, stop), with which `parameter` begins.
+  const auto update = [&](std::int64_t from, std::int64_t stop, float* parameter) {
     with_numbers(g, [&]<class G>(const G* numbers) {
-      for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
-                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
-                     apply_update(factored::ApplySegment<G>{{numbers + offset, columns_of(shape, variance, column, offset), count,
-                                                             g.scale, g.clip_value, factor(row)},
-                                                            p + offset,
-                                                            average == nullptr ? nullptr : average + offset,
-                                                            static_cast<float>(1 - step.lr * step.weight_decay),
-                                                            static_cast<float>(size / held),
-                                                            static_cast<float>(step.average_blend),
-                                                            step.first});
-                   });
+      for_segments(
+          shape, from, stop, range.begin, [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
+            apply_update(factored::ApplySegment<G>{
+                {numbers + offset, columns_of(shape, variance, column, offset), count, g.scale, g.clip_value, factor(row)},
+                parameter + (offset - (from - range.begin)),
+                average == nullptr ? nullptr : average + offset,
+                static_cast<float>(1 - step.lr * step.weight_decay),
+                static_cast<float>(size / held),
+                static_cast<float>(step.average_blend),
+                step.first});
+          });
     });
+  };
+  parallel_for(ceil_div(range.count, ops::kNormTile), [&](std::int64_t tile) {
+    const std::int64_t from = range.begin + tile * ops::kNormTile, stop = std::min(end, from + ops::kNormTile);
+    if (p.narrow == nullptr) return update(from, stop, p.exact + (from - range.begin));
+    alignas(64) std::array<float, kWidened> wide;
+    for (std::int64_t at = from; at < stop; at += kWidened) {
+      const std::int64_t count = std::min(kWidened, stop - at);
+      std::uint16_t* narrow = p.narrow + (at - range.begin);
+      cast_bf16_to_f32(count, narrow, wide.data());
+      update(at, at + count, wide.data());
+      accumulate_rounded(count, wide.data(), /*add=*/false, narrow, {rounding.key, rounding.update, at});
+    }
   });
   return {step.sizes.parameter, size / held * (size / held) * step.sizes.update};
 }

@@ -45,7 +45,7 @@ struct Sizes {
 };
 Bytes update_size_scratch(const FactoredShape& shape);
 // `before` and those of the range, with which p begins.
-Sizes update_size(const FactoredShape& shape, const FactoredRange& range, const float* p, const Variance& variance,
+Sizes update_size(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, const Variance& variance,
                   const FactoredGradient& g, Sizes before, std::byte* scratch);
 
 struct AdafactorStep {
@@ -56,8 +56,8 @@ struct AdafactorStep {
   bool first = false;  // the average begins as the parameter
 };
 
-// p and its average (null: none) begin with the range. How all of p changes, without the decay.
-Change adafactor(const FactoredShape& shape, const FactoredRange& range, float* p, float* average, const Variance& variance,
-                 const FactoredGradient& g, const AdafactorStep& step);
+// p, of fp32, or of bf16 and rounded, and its average (null: none) begin with the range. How all of p changes, without the decay.
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, float* average, const Variance& variance,
+                 const FactoredGradient& g, const AdafactorStep& step, const StochasticRounding& rounding = {});
 
 }  // namespace plimsoll::cpu

@@ -8,7 +8,7 @@
 namespace plimsoll::ops {
 namespace {
 
-const ValueType kSizes{DType::f64, Shape{2}};
+const ValueType kSizes{DType::f64, Shape{2}}, kChange{DType::f64, Shape{2}};
 const ValueType kCoefficient{DType::f32, Shape{1}};
 const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
 
@@ -30,6 +30,11 @@ void check_behind(const FactoredAttributes& a, TypeSpan inputs, std::size_t next
   if (a.clipped) require_type(inputs[next], kCoefficient, where, "the clip coefficient");
 }
 
+void check_parameter(const ValueType& parameter, const Shape& shape, const char* where) {
+  const DType dtype = parameter.dtype == DType::bf16 ? DType::bf16 : DType::f32;
+  require_type(parameter, {dtype, shape}, where, "the parameter");
+}
+
 std::vector<ValueType> infer_variance(const Attributes& any, TypeSpan inputs) {
   const FactoredAttributes& a = of(any);
   require_inputs(inputs, a.states() + (a.clipped ? 3 : 2), "update_variance");
@@ -42,7 +47,7 @@ std::vector<ValueType> infer_size(const Attributes& any, TypeSpan inputs) {
   const FactoredAttributes& a = of(any);
   require_inputs(inputs, a.states() + (a.clipped ? 3 : 2), "update_size");
   check_states(a, inputs, 1, "update_size");
-  require_type(inputs[0], {DType::f32, inputs[a.states() + 1].shape}, "update_size", "the parameter");
+  check_parameter(inputs[0], inputs[a.states() + 1].shape, "update_size");
   check_behind(a, inputs, a.states() + 2, false, "update_size");
   return {kSizes};
 }
@@ -53,11 +58,12 @@ std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, behind + (a.clipped ? 3 : 2), "adafactor");
   check_states(a, inputs, changes, "adafactor");
   const ValueType updated{DType::f32, inputs[behind - 1].shape};
-  for (std::size_t i = 0; i < changes; ++i) require_type(inputs[i], updated, "adafactor", "what is updated");
+  check_parameter(inputs[0], updated.shape, "adafactor");
+  if (changes > 1) require_type(inputs[1], updated, "adafactor", "the average");
   require_type(inputs[behind], kSizes, "adafactor", "the sums of squares");
   check_behind(a, inputs, behind + 1, true, "adafactor");
   std::vector<ValueType> outputs(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes));
-  outputs.push_back(kSizes);
+  outputs.push_back(kChange);
   return outputs;
 }
 

@@ -47,14 +47,19 @@ HWY_INLINE void store_part(Floats v, std::uint16_t* p, std::int64_t count, Noise
 
 HWY_INLINE Noise no_noise() { return {hn::Zero(U32()), hn::Zero(U32())}; }
 
-// The sums of squares of a Change, lane by lane. What is no number does not count, as lanes behind the end of a range may be.
+// The sums of squares of a Change, lane by lane.
 struct Changes {
   Floats before, step;  // they begin as zeros
   HWY_INLINE void see(Floats from, Floats to) {
     const Floats added = hn::Sub(to, from);
-    const Floats counted = hn::IfThenElseZero(hn::Eq(added, added), added);
     before = hn::MulAdd(from, from, before);
-    step = hn::MulAdd(counted, counted, step);
+    step = hn::MulAdd(added, added, step);
+  }
+  // Those of so many lanes become those of `now`: what is computed behind the end of a range may be no number.
+  HWY_INLINE void take(const Changes& now, std::int64_t lanes) {
+    const auto first = hn::FirstN(F32(), static_cast<std::size_t>(lanes));
+    before = hn::IfThenElse(first, now.before, before);
+    step = hn::IfThenElse(first, now.step, step);
   }
   HWY_INLINE Change total() const {
     return {hn::GetLane(hn::SumOfLanes(F32(), before)), hn::GetLane(hn::SumOfLanes(F32(), step))};
@@ -78,7 +83,9 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf 
   }
   if (i == end) return;
   [&](auto... v) HWY_ATTR {
-    f(changes, load_part(g + i, end - i), v...);
+    Changes now = changes;
+    f(now, load_part(g + i, end - i), v...);
+    changes.take(now, end - i);
     Noise noise = noise_of(i);
     (store_part(v, states + i, end - i, noise), ...);
   }(load_part(states + i, end - i)...);
@@ -160,6 +167,9 @@ HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& roun
     });
   }
 }
+
+// Ranges begin with a tile, so that the sums do not depend on them.
+static_assert(ops::kNormTile % kElementTile == 0);
 
 // The update f(gradient, parameter, states...), whose changes are seen.
 template <class F>

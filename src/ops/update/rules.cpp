@@ -86,8 +86,8 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient, but no scales. A range begins with a tile of the sums, and so with a block of coded
-// states and a group of noise.
+// The parameter, its states and the gradient, but no scales. A range begins with a tile of the kernels' sums, and so with a block
+// of coded states and a group of noise.
 RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
   static_assert(kNormTile % kCodedBlock == 0);
   RangeRule rule{.step = kNormTile};

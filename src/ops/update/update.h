@@ -23,7 +23,7 @@ struct ClipAttributes {
 // not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each update). States are
 // fp32, or bf16, or `coded`: 8 bits, each state followed by its scales, one fp32 for kCodedBlock elements. What is not fp32 is
 // rounded to one of its two neighbours at random (`rounding`, and the number of the update), so that on the average nothing is
-// lost. All that is computed is fp32.
+// lost; without a key (zeros), which only a configuration that insists leads to, to the nearest. All that is computed is fp32.
 
 inline constexpr std::int64_t kCodedBlock = 256;
 

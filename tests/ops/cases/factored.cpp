@@ -115,6 +115,14 @@ void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
   parts.sizes.push_back(make({f32(shape)}, {}, 0));
   parts.sizes.back().rounds_within = DType::f32;
   parts.updates.push_back(make(std::vector<CaseInput>(a.changes(), f32(shape)), {sums, scalars}, a.changes() + a.states() + 2));
+  for (std::vector<OpCase>* cases : {&parts.sizes, &parts.updates}) {
+    OpCase narrow = with_inputs_of(DType::bf16, {0}, cases->back());
+    FactoredAttributes rounded = a;
+    rounded.rounding = {0x243F6A88, 0x85A308D3};
+    narrow.attributes = rounded;
+    narrow.rounds_at_random = true;
+    cases->push_back(std::move(narrow));
+  }
 }
 
 Parts parts() {
