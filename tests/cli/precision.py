@@ -264,13 +264,14 @@ def overflowing(test):
 
 def watched(test):
     """A decay that turns every matrix over at each update: all are named, once, and the same whatever the plan is."""
-    decay = ["--set", "optimizer.learning_rate=0.01", "--set", "optimizer.weight_decay=200", "--set", "train.on_divergence=continue"]
+    decay = ["--set", "optimizer.learning_rate=0.01", "--set", "optimizer.weight_decay=200"]
+    decay += ["--set", "train.on_divergence=continue"]
     split = ["--set", "train.micro_batch=2", "--set", "train.accumulation=4", "--updates", "60"]
     pages = ["--disk", f"{test.path('pages')}:64MiB", "--set", "plan.optimizer_state=disk", "--set", "plan.parameters=disk"]
     for name, more in {"watched": [], "watched-disk": pages, "watched-again": ["--set", "plan.recompute=all"]}.items():
         train(test, name, *decay, *split, *more)
-    lines = [(test.path(name) / "metrics.jsonl").read_text().splitlines() for name in ("watched", "watched-disk", "watched-again")]
-    ratios = [[json.loads(line)["update_ratio"] for line in run] for run in lines]
+    paths = [test.path(name) / "metrics.jsonl" for name in ("watched", "watched-disk", "watched-again")]
+    ratios = [[json.loads(line)["update_ratio"] for line in path.read_text().splitlines()] for path in paths]
     test.that(0.1 < ratios[0][40] < 2, f"the update ratio: {ratios[0][40]}")
     test.that(ratios[0] == ratios[1] == ratios[2], "the same for every plan")
     told = [event for event in events(test, "watched") if event["event"] == "UPDATE_RATIO"]
