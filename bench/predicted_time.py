@@ -5,7 +5,8 @@ Each budget is planned, and the different plans are trained with for a few updat
 (--rounds). The least of a plan's medians (without the first update), which guests of the same host can only lengthen, is set
 against its time. Also what every run has to keep: the same bits for one split of the batch, no more bytes than planned.
 `--models` chooses among GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration
-with --config. Everything is measured in this run, nothing is taken from an earlier one.
+with --config. Everything is measured in this run, nothing is taken from an earlier one: kernels until two
+measurements in a row agree within a twentieth on what the plan that keeps everything and the smallest one take.
 
 With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
 gave before; the time that counts as predicted lies in the middle between those of before and after, and of several rounds the
@@ -59,7 +60,8 @@ name = "adamw"
 BUSY = 0.1  # of the machine, by other processes
 UNSTEADY = 0.15  # of a rate
 AGREE = 1.1  # runs of one plan
-MOST_TRIES = 4  # to measure the kernels while the rates stay
+KNOWN = 1.05  # measurements of the kernels
+MOST_TRIES = 6  # to measure the kernels while the rates stay, twice with one result
 
 
 class Processor:
@@ -153,6 +155,7 @@ class Conditions:
 
     def calibrate(self):
         self.calibrations += 1
+        predicted = []
         for _ in range(MOST_TRIES):
             for file in cache().glob("machine-*"):
                 file.unlink()
@@ -160,9 +163,18 @@ class Conditions:
             self.measure()
             pairs = list(zip(*self.rates[-2:]))
             self.first = [max(pair) for pair in pairs]
-            if self.arguments.audit or all(min(pair) >= (1 - UNSTEADY) * max(pair) for pair in pairs):
+            predicted.append(self.extremes())
+            steady = all(min(pair) >= (1 - UNSTEADY) * max(pair) for pair in pairs)
+            known = len(predicted) > 1 and all(max(pair) <= KNOWN * min(pair) for pair in zip(*predicted[-2:]))
+            if self.arguments.audit or (steady and known):
                 return
         print("the machine was not steady while its kernels were measured", flush=True)
+
+    def extremes(self):
+        """The predicted seconds of the plan that keeps everything, and of the smallest one."""
+        largest = plan(self.arguments.binary, self.config, [])
+        smallest = plan(self.arguments.binary, self.config, ["--memory", str(largest["bounds"]["floor_bytes"])])
+        return [each["predicted"]["update_seconds"] for each in (largest, smallest)]
 
     def measure(self):
         self.rates.append(machine_rates(self.arguments.binary, self.folder))

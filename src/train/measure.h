@@ -32,7 +32,7 @@ using KernelSeconds = std::map<std::string, double>;  // by timing_key
 
 struct MeasureLimits {
   double seconds_per_kernel = 0.15;
-  double seconds = 20;  // in total; what is left stays unmeasured
+  double seconds = 10;  // in total; what is left stays unmeasured
   Bytes memory;         // of the operands and the scratch of one kernel; larger ones stay unmeasured
   double others = 0.1;  // share of the machine that other processes may take of a sample that counts
 };

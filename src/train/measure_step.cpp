@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kFewest = 3, kMost = 12;  // windows that count; windows
+constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
 
 // Keeps everything where that fits, else nothing but the inputs of blocks.
 std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const Machine& machine, Bytes memory) {

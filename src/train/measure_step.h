@@ -15,7 +15,7 @@ struct StepMeasurement {
 };
 
 // Runs windows of two micro-steps of `graph`, the training graph of a micro-batch, on parameters and inputs of random numbers.
-// Nothing where no plan of it fits into limits.memory. Takes about limits.seconds, or three windows where they take longer.
+// Nothing where no plan of it fits into limits.memory. Takes about limits.seconds, or two windows where they take longer.
 StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const Machine& machine, const MeasureLimits& limits);
 
 }  // namespace plimsoll
