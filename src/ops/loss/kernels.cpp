@@ -48,8 +48,8 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   return tiling;
 }
 
-// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w, unless it has 16 bits
-// itself, and one of the logits' gradient, rounded.
+// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w, unless it has 16 bits itself, and one
+// of the logits' gradient, rounded.
 struct ScratchLayout {
   std::int64_t logits, weights, slopes, gemm, end;
 };

@@ -24,8 +24,7 @@ struct LossAttributes {
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
 // h [b, t, c] of fp32, or of 16 bits, to which w, unless it is that already, and the logits' gradient are rounded then as well;
-// w [v, c], targets i32 [b, t],
-// inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
+// w [v, c], targets i32 [b, t], inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
                              const LossAttributes& attributes = {});
 
