@@ -4,13 +4,13 @@
 Prints medians and best of tokens per second, the process high-water mark, the ratio of Plimsoll to each PyTorch variant (the
 median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at the
 measured GEMM peak plus that of AdamW's bytes (28 per parameter) at the measured copy bandwidth; both come from
-`plimsoll machine --json` (gemm_fp32_flops_per_second, copy_bytes_per_second) or from --gemm and --copy, and the line is left out
-where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast), with fp32 weights, and
-Plimsoll in fp32 stands beside them; give --gemm the peak of bf16 then (bench_ops --benchmark_filter=matmul).
+`plimsoll machine --json` (gemm_fp32_flops_per_second or gemm_bf16_flops_per_second, copy_bytes_per_second) or from --gemm and
+--copy, and the line is left out where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast), with fp32 weights, and
+Plimsoll in fp32 stands beside them.
 
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
-  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16 --gemm 390
+  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16
   python3 bench/gpt2_cpu.py --python /path/to/python-with-torch          PyTorch alone
 
 Standard library only. A busy machine makes every figure worthless: the column "others" is the share of the machine that other
@@ -147,8 +147,7 @@ def find_number(value, key):
 def machine_rates(args):
     """(GEMM flop/s, copy bytes/s); None where unknown."""
     machine = json.loads(call([args.binary, "machine", "--json"])[0]) if args.binary else {}
-    known = find_number(machine, "gemm_fp32_flops_per_second") if args.dtype == "fp32" else None
-    gemm = args.gemm * 1e9 if args.gemm else known
+    gemm = args.gemm * 1e9 if args.gemm else find_number(machine, f"gemm_{args.dtype}_flops_per_second")
     return gemm, args.copy * 1e9 if args.copy else find_number(machine, "copy_bytes_per_second")
 
 

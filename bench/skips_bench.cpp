@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   MeasureLimits limits;
   limits.memory = available_memory().bytes;
   for (const std::int64_t micro : {1, 2, 4}) seconds.merge(measure_step(source(micro), micro, record.machine, limits).seconds);
-  const Roofline roofline{record.machine.flops_per_second, record.machine.bytes_per_second, record.machine.step_seconds};
+  const Roofline& roofline = record.machine.rates;
   std::vector<Case> cases;
   std::set<std::string> known;
   // Once more where the plans have kernels that nothing has measured yet.

@@ -45,14 +45,16 @@ int main(int argc, char** argv) {
   std::vector<double> seconds;
   for (int i = 0; i < updates; ++i) seconds.push_back(trainer.update().seconds);
   const double total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Roofline roofline{prepared.machine.flops_per_second, prepared.machine.bytes_per_second, 0};
+  Roofline roofline = prepared.machine.rates;
+  roofline.step_seconds = 0;
   double bound = 0;
   fmt::print("{:<86}{:>6}{:>10}{:>7}{:>9}{:>8}{:>8}\n", "op", "runs", "ms/step", "%", "GFLOP/s", "GB/s", "bound%");
   for (const OpSeconds& op : timeline.by_op()) {
-    const double limit = roofline_seconds(roofline, {op.flops, op.bytes});
+    const double limit = roofline_seconds(roofline, op.cost);
     bound += limit;
     fmt::print("{:<86}{:>6}{:>10.2f}{:>6.1f}%{:>9.0f}{:>8.1f}{:>7.0f}%\n", op.op, op.runs / updates, 1e3 * op.seconds / updates,
-               100 * op.seconds / total, op.flops / op.seconds / 1e9, op.bytes / op.seconds / 1e9, 100 * limit / op.seconds);
+               100 * op.seconds / total, op.cost.flops / op.seconds / 1e9, op.cost.bytes / op.seconds / 1e9,
+               100 * limit / op.seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];

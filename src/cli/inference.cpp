@@ -17,7 +17,7 @@ Bytes inference_budget(const MemorySettings& memory) {
 
 InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine, Bytes budget,
                              Bytes vocabulary) {
-  CpuCatalogue catalogue({machine.machine.flops_per_second, machine.machine.bytes_per_second, machine.machine.step_seconds}, {});
+  CpuCatalogue catalogue(machine.machine.rates, {});
   PlanRequest request;
   request.saves = false;
   InferencePlan result{std::move(graph), {}, batch, true};

@@ -81,10 +81,11 @@ nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& fac
   nlohmann::json object = nlohmann::json::parse(machine_file_text(record));
   const Machine& machine = record.machine;
   object.update({{"machine_hash", machine.hash},
-                 {"gemm_fp32_flops_per_second", machine.flops_per_second},
+                 {"gemm_fp32_flops_per_second", machine.rates.flops_per_second},
+                 {"gemm_bf16_flops_per_second", machine.rates.flops_per_second_of(DType::bf16)},
                  {"copy_bytes_per_second", record.copy_bytes_per_second},
-                 {"update_bytes_per_second", machine.bytes_per_second},
-                 {"call_seconds", machine.step_seconds},
+                 {"update_bytes_per_second", machine.rates.bytes_per_second},
+                 {"call_seconds", machine.rates.step_seconds},
                  {"memory_bytes", facts.memory.n},
                  {"available_bytes", available.bytes.n},
                  {"kernels_measured", record.kernel_seconds.size()},
@@ -117,8 +118,11 @@ int run_machine(const MachineArguments& arguments) {
   }
   fmt::print("{}, {} threads, {}\n", machine.name, machine.threads, machine.instruction_set);
   for (const std::string& library : machine.libraries) fmt::print("  {}\n", library);
-  fmt::print("matrix products {:.0f} GFLOP/s, update pass {:.1f} GB/s, copy {:.1f} GB/s\n", machine.flops_per_second / 1e9,
-             machine.bytes_per_second / 1e9, record.copy_bytes_per_second / 1e9);
+  const std::string narrow =
+      machine.rates.bf16_flops_per_second > 0 ? fmt::format(", {:.0f} of bf16", machine.rates.bf16_flops_per_second / 1e9) : "";
+  fmt::print("matrix products {:.0f} GFLOP/s{}, update pass {:.1f} GB/s, copy {:.1f} GB/s\n",
+             machine.rates.flops_per_second / 1e9, narrow, machine.rates.bytes_per_second / 1e9,
+             record.copy_bytes_per_second / 1e9);
   fmt::print("memory {}, available {} ({})\n", to_text(facts.memory), to_text(available.bytes), available.source);
   fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
              to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),

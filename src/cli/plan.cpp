@@ -22,13 +22,25 @@ namespace {
 
 constexpr int kFrontierPoints = 16;
 
-PlanningPlace place_of(const PlanArguments& arguments, const Config& config) {
+constexpr const char* kSimulated = "sim";
+
+// What is planned, and for which machine: this computer, a described one, or, once the threads are known, the simulated one.
+struct Target {
+  Config config;
+  PlanningPlace place;
+};
+
+Target target_of(const PlanArguments& arguments) {
   PlanningPlace place{{}, /*runs_now=*/false};
-  if (arguments.machine == "sim")
-    place.machine = simulated_machine(config.threads);
-  else if (!arguments.machine.empty())
-    place.machine = read_machine_file(arguments.machine);
-  return place;
+  if (arguments.machine.empty()) return {load_settings(arguments.config), place};
+  const bool simulated = arguments.machine == kSimulated;
+  if (!simulated) place.machine = read_machine_file(arguments.machine);
+  const Roofline rates = place.machine ? place.machine->machine.rates : Roofline{};
+  const bool fast = rates.bf16_flops_per_second > rates.flops_per_second;
+  Config config = load_settings(
+      arguments.config, {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)});
+  if (simulated) place.machine = simulated_machine(config.threads);
+  return {std::move(config), std::move(place)};
 }
 
 // The plan, its frontier, or both: without a budget of the user's the frontier says more than one plan.
@@ -47,9 +59,9 @@ void write_files(const PlanArguments& arguments, const nlohmann::json& plan, boo
 
 int run_plan(const PlanArguments& arguments) {
   if (!arguments.diff.empty()) return run_plan_diff(arguments);
-  const Config config = load_settings(arguments.config);
+  const auto [config, place] = target_of(arguments);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  const PlanningInput input = planning_input(config, cache_folder(), say, place_of(arguments, config));
+  const PlanningInput input = planning_input(config, cache_folder(), say, place);
   const bool values = arguments.values || !arguments.out.empty();
   const PlanningResult result =
       plan_with_extras(config, input, {values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0});

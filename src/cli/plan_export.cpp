@@ -128,11 +128,13 @@ class Answer {
 };
 
 ordered_json machine_json(const Machine& machine) {
-  return {{"name", machine.name},
-          {"threads", machine.threads},
-          {"flops_per_second", machine.flops_per_second},
-          {"bytes_per_second", machine.bytes_per_second},
-          {"node_seconds", machine.step_seconds}};
+  const Roofline& rates = machine.rates;
+  ordered_json object{{"name", machine.name}, {"threads", machine.threads}, {"flops_per_second", rates.flops_per_second}};
+  if (rates.bf16_flops_per_second > 0) object["bf16_flops_per_second"] = rates.bf16_flops_per_second;
+  if (rates.fp16_flops_per_second > 0) object["fp16_flops_per_second"] = rates.fp16_flops_per_second;
+  object["bytes_per_second"] = rates.bytes_per_second;
+  object["node_seconds"] = rates.step_seconds;
+  return object;
 }
 
 ordered_json process_json(const PlanningInput& input, const Plan& plan) {

@@ -9,11 +9,11 @@
 
 namespace plimsoll {
 
-Config load_settings(const ConfigArguments& arguments) {
+Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   const BudgetArguments& budgets = arguments.budgets;
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.device.empty()) sets.push_back("machine.device=" + arguments.device);
-  Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk});
+  Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
   for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;

@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
-Config load_settings(const ConfigArguments& arguments);
+Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
 
 // The budgets alone, for commands without a configuration.
 MemorySettings load_budgets(const BudgetArguments& budgets);

@@ -25,6 +25,7 @@ struct ValueType {
 struct Cost {
   double flops = 0;
   double bytes = 0;
+  DType operands = DType::f32;  // of the products that the operations are
 };
 
 // How an output relates to the bytes of an input.

@@ -1,17 +1,9 @@
 #include "ops/cpu_catalogue.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ops/kernel.h"
 
 namespace plimsoll {
-
-double roofline_seconds(const Roofline& roofline, Cost cost) {
-  const double arithmetic = roofline.flops_per_second > 0 ? cost.flops / roofline.flops_per_second : 0;
-  const double traffic = roofline.bytes_per_second > 0 ? cost.bytes / roofline.bytes_per_second : 0;
-  return std::max(arithmetic, traffic) + roofline.step_seconds;
-}
 
 // A chunked op is measured in one piece; its time in chunks follows from the work.
 std::optional<double> CpuCatalogue::recorded_seconds(KernelRequest request, double work) const {

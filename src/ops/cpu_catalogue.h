@@ -8,17 +8,9 @@
 #include <unordered_map>
 
 #include "graph/kernel_catalogue.h"
+#include "graph/roofline.h"
 
 namespace plimsoll {
-
-struct Roofline {
-  double flops_per_second = 0;  // measured peak of matrix products
-  double bytes_per_second = 0;
-  double step_seconds = 0;  // fixed cost of one kernel call
-};
-
-// No kernel is faster than this.
-double roofline_seconds(const Roofline& roofline, Cost cost);
 
 class CpuCatalogue : public KernelCatalogue {
  public:

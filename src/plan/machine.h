@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/transfer_engine.h"
+#include "graph/roofline.h"
 
 namespace plimsoll {
 
@@ -58,12 +59,10 @@ struct Machine {
   int threads = 1;
   std::vector<Tier> tiers;
   std::vector<Link> links;
-  double flops_per_second = 0;  // measured peak of matrix products
-  double bytes_per_second = 0;  // measured bandwidth of a fused pass over memory
-  double step_seconds = 0;      // fixed cost of an instruction
-  ReserveModel reserve;         // of the tier that computes
-  ReserveModel host_reserve;    // of the process behind a device; all zero where nobody measured it
-  std::string hash;             // of everything above
+  Roofline rates;
+  ReserveModel reserve;       // of the tier that computes
+  ReserveModel host_reserve;  // of the process behind a device; all zero where nobody measured it
+  std::string hash;           // of everything above
 };
 
 // What a program of so many primitives and instructions needs outside its arena.

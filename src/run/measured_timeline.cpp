@@ -22,7 +22,8 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
       const RangeRule rule = ranges_of(graph_, node);
       const auto all = static_cast<double>(rule.passes * inputs[rule.inputs.front()].shape.elements());
       const double share = static_cast<double>(kernel->range.elements) / all;
-      cost = {cost.flops * share, cost.bytes * share};
+      cost.flops *= share;
+      cost.bytes *= share;
     }
     if (node.op->costly && inputs.size() >= 2) {
       name += " " + to_text(inputs[0].shape) + to_text(inputs[1].shape) + (node.backward ? " backward" : "");
@@ -34,8 +35,7 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
   entry.op = name;
   ++entry.runs;
   entry.seconds += seconds;
-  entry.flops += cost.flops;
-  entry.bytes += cost.bytes;
+  entry.cost = {entry.cost.flops + cost.flops, entry.cost.bytes + cost.bytes, cost.operands};
 }
 
 std::vector<OpSeconds> MeasuredTimeline::by_op() const {

@@ -14,7 +14,8 @@ namespace plimsoll {
 struct OpSeconds {
   std::string op;
   std::int64_t runs = 0;
-  double seconds = 0, flops = 0, bytes = 0;
+  double seconds = 0;
+  Cost cost;  // of all runs
 };
 
 class MeasuredTimeline : public RunObserver {

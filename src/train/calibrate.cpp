@@ -110,9 +110,7 @@ Machine machine_of(const MachineFacts& facts, const Rates& rates) {
   machine.libraries = facts.libraries;
   machine.threads = facts.threads;
   machine.tiers = {{"ram", facts.memory}};
-  machine.flops_per_second = rates.flops_per_second;
-  machine.bytes_per_second = rates.bytes_per_second;
-  machine.step_seconds = rates.call_seconds;
+  machine.rates = rates.roofline;
   return machine;
 }
 
@@ -124,16 +122,23 @@ Rates measure_rates_in_child(int threads) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const json numbers = json::parse(run_in_child([&] {
       const Rates rates = measure_rates(threads);
-      return json{rates.flops_per_second, rates.copy_bytes_per_second, rates.bytes_per_second, rates.call_seconds, rates.others}
+      const Roofline& peaks = rates.roofline;
+      return json{peaks.flops_per_second, peaks.bf16_flops_per_second, peaks.bytes_per_second,
+                  peaks.step_seconds,     rates.copy_bytes_per_second, rates.others}
           .dump();
     }));
-    const Rates rates{numbers.at(0), numbers.at(1), numbers.at(2), numbers.at(3), numbers.at(4)};
-    best.flops_per_second = std::max(best.flops_per_second, rates.flops_per_second);
-    best.copy_bytes_per_second = std::max(best.copy_bytes_per_second, rates.copy_bytes_per_second);
-    best.bytes_per_second = std::max(best.bytes_per_second, rates.bytes_per_second);
-    best.call_seconds = attempt == 0 ? rates.call_seconds : std::min(best.call_seconds, rates.call_seconds);
-    best.others = attempt == 0 ? rates.others : std::min(best.others, rates.others);
-    if (rates.others <= kQuiet) break;
+    const auto keep_larger = [](double& most, const json& number) { most = std::max(most, number.get<double>()); };
+    const auto keep_smaller = [&](double& least, const json& number) {
+      least = attempt == 0 ? number.get<double>() : std::min(least, number.get<double>());
+    };
+    keep_larger(best.roofline.flops_per_second, numbers.at(0));
+    keep_larger(best.roofline.bf16_flops_per_second, numbers.at(1));
+    keep_larger(best.roofline.bytes_per_second, numbers.at(2));
+    keep_smaller(best.roofline.step_seconds, numbers.at(3));
+    keep_larger(best.copy_bytes_per_second, numbers.at(4));
+    const double others = numbers.at(5);
+    keep_smaller(best.others, others);
+    if (others <= kQuiet) break;
   }
   return best;
 }

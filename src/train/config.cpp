@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
+#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -69,7 +70,13 @@ bool operator==(const Config& a, const Config& b) {
   return all(a) == all(b);
 }
 
-Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets) {
+Bf16Speed bf16_speed_here() {
+  const bool fast = multiplies_bf16();
+  return {fast, fmt::format("this processor has {}instructions for products of bf16", fast ? "" : "no ")};
+}
+
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets,
+                   const Bf16Speed& bf16) {
   Config config;
   Merged merged;
   for (KeySetting& setting : find_keys(read_settings(path), config.notes)) merged.put_from_file(std::move(setting));
@@ -84,7 +91,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
   for (const std::optional<KeySetting>& setting : merged.settings()) {
     if (setting) setting->set(config, setting->setting);
   }
-  complete(config, given);
+  complete(config, given, bf16);
   return config;
 }
 

@@ -153,9 +153,18 @@ struct BudgetOptions {
   std::optional<std::string> memory, host_memory, disk;
 };
 
+// Whether products of bf16 are faster than those of fp32 where a configuration is for, and in words why.
+struct Bf16Speed {
+  bool fast = false;
+  std::string reason;
+};
+Bf16Speed bf16_speed_here();
+
 // Reads `path`, then each "a.b=c" of `sets` in order, then the budgets. Paths in the file are relative to its folder, others to
-// the current one; all are absolute afterwards. Reads config.json of an init folder, and nothing of the data.
-Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {});
+// the current one; all are absolute afterwards. Reads config.json of an init folder, and nothing of the data. `bf16`: what
+// precision.compute = "auto" goes by.
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {},
+                   const Bf16Speed& bf16 = bf16_speed_here());
 
 // The TOML text of every key, defaults included: what config.resolved.toml holds. load_config reads an equal Config from it.
 std::string resolved_toml(const Config& config);

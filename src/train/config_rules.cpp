@@ -289,8 +289,8 @@ void check_schedule(const Config& config, const GivenSettings& given) {
   }
 }
 
-// What `auto` stands for on this computer, of what is allowed: bf16 where there are instructions for it, else fp32.
-void choose_precision(Config& config, const GivenSettings& given) {
+// What `auto` stands for, of what is allowed: bf16 where that is faster, else fp32.
+void choose_precision(Config& config, const GivenSettings& given, const Bf16Speed& bf16) {
   const Setting* compute = given.find("precision.compute");
   if (compute == nullptr || !is_auto(*compute)) {
     if (!given.has("precision.allow")) return;
@@ -300,12 +300,10 @@ void choose_precision(Config& config, const GivenSettings& given) {
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
-  const bool fast = multiplies_bf16();
-  const DType order[] = {fast ? DType::bf16 : DType::f32, fast ? DType::f32 : DType::bf16, DType::f16};
+  const DType order[] = {bf16.fast ? DType::bf16 : DType::f32, bf16.fast ? DType::f32 : DType::bf16, DType::f16};
   config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
   config.notes.push_back(
-      fmt::format("precision.compute: auto stands for {} here: this processor has {}instructions for products of bf16",
-                  precision_name(config.precision.compute), fast ? "" : "no "));
+      fmt::format("precision.compute: auto stands for {} here: {}", precision_name(config.precision.compute), bf16.reason));
 }
 
 void check_rounding(const Config& config, const GivenSettings& given) {
@@ -455,7 +453,7 @@ void check_init_alone(const GivenSettings& given) {
   }
 }
 
-void complete(Config& config, const GivenSettings& given) {
+void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16) {
   if (config.data.train.empty()) {
     throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
   }
@@ -471,7 +469,7 @@ void complete(Config& config, const GivenSettings& given) {
   check_schedule(config, given);
   complete_schedule(config, given);
   check_resting(config, given);
-  choose_precision(config, given);
+  choose_precision(config, given, bf16);
   check_precision(config, given);
   if (config.threads == 0) config.threads = usable_cores();
 }

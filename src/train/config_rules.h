@@ -44,6 +44,6 @@ void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 void check_init_alone(const GivenSettings& given);
 
 // Fills what is left open and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, -CONFLICT, E-BATCH-3. Adds notes.
-void complete(Config& config, const GivenSettings& given);
+void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16);
 
 }  // namespace plimsoll

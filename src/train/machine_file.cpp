@@ -90,18 +90,21 @@ json to_json(const Link& link) {
           {"tail_seconds_per_byte", link.tail_seconds_per_byte}};
 }
 
+double positive_if_given(const json& object, const char* key, double most) {
+  return object.contains(key) ? positive(object, key, most) : 0;
+}
+
 Link link_of(const json& object) {
-  const auto if_given = [&](const char* key, double most) { return object.contains(key) ? positive(object, key, most) : 0; };
   return {.from = object.at("from"),
           .to = object.at("to"),
           .bytes_per_second = positive(object, "bytes_per_second", kMostRate),
           .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
           .beside_compute = object.at("beside_compute"),
-          .alone_bytes_per_second = if_given("alone_bytes_per_second", kMostRate),
-          .kernel_seconds_per_byte = if_given("kernel_seconds_per_byte", kMostSeconds),
-          .kernel_seconds_per_piece = if_given("kernel_seconds_per_piece", kMostSeconds),
-          .tail_seconds = if_given("tail_seconds", kMostSeconds),
-          .tail_seconds_per_byte = if_given("tail_seconds_per_byte", kMostSeconds)};
+          .alone_bytes_per_second = positive_if_given(object, "alone_bytes_per_second", kMostRate),
+          .kernel_seconds_per_byte = positive_if_given(object, "kernel_seconds_per_byte", kMostSeconds),
+          .kernel_seconds_per_piece = positive_if_given(object, "kernel_seconds_per_piece", kMostSeconds),
+          .tail_seconds = positive_if_given(object, "tail_seconds", kMostSeconds),
+          .tail_seconds_per_byte = positive_if_given(object, "tail_seconds_per_byte", kMostSeconds)};
 }
 
 json to_json(const Machine& machine) {
@@ -118,9 +121,11 @@ json to_json(const Machine& machine) {
           {"tiers", std::move(tiers)},
           {"links", std::move(links)},
           {"rates",
-           {{"flops_per_second", machine.flops_per_second},
-            {"bytes_per_second", machine.bytes_per_second},
-            {"step_seconds", machine.step_seconds}}},
+           {{"flops_per_second", machine.rates.flops_per_second},
+            {"bf16_flops_per_second", machine.rates.bf16_flops_per_second},
+            {"fp16_flops_per_second", machine.rates.fp16_flops_per_second},
+            {"bytes_per_second", machine.rates.bytes_per_second},
+            {"step_seconds", machine.rates.step_seconds}}},
           {"reserve", to_json(machine.reserve)},
           {"host_reserve", to_json(machine.host_reserve)},
           {"hash", machine.hash}};
@@ -143,9 +148,11 @@ Machine machine_of(const json& object) {
   }
   for (const json& link : object.at("links")) machine.links.push_back(link_of(link));
   const json& rates = object.at("rates");
-  machine.flops_per_second = positive(rates, "flops_per_second", kMostRate);
-  machine.bytes_per_second = positive(rates, "bytes_per_second", kMostRate);
-  machine.step_seconds = positive(rates, "step_seconds", kMostSeconds);
+  machine.rates = {.flops_per_second = positive(rates, "flops_per_second", kMostRate),
+                   .bf16_flops_per_second = positive_if_given(rates, "bf16_flops_per_second", kMostRate),
+                   .fp16_flops_per_second = positive_if_given(rates, "fp16_flops_per_second", kMostRate),
+                   .bytes_per_second = positive(rates, "bytes_per_second", kMostRate),
+                   .step_seconds = positive(rates, "step_seconds", kMostSeconds)};
   machine.reserve = reserve_of(object.at("reserve"));
   if (object.contains("host_reserve")) machine.host_reserve = reserve_of(object.at("host_reserve"));
   machine.hash = machine_hash(machine);
@@ -178,7 +185,8 @@ std::string machine_hash(const Machine& machine) {
   Hasher hasher;
   hasher.add(machine.name).add(machine.instruction_set).add(std::to_string(machine.threads));
   for (const std::string& library : machine.libraries) hasher.add(library);
-  hasher.add(fmt::format("{} {} {}", machine.flops_per_second, machine.bytes_per_second, machine.step_seconds));
+  hasher.add(fmt::format("{} {} {} {} {}", machine.rates.flops_per_second, machine.rates.bf16_flops_per_second,
+                         machine.rates.fp16_flops_per_second, machine.rates.bytes_per_second, machine.rates.step_seconds));
   const auto add = [&](const ReserveModel& reserve) {
     hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
                            reserve.slack.n));

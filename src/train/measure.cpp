@@ -24,6 +24,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/kernel.h"
 #include "plan/node_kernels.h"
+#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -80,29 +81,30 @@ double measure_pass(float* arrays) {
 // A product with operands of its own.
 class Product {
  public:
-  Product(std::int64_t m, std::int64_t n, std::int64_t k, int threads) : shape_{.m = m, .n = n, .k = k}, gemm_(shape_, threads) {}
+  Product(std::int64_t m, std::int64_t n, std::int64_t k, int threads, DType operands = DType::f32)
+      : shape_{.m = m, .n = n, .k = k, .operands = operands}, gemm_(shape_, threads) {}
 
   double flops() const { return 2.0 * static_cast<double>(shape_.m * shape_.n) * static_cast<double>(shape_.k); }
-  Bytes size() const {
-    const std::int64_t floats = shape_.m * shape_.k + shape_.k * shape_.n + shape_.m * shape_.n;
-    return Bytes{floats * static_cast<std::int64_t>(sizeof(float))} + gemm_.plan().scratch;
-  }
+  Bytes size() const { return of_a() + of_b() + of_c() + gemm_.plan().scratch; }
   void run(std::byte* base) const {
-    float* a = reinterpret_cast<float*>(base);
-    float *b = a + shape_.m * shape_.k, *c = b + shape_.k * shape_.n;
-    gemm_.run(a, b, nullptr, c, reinterpret_cast<std::byte*>(c + shape_.m * shape_.n));
+    std::byte *b = base + of_a().n, *c = b + of_b().n;
+    gemm_.run(base, b, nullptr, c, c + of_c().n);
   }
 
  private:
+  Bytes of_a() const { return Bytes{size_of(shape_.operands) * shape_.m * shape_.k}; }
+  Bytes of_b() const { return Bytes{size_of(shape_.operands) * shape_.k * shape_.n}; }
+  Bytes of_c() const { return Bytes{size_of(shape_.result) * shape_.m * shape_.n}; }
+
   cpu::GemmShape shape_;
   cpu::Gemm gemm_;
 };
 
-double measure_products(std::byte* base, Bytes size, int threads) {
+double measure_products(std::byte* base, Bytes size, int threads, DType operands) {
   double best = 0;
   // The library's shapes and those of our own kernel (device/cpu/gemm).
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{480, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
-    const Product product(m, n, k, threads);
+    const Product product(m, n, k, threads, operands);
     ensure(product.size() <= size, "measure", "the arena is too small");
     const double seconds = least_seconds(0.15, 3, [&] { product.run(base); });
     best = std::max(best, product.flops() / seconds);
@@ -302,9 +304,13 @@ Rates measure_rates(int threads) {
   Rates rates;
   const Contention contention;
   rates.copy_bytes_per_second = measure_copy(arrays);
-  rates.bytes_per_second = measure_pass(arrays);
-  rates.flops_per_second = measure_products(arena.base(), arena.size(), threads);
-  rates.call_seconds = measure_call();
+  rates.roofline.bytes_per_second = measure_pass(arrays);
+  rates.roofline.flops_per_second = measure_products(arena.base(), arena.size(), threads, DType::f32);
+  if (multiplies_bf16()) {
+    fill_with_numbers(arena.base(), {DType::bf16, {8 * kArrayElements}}, 1);
+    rates.roofline.bf16_flops_per_second = measure_products(arena.base(), arena.size(), threads, DType::bf16);
+  }
+  rates.roofline.step_seconds = measure_call();
   rates.others = contention.others();
   return rates;
 }

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
+#include "graph/roofline.h"
 
 namespace plimsoll {
 
@@ -18,10 +19,8 @@ namespace plimsoll {
 double median(std::vector<double> samples);
 
 struct Rates {
-  double flops_per_second = 0;       // fp32 matrix products: the best of a few shapes
+  Roofline roofline;                 // products: the best of a few shapes; a pass: AdamW-like, four arrays read, three written
   double copy_bytes_per_second = 0;  // bytes read and written
-  double bytes_per_second = 0;       // the same for an AdamW-like pass: four arrays read, three written
-  double call_seconds = 0;           // one parallel_for with nothing to do
   double others = 0;                 // the share of the processors that other processes had in the quietest attempt
 };
 

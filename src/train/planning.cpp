@@ -327,9 +327,8 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
 }  // namespace
 
 CpuCatalogue catalogue_of(const MachineRecord& record) {
-  const Machine& machine = record.machine;
-  return CpuCatalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds},
-                      {record.kernel_seconds.begin(), record.kernel_seconds.end()}, !machine.libraries.empty());
+  return CpuCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
+                      !record.machine.libraries.empty());
 }
 
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,

@@ -23,9 +23,7 @@ MachineRecord simulated_machine(int threads) {
   };
   link("device", "host", 5e9, 10e-6);
   link("host", "disk", 1e9, 100e-6);
-  machine.flops_per_second = 50e9 * threads;
-  machine.bytes_per_second = 10e9;
-  machine.step_seconds = 2e-6;
+  machine.rates = {.flops_per_second = 50e9 * threads, .bytes_per_second = 10e9, .step_seconds = 2e-6};
   machine.reserve = {kMiB * 16, kKiB * 128, kKiB * 4, kMiB * 2 * (threads + 1), kMiB};
   machine.hash = machine_hash(machine);
   record.build = "sim";

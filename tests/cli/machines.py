@@ -82,11 +82,32 @@ def devices(test):
         three(test, FOLDER / f"{name}.toml")
 
 
+def precision(test):
+    """Products of bf16 take what the described machine makes of them, and `auto` goes by that."""
+    whole = (FOLDER / "laptop.toml").read_text()
+    test.write("fast.toml", whole)
+    test.write("slow.toml", "\n".join(line for line in whole.splitlines() if not line.startswith("bf16_flops_per_second")))
+
+    def plan(machine, compute):
+        sets = ["--set", f"precision.compute={compute}"]
+        return test.succeeds("plan", "config.toml", *MODEL, "--machine", machine, "--memory", "8GiB", *sets, "--json")
+
+    for machine, chosen in ("fast.toml", "bf16"), ("slow.toml", "fp32"), ("sim", "fp32"):
+        test.equal(f"auto on {machine}", plan(machine, "auto")["precision"]["compute"], chosen)
+    seconds = {(machine, compute): plan(machine, compute)["predicted"]["update_seconds"]
+               for machine in ("fast.toml", "slow.toml") for compute in ("fp32", "bf16")}
+    test.equal("fp32 is the same on both", seconds["fast.toml", "fp32"], seconds["slow.toml", "fp32"])
+    products = seconds["fast.toml", "fp32"] / seconds["fast.toml", "bf16"]
+    test.that(1.3 < products < 1.7, f"products of bf16 count as such: {products:.2f} times faster")
+    alike = seconds["slow.toml", "fp32"] / seconds["slow.toml", "bf16"]
+    test.that(alike < 1.1, f"and as those of fp32 where no rate is given: {alike:.2f}")
+
+
 def main():
     test = Test("machines")
     files = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
     test.equal("files", files, ["gpu-24gib", "gpu-8gib", "h200", "laptop"])
-    test.run_parts(laptop, devices, broken)
+    test.run_parts(laptop, devices, precision, broken)
     test.finish()
 
 

@@ -45,9 +45,7 @@ inline Machine round_machine() {
   Machine machine;
   machine.name = "round figures";
   machine.threads = 2;
-  machine.flops_per_second = 1e11;
-  machine.bytes_per_second = 2e10;
-  machine.step_seconds = 1e-6;
+  machine.rates = {.flops_per_second = 1e11, .bytes_per_second = 2e10, .step_seconds = 1e-6};
   machine.tiers = {{"ram", kGiB * 64}, {"disk", kGiB * 64}};
   machine.links = {{"ram", "disk", 2e9}, {"disk", "ram", 2e9}};
   machine.reserve = {kMiB * 16, kKiB * 160, Bytes{3328}, kKiB * 64, kMiB};
@@ -65,10 +63,7 @@ inline Machine round_device() {
   return machine;
 }
 
-inline CpuCatalogue round_catalogue() {
-  const Machine machine = round_machine();
-  return CpuCatalogue({machine.flops_per_second, machine.bytes_per_second, machine.step_seconds}, {});
-}
+inline CpuCatalogue round_catalogue() { return CpuCatalogue(round_machine().rates, {}); }
 
 inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndValidate) {
   return [config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };

@@ -32,12 +32,14 @@ effective_batch = 100
 
 class ConfigTest : public testing::Test {
  protected:
-  Config load(const std::string& text, const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {}) {
+  Config load(const std::string& text, const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {},
+              const Bf16Speed& bf16 = bf16_speed_here()) {
     write_raw(folder_ / "run.toml", text);
-    return load_config(folder_ / "run.toml", sets, budgets);
+    return load_config(folder_ / "run.toml", sets, budgets, bf16);
   }
-  Config small(const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {}) {
-    return load(kSmall, sets, budgets);
+  Config small(const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {},
+               const Bf16Speed& bf16 = bf16_speed_here()) {
+    return load(kSmall, sets, budgets, bf16);
   }
 
   ScratchFolder folder_;
@@ -292,6 +294,12 @@ TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
   const Config either = small({"precision.compute=auto"});
   EXPECT_EQ(either.precision.compute, multiplies_bf16() ? DType::bf16 : DType::f32);
   EXPECT_TRUE(has_note(either, "auto stands for"));
+  const std::vector<std::string> sets{"precision.compute=auto"};
+  for (const bool fast : {false, true}) {
+    const Config elsewhere = small(sets, {}, {fast, "so it is"});
+    EXPECT_EQ(elsewhere.precision.compute, fast ? DType::bf16 : DType::f32);
+    EXPECT_TRUE(has_note(elsewhere, "so it is"));
+  }
   EXPECT_EQ(small({"precision.compute=auto", "precision.allow=[\"fp32\"]"}).precision.compute, DType::f32);
   EXPECT_EQ(small({"precision.allow=[\"bf16\"]", "precision.compute=auto"}).precision.compute, DType::bf16);
   EXPECT_EQ(small({"precision.compute=auto", "precision.allow=[\"fp16\"]"}).precision.compute, DType::f16);

@@ -38,9 +38,7 @@ MachineRecord example() {
   record.machine.threads = 2;
   record.machine.tiers = {{"ram", kGiB * 8}};
   record.machine.links = {{"ram", "disk", 1.5e9, 1e-4, false}};
-  record.machine.flops_per_second = 4.1e11 / 3;
-  record.machine.bytes_per_second = 5e10;
-  record.machine.step_seconds = 1e-6 / 3;
+  record.machine.rates = {4.1e11 / 3, 7e11 / 3, 5e11 / 3, 5e10, 1e-6 / 3};
   record.machine.reserve = {kMiB * 14, kKiB * 80, Bytes{3328}, kKiB * 64, kMiB};
   record.machine.hash = machine_hash(record.machine);
   record.build = "0.1.0 1234";
@@ -56,7 +54,7 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   const MachineRecord read = read_machine_file(folder / "deeper/machine.json");
   EXPECT_EQ(read.machine.hash, record.machine.hash);
   EXPECT_EQ(read.machine.name, record.machine.name);
-  EXPECT_EQ(read.machine.flops_per_second, record.machine.flops_per_second);
+  EXPECT_EQ(read.machine.rates, record.machine.rates);
   EXPECT_EQ(read.machine.tiers.at(0).capacity, kGiB * 8);
   EXPECT_EQ(read.machine.links.at(0).latency_seconds, 1e-4);
   EXPECT_EQ(read.machine.reserve.per_step, Bytes{3328});
@@ -71,6 +69,9 @@ TEST(MachineFile, HashCoversWhatPlansDependOn) {
   other.tiers[0].capacity = kGiB;
   EXPECT_EQ(machine_hash(other), machine_hash(machine));
   other.reserve.per_step += Bytes{64};
+  EXPECT_NE(machine_hash(other), machine_hash(machine));
+  other = machine;
+  other.rates.bf16_flops_per_second *= 2;
   EXPECT_NE(machine_hash(other), machine_hash(machine));
   other = machine;
   other.threads = 3;
@@ -103,6 +104,7 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
                                                           {"/reserve/code", std::int64_t{1} << 60},
                                                           {"/reserve/slack", nullptr},
                                                           {"/rates/flops_per_second", -1.0},
+                                                          {"/rates/bf16_flops_per_second", -1.0},
                                                           {"/rates/bytes_per_second", 1e300},
                                                           {"/tiers", json::array()},
                                                           {"/tiers/0/capacity", -5},
@@ -271,8 +273,9 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   const MachineRecord read = calibrated_machine(2, folder.path(), say);
   EXPECT_TRUE(said.empty());
   EXPECT_EQ(read.machine.hash, measured.machine.hash);
-  EXPECT_GT(read.machine.flops_per_second, 1e8);
-  EXPECT_GT(read.machine.bytes_per_second, 1e8);
+  EXPECT_GT(read.machine.rates.flops_per_second, 1e8);
+  EXPECT_GT(read.machine.rates.bytes_per_second, 1e8);
+  EXPECT_EQ(read.machine.rates.bf16_flops_per_second > 0, multiplies_bf16());
   if (!kOrdinaryMemory) GTEST_SKIP() << "sanitizers keep memory of their own";
 
   write_raw(folder / "tokens.bin", std::string(1 << 14, '\0'));

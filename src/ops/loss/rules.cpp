@@ -39,7 +39,8 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
 template <int kProducts>
 Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   const double rows = static_cast<double>(rows_of(inputs[0].shape));
-  return {2.0 * kProducts * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
+  return {2.0 * kProducts * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs),
+          inputs[0].dtype};
 }
 
 void gradient(GradientContext& context) {

@@ -55,7 +55,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
 Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
   const MatmulExtents e = matmul_extents(any.as<MatmulAttributes>(), inputs);
   return {2.0 * static_cast<double>(e.batch) * static_cast<double>(e.m) * static_cast<double>(e.n) * static_cast<double>(e.k),
-          bytes_touched(inputs, outputs)};
+          bytes_touched(inputs, outputs), inputs[0].dtype};
 }
 
 // A product of flattened operands may have other leading axes than the input that it is the gradient of.

@@ -1,0 +1,22 @@
+// Peak rates of what runs kernels, and the bound that follows from them.
+#pragma once
+
+#include "graph/op.h"
+
+namespace plimsoll {
+
+struct Roofline {
+  double flops_per_second = 0;       // matrix products of fp32
+  double bf16_flops_per_second = 0;  // of bf16 operands, added in fp32; 0: as those of fp32
+  double fp16_flops_per_second = 0;
+  double bytes_per_second = 0;  // a fused pass over memory
+  double step_seconds = 0;      // fixed cost of one kernel call
+
+  double flops_per_second_of(DType operands) const;
+  friend bool operator==(const Roofline&, const Roofline&) = default;
+};
+
+// No kernel is faster than this.
+double roofline_seconds(const Roofline& roofline, Cost cost);
+
+}  // namespace plimsoll
