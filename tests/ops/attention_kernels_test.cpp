@@ -44,7 +44,7 @@ Results run(const Inputs& in, int team, int planned = 0) {
   const int threads = planned == 0 ? team : planned;
   Results r{GuardedBuffer(in.floats()), GuardedBuffer(in.rows()), GuardedBuffer(3 * in.floats())};
   GuardedBuffer forward_scratch(attention_forward_scratch(in.shape, threads).n / 4);
-  GuardedBuffer backward_scratch(attention_backward_scratch(in.shape, threads).n / 4);
+  GuardedBuffer backward_scratch(attention_backward_scratch(in.shape, DType::f32, threads).n / 4);
   attention_forward(in.shape, in.dropout, in.qkv.data(), r.out.data(), r.lse.data(), threads, forward_scratch.bytes());
   attention_backward(in.shape, in.dropout, in.qkv.data(), r.out.data(), r.lse.data(), in.d_out.data(), r.d_qkv.data(), threads,
                      backward_scratch.bytes());
@@ -236,7 +236,12 @@ TEST(AttentionForward, NanReachesTheRowsThatSeeIt) {
 TEST(AttentionScratch, DoesNotGrowWithTheSequenceBeyondFourBytesForEachToken) {
   const AttentionShape shorter{1, 1024, 12, 64}, longer{1, 8192, 12, 64};
   EXPECT_EQ(attention_forward_scratch(shorter, 2), attention_forward_scratch(longer, 2));
-  EXPECT_EQ(attention_backward_scratch(longer, 2) - attention_backward_scratch(shorter, 2), Bytes{2 * 4 * (8192 - 1024)});
+  EXPECT_EQ(attention_backward_scratch(longer, DType::f32, 2) - attention_backward_scratch(shorter, DType::f32, 2),
+            Bytes{2 * 4 * (8192 - 1024)});
+  for (const AttentionShape& shape : {shorter, longer}) {
+    const Bytes sums = attention_backward_scratch(shape, DType::bf16, 2) - attention_backward_scratch(shape, DType::f32, 2);
+    EXPECT_EQ(sums, Bytes{2 * 4 * shape.tokens * shape.head_size});
+  }
 }
 
 // Every instruction set that was compiled and that this processor has.

@@ -1,6 +1,6 @@
 // Causal multi-head attention over packed projections, in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax).
 // qkv [b, t, 3c] holds query, key and value along the last axis, heads contiguous. Saves the output and the log-sum-exp [b,
-// heads, t]. Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
+// heads, t]. What is not the log-sum-exp may be fp32, bf16 or fp16. Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
 #pragma once
 
 #include "graph/builder.h"
@@ -11,10 +11,11 @@ struct AttentionAttributes {
   std::int64_t heads = 1;
   double dropout = 0;
   NoiseKey key{};
+  DType output = DType::f32;  // of the first output; the log-sum-exp and all arithmetic are fp32
   friend bool operator==(const AttentionAttributes&, const AttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("heads", heads), v("dropout", dropout), v("key", key);
+    v("heads", heads), v("dropout", dropout), v("key", key), v("output", output);
   }
 };
 

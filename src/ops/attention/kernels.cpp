@@ -20,15 +20,21 @@ namespace plimsoll::cpu::attention {
 struct ForwardCall {
   AttentionShape shape;
   AttentionDropout dropout;
-  const float* qkv;
-  float *out, *lse;
+  ConstElements qkv;
+  Elements out;
+  float* lse;
 };
 
 struct BackwardCall {
   AttentionShape shape;
   AttentionDropout dropout;
-  const float *qkv, *out, *lse, *d_out;
-  float* d_qkv;
+  ConstElements qkv, out;
+  const float* lse;
+  ConstElements d_out;
+  Elements d_qkv;
+
+  // Sums of 16 bits would lose what is added last: they are fp32 in the scratch.
+  bool sums_apart() const { return d_qkv.type != DType::f32; }
 };
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
@@ -50,14 +56,21 @@ using attention::kQueryBlock;
 using attention::kQueryTile;
 
 // Rows of one head: `part` 0, 1, 2 of qkv are queries, keys and values.
-template <class T>
-HWY_INLINE T* qkv_row(T* qkv, const AttentionShape& shape, std::int64_t batch, std::int64_t token, int part, std::int64_t head) {
-  return qkv + (((batch * shape.tokens + token) * 3 + part) * shape.heads + head) * shape.head_size;
+template <class E>
+HWY_INLINE E qkv_row(const E& qkv, const AttentionShape& shape, std::int64_t batch, std::int64_t token, int part,
+                     std::int64_t head) {
+  return qkv.from((((batch * shape.tokens + token) * 3 + part) * shape.heads + head) * shape.head_size);
 }
 
-template <class T>
-HWY_INLINE T* out_row(T* out, const AttentionShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
-  return out + ((batch * shape.tokens + token) * shape.heads + head) * shape.head_size;
+template <class E>
+HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
+  return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
+}
+
+// To be fetched ahead, which counts in floats.
+HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
+  return {reinterpret_cast<const float*>(first.data), stride / per_float, rows, ceil_div(columns, per_float)};
 }
 
 HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
@@ -75,21 +88,22 @@ HWY_INLINE Source head_rows(const ForwardCall& call, const QueryBlock& block, st
 
 HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
   const int keys = tile_size(begin, block.end, kKeyTile), depth = static_cast<int>(call.shape.head_size);
-  pack_transposed(head_rows(call, block, begin, 1), keys, depth, {s.keys, kKeyTile});
-  pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, {s.values, attention::padded_head(call.shape)});
+  const Matrix values{s.values, attention::padded_head(call.shape)};
+  pack_transposed(head_rows(call, block, begin, 1), keys, depth, values, {s.keys, kKeyTile});
+  pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, values);
 }
 
 // Rows of one of the three parts of a head.
 HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, int part, std::int64_t begin, std::int64_t rows) {
   const Source from = head_rows(call, block, begin, part);
-  return {from.data, from.stride, std::min(rows, block.end - begin), call.shape.head_size};
+  return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
 }
 
 // What follows the tiles of one key tile: the next keys and values; with the first of them, the rows that will be written; with
 // the last, the start of the block that this thread will probably be given.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
-  Ahead ahead(call.qkv);
+  Ahead ahead(reinterpret_cast<const float*>(call.qkv.data));
   const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
   if (next < block.end) {
     ahead.add(region_of(call, block, 1, next, kKeyTile));
@@ -100,8 +114,8 @@ HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, co
     ahead.add(region_of(call, *following, 0, following->begin, kQueryBlock));
   }
   if (key == 0) {
-    ahead.add({out_row(call.out, call.shape, block.batch, block.begin, block.head), width, block.end - block.begin,
-               call.shape.head_size});
+    ahead.add(region(out_row(call.out, call.shape, block.batch, block.begin, block.head), width, block.end - block.begin,
+                     call.shape.head_size));
   }
   return ahead;
 }
@@ -143,8 +157,8 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
   std::memcpy(call.lse + (block.batch * call.shape.heads + block.head) * call.shape.tokens + begin, lse,
               static_cast<std::size_t>(queries) * 4);
   for (int r = 0; r < queries; ++r) {
-    write_row<false>(s.output + (row + r) * head, static_cast<int>(call.shape.head_size), 1.0f / sums[r],
-                     out_row(call.out, call.shape, block.batch, begin + r, block.head));
+    write_row(s.output + (row + r) * head, static_cast<int>(call.shape.head_size), 1.0f / sums[r],
+              out_row(call.out, call.shape, block.batch, begin + r, block.head));
   }
 }
 
@@ -212,11 +226,11 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std:
                             std::int64_t key) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
-  Ahead ahead(call.qkv);
-  const auto add = [&](const float* first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
-    ahead.add({first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size});
+  Ahead ahead(reinterpret_cast<const float*>(call.qkv.data));
+  const auto add = [&](const ConstElements& first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
+    ahead.add(region(first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size));
   };
-  const auto add_part = [&](const float* qkv, const HeadTask& from, std::int64_t begin, int part)
+  const auto add_part = [&](const ConstElements& qkv, const HeadTask& from, std::int64_t begin, int part)
                             HWY_ATTR { add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin); };
   add_part(call.d_qkv, task, query, 0);
   HeadTask next_task = task;
@@ -262,10 +276,13 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, co
   multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, head}, ahead);
   multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, head}, ahead);
   multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, head}, {s.d_queries, head}, ahead);
-  const auto write = key_begin == 0 ? write_row<false> : write_row<true>;
+  const auto add = key_begin == 0 ? write_floats<false> : write_floats<true>;
   for (int r = 0; r < tile.queries; ++r) {
-    write(s.d_queries + r * head, depth, attention::score_scale(shape),
-          qkv_row(call.d_qkv, shape, task.batch, query_begin + r, 0, task.head));
+    const Elements row = qkv_row(call.d_qkv, shape, task.batch, query_begin + r, 0, task.head);
+    float* sum = call.sums_apart() ? s.sums + (query_begin + r) * shape.head_size : reinterpret_cast<float*>(row.data);
+    add(s.d_queries + r * head, depth, attention::score_scale(shape), sum);
+    // The last keys that a query sees.
+    if (call.sums_apart() && query_begin == key_begin) write_row(sum, depth, 1.0f, row);
   }
 }
 
@@ -274,23 +291,25 @@ void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* sc
   const AttentionShape& shape = call.shape;
   const HeadTask task = head_task(shape, slot.task);
   Carver carver(scratch);
-  const BackwardScratch s(shape, carver);
+  const BackwardScratch s(shape, carver, call.sums_apart());
   const MaskStream stream(call.dropout, task.batch);
   const std::int64_t stride = 3 * shape.heads * shape.head_size, head = attention::padded_head(shape);
   const int depth = static_cast<int>(shape.head_size);
   for (std::int64_t key = 0; key < shape.tokens; key += kBackwardTile) {
     const int keys = tile_size(key, shape.tokens, kBackwardTile);
     const Source key_rows{qkv_row(call.qkv, shape, task.batch, key, 1, task.head), stride};
-    pack_transposed(key_rows, keys, depth, {s.keys_t, kBackwardTile});
-    pack_rows(key_rows, keys, depth, 1.0f, {s.keys, head});
-    pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, {s.values_t, kBackwardTile});
+    const Matrix wide{s.keys, head};
+    pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, wide,
+                    {s.values_t, kBackwardTile});
+    pack_transposed(key_rows, keys, depth, wide, {s.keys_t, kBackwardTile});
+    pack_rows(key_rows, keys, depth, 1.0f, wide);
     backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, slot.following, key, key));
     for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
       backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, slot.following, query, key));
     }
     for (int r = 0; r < keys; ++r) {
-      write_row<false>(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
-      write_row<false>(s.d_values + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 2, task.head));
+      write_row(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
+      write_row(s.d_values + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 2, task.head));
     }
   }
 }
@@ -305,10 +324,10 @@ namespace {
 HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
-template <class Scratch>
-std::int64_t slot_bytes(const AttentionShape& shape) {
+template <class Scratch, class... More>
+std::int64_t slot_bytes(const AttentionShape& shape, More... more) {
   attention::Carver carver(nullptr);
-  Scratch(shape, carver);
+  Scratch(shape, carver, more...);
   return carver.used();
 }
 
@@ -322,11 +341,11 @@ Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
   return Bytes{slot_bytes<attention::ForwardScratch>(shape) * std::min<std::int64_t>(forward_tasks(shape), threads)};
 }
 
-Bytes attention_backward_scratch(const AttentionShape& shape, int threads) {
-  return Bytes{slot_bytes<attention::BackwardScratch>(shape) * std::min<std::int64_t>(shape.batch * shape.heads, threads)};
+Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads) {
+  return Bytes{slot_bytes<attention::BackwardScratch>(shape, d_qkv != DType::f32) * std::min<std::int64_t>(shape.batch * shape.heads, threads)};
 }
 
-void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
                        int threads, std::byte* scratch) {
   const attention::ForwardCall call{shape, dropout, qkv, out, lse};
   const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
@@ -334,10 +353,10 @@ void attention_forward(const AttentionShape& shape, const AttentionDropout& drop
   parallel_slots(forward_tasks(shape), threads, [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
 }
 
-void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
-                        const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch) {
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
+                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch) {
   const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
-  const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape);
+  const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape, call.sums_apart());
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
   parallel_slots(shape.batch * shape.heads, threads,
                  [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });

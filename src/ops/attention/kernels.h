@@ -1,7 +1,9 @@
 // Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022), so
 // memory beyond inputs and outputs is the scratch: a constant for each slot, plus 4 bytes for each token in backward. A call
-// takes as many slots as it has `threads` (fewer where it has fewer tasks), however many the team has. Buffers are fp32, dense
-// and row-major, 64-byte aligned; the caller owns all of them. Results do not depend on the number of threads, and a row's result
+// takes as many slots as it has `threads` (fewer where it has fewer tasks), however many the team has. Buffers are dense and
+// row-major, 64-byte aligned; the caller owns all of them. Each of qkv, out and their gradients is fp32, bf16 or fp16, and is read
+// and written as that; all arithmetic and all sums are fp32. A gradient of qkv of 16 bits takes 4 * head_size bytes more of the
+// scratch for each token. Results do not depend on the number of threads, and a row's result
 // does not depend on the rows after it as long as these are finite: a tile multiplies what a query does not see by zero.
 #pragma once
 
@@ -10,6 +12,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "device/cpu/elements.h"
 
 namespace plimsoll::cpu {
 
@@ -28,15 +31,15 @@ struct AttentionDropout {
 
 // Exact sizes for so many threads, every byte range [0, size) being the kernel's during the call.
 Bytes attention_forward_scratch(const AttentionShape& shape, int threads);
-Bytes attention_backward_scratch(const AttentionShape& shape, int threads);
+Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads);
 
 // qkv [batch, tokens, 3, heads, head_size] -> out [batch, tokens, heads * head_size] and lse [batch, heads, tokens], the
 // log-sum-exp of the scores q.k / sqrt(head_size) over the keys that a query sees.
-void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, float* out, float* lse,
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
                        int threads, std::byte* scratch);
 
 // d_qkv, of the shape of qkv, is overwritten. `out` and `lse` are what forward returned for the same shape, dropout and qkv.
-void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv, const float* out,
-                        const float* lse, const float* d_out, float* d_qkv, int threads, std::byte* scratch);
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
+                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

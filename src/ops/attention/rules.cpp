@@ -8,35 +8,44 @@
 namespace plimsoll::ops {
 namespace {
 
+void require_number(DType dtype, std::string_view what) {
+  require(is_float(dtype) && dtype != DType::f64, "attention", fmt::format("{} is {}", what, name(dtype)), "fp32, bf16 or fp16");
+}
+
 void check(const AttentionAttributes& attributes, TypeSpan inputs) {
   const Shape& qkv = inputs[0].shape;
-  require_dtype(inputs.first(1), DType::f32, "attention");
+  require_number(inputs[0].dtype, "qkv");
+  require_number(attributes.output, "the output");
   require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, "attention",
           fmt::format("qkv is {} for {} heads", to_text(qkv), attributes.heads),
           "pass (batch, tokens, 3 * width) with the width a multiple of the heads");
   require_type(inputs[1], {DType::u32, Shape{qkv[0], 2}}, "attention", "sample_ids");
 }
 
-std::vector<ValueType> outputs_of(const AttentionAttributes& attributes, const Shape& qkv) {
-  return {{DType::f32, {qkv[0], qkv[1], qkv[2] / 3}}, {DType::f32, {qkv[0], attributes.heads, qkv[1]}}};
+Shape attended(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
+ValueType log_sums(const AttentionAttributes& attributes, const Shape& qkv) {
+  return {DType::f32, {qkv[0], attributes.heads, qkv[1]}};
 }
 
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<AttentionAttributes>();
   require_inputs(inputs, 2, "attention");
   check(attributes, inputs);
-  return outputs_of(attributes, inputs[0].shape);
+  const Shape& qkv = inputs[0].shape;
+  return {{attributes.output, attended(qkv)}, log_sums(attributes, qkv)};
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 5, "attention_backward");
   const auto& attributes = any.as<AttentionAttributes>();
   check(attributes, inputs);
-  const std::vector<ValueType> outputs = outputs_of(attributes, inputs[0].shape);
-  require_type(inputs[2], outputs[0], "attention_backward", "the output");
-  require_type(inputs[3], outputs[1], "attention_backward", "the log-sum-exp");
-  require_type(inputs[4], outputs[0], "attention_backward", "the output's gradient");
-  return {inputs[0]};
+  const Shape& qkv = inputs[0].shape;
+  for (const std::size_t i : {2, 4}) {
+    require_number(inputs[i].dtype, i == 2 ? "the forward output" : "its gradient");
+    require_type(inputs[i], {inputs[i].dtype, attended(qkv)}, "attention_backward", i == 2 ? "the output" : "its gradient");
+  }
+  require_type(inputs[3], log_sums(attributes, qkv), "attention_backward", "the log-sum-exp");
+  return {{attributes.output, qkv}};
 }
 
 // Operations of the unmasked half: `products` matrix products of T x T x head_size per head.
@@ -56,14 +65,31 @@ void gradient(GradientContext& context) {
   context.contribute(0, outputs[0]);
 }
 
+std::vector<std::size_t> either(const Attributes&) { return {0}; }
+std::vector<std::size_t> either_of_backward(const Attributes&) { return {0, 2, 4}; }
+
+Attributes rounded(const Attributes& any, DType to) {
+  AttentionAttributes attributes = any.as<AttentionAttributes>();
+  attributes.output = to;
+  return attributes;
+}
+
 }  // namespace
 
-const OpDef kAttention{
-    .name = "attention", .infer = infer, .cost = cost<2>, .gradient = gradient, .costly = true, .random = true};
+const OpDef kAttention{.name = "attention",
+                       .infer = infer,
+                       .cost = cost<2>,
+                       .gradient = gradient,
+                       .either = either,
+                       .rounded = rounded,
+                       .costly = true,
+                       .random = true};
 const OpDef kAttentionBackward{.name = "attention_backward",
                                .infer = infer_backward,
                                .cost = cost<5>,
                                .not_differentiable = kFirstOrderOnly,
+                               .either = either_of_backward,
+                               .rounded = rounded,
                                .costly = true,
                                .random = true};
 

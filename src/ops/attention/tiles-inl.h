@@ -11,7 +11,8 @@
 #include <cstring>
 #include <limits>
 
-#include "device/cpu/floats-inl.h"
+#include "device/cpu/elements.h"
+#include "device/cpu/narrow-inl.h"
 #include "device/cpu/transpose-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
@@ -26,39 +27,67 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 using attention::kColumnStep;
 using attention::kTileStep;
 
+// Rows of a caller's array.
 struct Source {
-  const float* data;
-  std::int64_t stride;
-
-  HWY_INLINE const float* row(std::int64_t r) const { return data + r * stride; }
+  ConstElements first;
+  std::int64_t stride;  // elements
 };
+
+// f(pointer to what the elements are).
+template <class F>
+HWY_INLINE void as_typed(const ConstElements& elements, const F& f) {
+  if (elements.type == DType::bf16) return f(reinterpret_cast<const std::uint16_t*>(elements.data));
+  if (elements.type == DType::f16) return f(reinterpret_cast<const F16*>(elements.data));
+  f(reinterpret_cast<const float*>(elements.data));
+}
+template <class F>
+HWY_INLINE void as_typed(const Elements& elements, const F& f) {
+  if (elements.type == DType::bf16) return f(reinterpret_cast<std::uint16_t*>(elements.data));
+  if (elements.type == DType::f16) return f(reinterpret_cast<F16*>(elements.data));
+  f(reinterpret_cast<float*>(elements.data));
+}
+
+HWY_INLINE float widened(float x) { return x; }
+HWY_INLINE float widened(std::uint16_t x) { return widen_bf16(x); }
+HWY_INLINE float widened(F16 x) { return widen_f16(static_cast<std::uint16_t>(x)); }
 
 HWY_INLINE void zero_fill(float* p, std::int64_t floats) { std::memset(p, 0, static_cast<std::size_t>(floats) * 4); }
 
-// to = factor * from; columns up to `to.stride` and rows up to a multiple of kTileStep become zero.
-HWY_NOINLINE void pack_rows(const Source& from, int rows, int columns, float factor, const Matrix& to) {
+template <class T>
+HWY_NOINLINE void pack_typed_rows(const T* from, std::int64_t stride, int rows, int columns, float factor, const Matrix& to) {
   const Floats scale = hn::Set(F32(), factor);
   for (int r = 0; r < rows; ++r) {
-    const float* HWY_RESTRICT in = from.row(r);
+    const T* HWY_RESTRICT in = from + r * stride;
     float* HWY_RESTRICT out = to.at(r, 0);
     int c = 0;
-    for (; c + kLanes <= columns; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(F32(), in + c), scale), F32(), out + c);
-    for (; c < columns; ++c) out[c] = in[c] * factor;
+    for (; c + kLanes <= columns; c += kLanes) hn::StoreU(hn::Mul(load(in + c), scale), F32(), out + c);
+    for (; c < columns; ++c) out[c] = widened(in[c]) * factor;
     for (; c < to.stride; ++c) out[c] = 0;
   }
+}
+
+// to = factor * from; columns up to `to.stride` and rows up to a multiple of kTileStep become zero.
+HWY_INLINE void pack_rows(const Source& from, int rows, int columns, float factor, const Matrix& to) {
+  as_typed(from.first, [&](const auto* in) HWY_ATTR { pack_typed_rows(in, from.stride, rows, columns, factor, to); });
   zero_fill(to.at(rows, 0), (round_up(rows, kTileStep) - rows) * to.stride);
 }
 
-// to [columns x rows] = from^T; columns of `to` up to a multiple of kColumnStep become zero.
-HWY_NOINLINE void pack_transposed(const Source& from, int rows, int columns, const Matrix& to) {
-  transpose(from.data, from.stride, rows, columns, to.data, to.stride);
+// to [columns x rows] = from^T; columns of `to` up to a multiple of kColumnStep become zero. `wide` holds the rows meanwhile
+// where they are no fp32.
+HWY_NOINLINE void pack_transposed(const Source& from, int rows, int columns, const Matrix& wide, const Matrix& to) {
+  if (from.first.type == DType::f32) {
+    transpose(reinterpret_cast<const float*>(from.first.data), from.stride, rows, columns, to.data, to.stride);
+  } else {
+    pack_rows(from, rows, columns, 1.0f, wide);
+    transpose(wide.data, wide.stride, rows, columns, to.data, to.stride);
+  }
   const std::int64_t rest = round_up(rows, kColumnStep) - rows;
   for (int c = 0; rest > 0 && c < columns; ++c) zero_fill(to.at(c, rows), rest);
 }
 
-// out [columns] = or += factor * in [columns], where out is a row of the caller's buffer.
+// out [columns] = or += factor * in [columns].
 template <bool kAdd>
-HWY_INLINE void write_row(const float* HWY_RESTRICT in, int columns, float factor, float* HWY_RESTRICT out) {
+HWY_INLINE void write_floats(const float* HWY_RESTRICT in, int columns, float factor, float* HWY_RESTRICT out) {
   const Floats scale = hn::Set(F32(), factor);
   int c = 0;
   for (; c + kLanes <= columns; c += kLanes) {
@@ -68,14 +97,35 @@ HWY_INLINE void write_row(const float* HWY_RESTRICT in, int columns, float facto
   for (; c < columns; ++c) out[c] = (kAdd ? out[c] : 0.0f) + in[c] * factor;
 }
 
+// The same to a row of the caller's buffer, rounded to what that is.
+template <class T>
+HWY_INLINE void write_typed(const float* HWY_RESTRICT in, int columns, float factor, T* HWY_RESTRICT out) {
+  const Floats scale = hn::Set(F32(), factor);
+  int c = 0;
+  for (; c + kLanes <= columns; c += kLanes) store(hn::Mul(hn::LoadU(F32(), in + c), scale), out + c);
+  if (c < columns) store_part(hn::Mul(load_part(in + c, columns - c), scale), out + c, columns - c);
+}
+HWY_INLINE void write_typed(const float* HWY_RESTRICT in, int columns, float factor, float* HWY_RESTRICT out) {
+  write_floats<false>(in, columns, factor, out);
+}
+HWY_INLINE void write_row(const float* HWY_RESTRICT in, int columns, float factor, const Elements& to) {
+  as_typed(to, [&](auto* out) HWY_ATTR { write_typed(in, columns, factor, out); });
+}
+
 // Sum of products in a fixed order: lanes of one vector, then the rest.
-HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int n) {
+template <class T>
+HWY_INLINE float dot_typed(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int n) {
   Floats sum = hn::Zero(F32());
   int i = 0;
-  for (; i + kLanes <= n; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), a + i), hn::LoadU(F32(), b + i), sum);
+  for (; i + kLanes <= n; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), a + i), load(b + i), sum);
   float total = hn::GetLane(hn::SumOfLanes(F32(), sum));
-  for (; i < n; ++i) total += a[i] * b[i];
+  for (; i < n; ++i) total += a[i] * widened(b[i]);
   return total;
+}
+HWY_INLINE float dot(const float* a, const ConstElements& b, int n) {
+  float result = 0;
+  as_typed(b, [&](const auto* p) HWY_ATTR { result = dot_typed(a, p, n); });
+  return result;
 }
 
 HWY_INLINE int keys_seen(const Visible& tile, int row) { return std::min(tile.keys, tile.diagonal + row + 1); }

@@ -60,9 +60,9 @@ struct ForwardScratch {
 };
 
 struct BackwardScratch {
-  float *queries, *d_out, *keys_t, *values_t, *keys, *weights, *d_scores, *d_queries, *d_keys, *d_values, *mask, *delta;
+  float *queries, *d_out, *keys_t, *values_t, *keys, *weights, *d_scores, *d_queries, *d_keys, *d_values, *mask, *sums, *delta;
 
-  BackwardScratch(const AttentionShape& shape, Carver& carver) {
+  BackwardScratch(const AttentionShape& shape, Carver& carver, bool sums_apart) {
     const std::int64_t head = padded_head(shape);
     queries = carver.take(kBackwardTile * head);              // [queries, padded head], scaled
     d_out = carver.take(kBackwardTile * head);                // [queries, padded head]
@@ -75,6 +75,7 @@ struct BackwardScratch {
     d_keys = carver.take(kBackwardTile * head);               // [keys, padded head]
     d_values = carver.take(kBackwardTile * head);             // [keys, padded head]
     mask = carver.take(kBackwardTile + kMaskSlack);
+    sums = carver.take(sums_apart ? shape.tokens * shape.head_size : 0);  // [queries, head_size], of d_queries
     delta = carver.take(shape.tokens);  // d_out . out of each query
   }
 };

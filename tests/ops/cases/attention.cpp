@@ -126,17 +126,22 @@ std::vector<Numbers> attention_backward(const ReferenceCall& call) {
 struct Extents {
   std::int64_t batch, tokens, heads, size;
   double dropout = 0;
+  DType dtype = DType::f32;  // of all but the log-sum-exp
   Shape qkv() const { return {batch, tokens, 3 * heads * size}; }
   AttentionAttributes attributes() const {
-    return {heads, dropout, dropout > 0 ? philox_key(7, 11) : std::array<std::uint32_t, 2>{}};
+    return {heads, dropout, dropout > 0 ? philox_key(7, 11) : std::array<std::uint32_t, 2>{}, dtype};
+  }
+  CaseInput numbers(CaseInput input) const {
+    input.type.dtype = dtype;
+    return input;
   }
 };
 
-OpCase forward(const Extents& e) { return {e.attributes(), {wanted(e.qkv(), {-2, 2}), sample_ids(e.batch)}}; }
+OpCase forward(const Extents& e) { return {e.attributes(), {e.numbers(wanted(e.qkv(), {-2, 2})), sample_ids(e.batch)}}; }
 
 OpCase backward(const Extents& e) {
   const Shape out{e.batch, e.tokens, e.heads * e.size}, lse{e.batch, e.heads, e.tokens};
-  OpCase result{e.attributes(), {f32(e.qkv(), {-2, 2}), sample_ids(e.batch), f32(out), f32(lse), f32(out)}};
+  OpCase result{e.attributes(), {e.numbers(f32(e.qkv(), {-2, 2})), sample_ids(e.batch), e.numbers(f32(out)), f32(lse), e.numbers(f32(out))}};
   // Of a benchmark the contents do not matter, and the reference would take minutes.
   if (e.tokens > 500) return result;
   result.derive = [attributes = Attributes(e.attributes()), types = input_types(result)](std::vector<Numbers>& values) {
@@ -144,6 +149,19 @@ OpCase backward(const Extents& e) {
     values[2] = outputs[0], values[3] = outputs[1];
   };
   return result;
+}
+
+// All numbers of 16 bits, and where some of them alone are.
+void add_narrow(Extents e, DType dtype, std::vector<OpCase>& forward_cases, std::vector<OpCase>& backward_cases) {
+  forward_cases.push_back(with_inputs_of(dtype, {0}, forward(e)));
+  backward_cases.push_back(with_inputs_of(dtype, {2}, backward(e)));
+  backward_cases.push_back(with_inputs_of(dtype, {0, 4}, backward(e)));
+  e.dtype = dtype;
+  forward_cases.push_back(with_inputs_of(DType::f32, {0}, forward(e)));
+  forward_cases.push_back(with_inputs_of(dtype, {}, forward(e)));
+  backward_cases.push_back(with_inputs_of(dtype, {}, backward(e)));
+  // The backward pass goes by the output, which is rounded.
+  for (auto added = backward_cases.end() - 3; added != backward_cases.end(); ++added) added->rounds_within = dtype;
 }
 
 }  // namespace
@@ -155,6 +173,7 @@ std::vector<OpCases> attention_cases() {
   for (const Extents& e : list) {
     forward_cases.push_back(forward(e));
     backward_cases.push_back(backward(e));
+    for (const DType dtype : {DType::bf16, DType::f16}) add_narrow(e, dtype, forward_cases, backward_cases);
   }
   for (const Extents& e : {Extents{2, 1024, 12, 64}, Extents{2, 1024, 12, 64, 0.1}}) {
     forward_cases.push_back(timed(forward(e)));
