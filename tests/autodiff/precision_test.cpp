@@ -61,11 +61,11 @@ TEST(Precision, RoundsWhatProductsRead) {
     EXPECT_TRUE(cast(weight, false) && cast(weight, true)) << weight;
   }
   EXPECT_FALSE(cast("wte.weight", false)) << "the head rounds its table tile by tile";
-  for (const char* made : {"h.0.ln_1", "h.0.mlp.c_fc", "h.0.mlp.gelu", "ln_f"}) {
+  for (const char* made : {"h.0.ln_1", "h.0.attn.c_attn", "h.0.attn.attended", "h.0.mlp.c_fc", "h.0.mlp.gelu", "ln_f"}) {
     EXPECT_EQ(graph.values[graph.find(made)].type.dtype, DType::bf16) << made;
     EXPECT_FALSE(cast(made, false)) << made;
   }
-  for (const char* exact : {"h.0.attn.c_attn", "h.0.attn.residual", "h.1.mlp.residual"}) {
+  for (const char* exact : {"h.0.attn.lse", "h.0.attn.residual", "h.1.mlp.residual"}) {
     EXPECT_EQ(graph.values[graph.find(exact)].type.dtype, DType::f32) << exact;
   }
 }
