@@ -321,6 +321,7 @@ class Campaign:
         budget.rejected += rejected
         if len(quiet) > rejected:
             budget.samples.append(((before + after) / 2, statistics.median(quiet)))
+        print(f"{self.name}:{budget.line(self.disk)}", file=sys.stderr, flush=True)
 
     def audit(self, budget):
         """The bytes of each tier and each phase, against those that the audit saw."""
