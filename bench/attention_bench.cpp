@@ -40,7 +40,7 @@ struct Case {
     d_qkv = Buffer(3 * floats);
     lse = Buffer(shape.batch * shape.tokens * shape.heads);
     const int threads = thread_count();
-    scratch = Buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, threads)));
+    scratch = Buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, DType::f32, threads)));
     forward();
   }
   void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), thread_count(), scratch.bytes()); }

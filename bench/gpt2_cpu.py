@@ -2,11 +2,11 @@
 """Plimsoll and PyTorch side by side: GPT-2 training steps on the CPU, alternating in rounds (A B C ... A B C ...).
 
 Prints medians and best of tokens per second, the process high-water mark, the ratio of Plimsoll to each PyTorch variant (the
-median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at the
-measured GEMM peak plus that of AdamW's bytes (28 per parameter) at the measured copy bandwidth; both come from
-`plimsoll machine --json` (gemm_fp32_flops_per_second or gemm_bf16_flops_per_second, copy_bytes_per_second) or from --gemm and
---copy, and the line is left out where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast), with fp32 weights, and
-Plimsoll in fp32 stands beside them.
+median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at
+the measured GEMM peak plus that of AdamW's bytes (28 per parameter) at the measured copy bandwidth; both come from `plimsoll
+machine --json` (gemm_fp32_flops_per_second or gemm_bf16_flops_per_second, copy_bytes_per_second) or from --gemm and --copy,
+and the line is left out where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast),
+with fp32 weights, and Plimsoll in fp32 stands beside them.
 
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
   python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m

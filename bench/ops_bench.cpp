@@ -43,7 +43,10 @@ Roofline measured_roofline() {
   const OpCase product{ops::MatmulAttributes{}, {f32({1024, 1024}), f32({1024, 1024})}, false, 1, true};
   const OpCase copy{ops::ReshapeAttributes{{16 << 20}}, {f32({16 << 20})}, false, 1, true};
   Roofline roofline;
-  roofline.flops_per_second = cost_of(ops::kMatmul, product).flops / best_seconds(ops::kMatmul, product);
+  const OpCase narrow = with_inputs_of(DType::bf16, {0, 1}, product);
+  const auto rate = [](const OpCase& a_case) { return cost_of(ops::kMatmul, a_case).flops / best_seconds(ops::kMatmul, a_case); };
+  roofline.flops_per_second = rate(product);
+  roofline.bf16_flops_per_second = rate(narrow);
   roofline.bytes_per_second = 2 * 4.0 * (16 << 20) / best_seconds(ops::kReshape, copy);
   return roofline;
 }

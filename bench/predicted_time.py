@@ -5,12 +5,13 @@ Each budget is planned, and the different plans are trained with for a few updat
 (--rounds). The least of a plan's medians (without the first update), which guests of the same host can only lengthen, is set
 against its time. Also what every run has to keep: the same bits for one split of the batch, no more bytes than planned.
 `--models` chooses among GPT-2 124M (gpt2, 4 x 256 tokens) and a deep narrow GPT of 48 blocks (deep); or give a configuration
-with --config. Everything is measured in this run, nothing is taken from an earlier one: kernels until two
-measurements in a row agree within a twentieth on what the plan that keeps everything and the smallest one take.
+with --config. Everything is measured in this run, nothing is taken from an earlier one: kernels until two measurements in a
+row agree within a twentieth on what the plan that keeps everything and the smallest one take.
 
 With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
 gave before; the time that counts as predicted lies in the middle between those of before and after, and of the two runs that
-were fastest, beside what was predicted for each, the mean error counts. With `--audit` no times are taken: bytes of every tier and phase, planned against touched.
+were fastest, beside what was predicted for each, the mean error counts. With `--audit` no times are taken: bytes of every
+tier and phase, planned against touched.
 
 Guests of the same host do not show in any list of processes. What they leave is measured before and after each run: matrix
 products, copies of 32 MiB, and the updates of a small training whose kernels find their operands in the shared cache, which a
@@ -227,7 +228,7 @@ class Conditions:
             if self.beside_calibration(self.rates[-1]) >= 1 - UNSTEADY:
                 return
             self.waits += 1
-            self.rates.append(self.probe.rates())
+            self.measure()
         self.calibrate()
 
     def text(self):

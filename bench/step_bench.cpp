@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "device/cpu/parallel.h"
-#include "ops/cpu_catalogue.h"
+#include "graph/roofline.h"
 #include "run/measured_timeline.h"
 #include "run/stores.h"
 #include "train/calibrate.h"

@@ -82,7 +82,6 @@ nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& fac
   const Machine& machine = record.machine;
   object.update({{"machine_hash", machine.hash},
                  {"gemm_fp32_flops_per_second", machine.rates.flops_per_second},
-                 {"gemm_bf16_flops_per_second", machine.rates.flops_per_second_of(DType::bf16)},
                  {"copy_bytes_per_second", record.copy_bytes_per_second},
                  {"update_bytes_per_second", machine.rates.bytes_per_second},
                  {"call_seconds", machine.rates.step_seconds},
@@ -90,6 +89,7 @@ nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& fac
                  {"available_bytes", available.bytes.n},
                  {"kernels_measured", record.kernel_seconds.size()},
                  {"file", machine_file_path(cache_folder(), facts).string()}});
+  if (machine.rates.bf16_flops_per_second > 0) object["gemm_bf16_flops_per_second"] = machine.rates.bf16_flops_per_second;
   object["reserve"].update({{"code_bytes", machine.reserve.code.n},
                             {"per_primitive_bytes", machine.reserve.per_primitive.n},
                             {"per_step_bytes", machine.reserve.per_step.n},

@@ -303,7 +303,7 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
   const DType order[] = {bf16.fast ? DType::bf16 : DType::f32, bf16.fast ? DType::f32 : DType::bf16, DType::f16};
   config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
   config.notes.push_back(
-      fmt::format("precision.compute: auto stands for {} here: {}", precision_name(config.precision.compute), bf16.reason));
+      fmt::format("precision.compute: auto stands for {}: {}", precision_name(config.precision.compute), bf16.reason));
 }
 
 void check_rounding(const Config& config, const GivenSettings& given) {

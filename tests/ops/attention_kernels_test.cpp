@@ -12,6 +12,7 @@
 #include "base/philox.h"
 #include "device/cpu/parallel.h"
 #include "ops/guarded_buffer.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -54,6 +55,40 @@ Results run(const Inputs& in, int team, int planned = 0) {
   EXPECT_TRUE(forward_scratch.last_line_written());
   EXPECT_TRUE(backward_scratch.last_line_written());
   return r;
+}
+
+std::uint16_t narrow(float x, DType type) { return type == DType::bf16 ? narrow_bf16(x) : narrow_f16(x); }
+float widen(std::uint16_t x, DType type) { return type == DType::bf16 ? widen_bf16(x) : widen_f16(x); }
+
+GuardedBuffer narrowed(const GuardedBuffer& from, DType type) {
+  GuardedBuffer result((from.size() + 1) / 2);
+  auto* to = reinterpret_cast<std::uint16_t*>(result.data());
+  for (std::int64_t i = 0; i < from.size(); ++i) to[i] = narrow(from.data()[i], type);
+  return result;
+}
+
+// With operands that are 16 bits exactly, what is read and written in 16 bits is the result in fp32, rounded once, in every bit.
+void expect_rounded_once(const AttentionShape& shape, float dropout, DType type) {
+  Inputs in(shape, dropout);
+  for (GuardedBuffer* buffer : {&in.qkv, &in.d_out}) {
+    for (std::int64_t i = 0; i < buffer->size(); ++i) buffer->data()[i] = widen(narrow(buffer->data()[i], type), type);
+  }
+  constexpr int kThreads = 2;
+  const Results wide = run(in, kThreads);
+  GuardedBuffer qkv = narrowed(in.qkv, type), d_out = narrowed(in.d_out, type), lse(in.rows());
+  GuardedBuffer out((in.floats() + 1) / 2), d_qkv((3 * in.floats() + 1) / 2);
+  GuardedBuffer forward_scratch(attention_forward_scratch(shape, kThreads).n / 4);
+  GuardedBuffer backward_scratch(attention_backward_scratch(shape, type, kThreads).n / 4);
+  attention_forward(shape, in.dropout, {qkv.bytes(), type}, {out.bytes(), type}, lse.data(), kThreads, forward_scratch.bytes());
+  attention_backward(shape, in.dropout, {qkv.bytes(), type}, wide.out.data(), lse.data(), {d_out.bytes(), type},
+                     {d_qkv.bytes(), type}, kThreads, backward_scratch.bytes());
+  for (const GuardedBuffer* buffer : {&out, &lse, &d_qkv, &forward_scratch, &backward_scratch, &qkv, &d_out}) {
+    EXPECT_TRUE(buffer->intact());
+  }
+  EXPECT_TRUE(backward_scratch.last_line_written());
+  EXPECT_TRUE(lse == wide.lse);
+  EXPECT_TRUE(out == narrowed(wide.out, type));
+  EXPECT_TRUE(d_qkv == narrowed(wide.d_qkv, type));
 }
 
 double mask_factor(const Inputs& in, std::int64_t b, std::int64_t head, std::int64_t query, std::int64_t key) {
@@ -156,6 +191,10 @@ TEST_P(Attention, BitsDoNotDependOnThreads) {
   EXPECT_TRUE(one.out == three.out && one.lse == three.lse && one.d_qkv == three.d_qkv);
 }
 
+TEST_P(Attention, NarrowNumbersAreThoseOfFp32RoundedOnce) {
+  for (const DType type : {DType::bf16, DType::f16}) expect_rounded_once(shape_, std::get<3>(GetParam()), type);
+}
+
 // The scratch of one slot, between guards, serves a larger team too.
 TEST_P(Attention, TakesTheSlotsThatWerePlanned) {
   const Inputs in = inputs();
@@ -233,7 +272,7 @@ TEST(AttentionForward, NanReachesTheRowsThatSeeIt) {
   EXPECT_FALSE(std::isnan(r.lse.data()[99]));
 }
 
-TEST(AttentionScratch, DoesNotGrowWithTheSequenceBeyondFourBytesForEachToken) {
+TEST(AttentionScratch, GrowsWithTheSequenceByFourBytesForEachTokenAndByNarrowSums) {
   const AttentionShape shorter{1, 1024, 12, 64}, longer{1, 8192, 12, 64};
   EXPECT_EQ(attention_forward_scratch(shorter, 2), attention_forward_scratch(longer, 2));
   EXPECT_EQ(attention_backward_scratch(longer, DType::f32, 2) - attention_backward_scratch(shorter, DType::f32, 2),
@@ -258,6 +297,7 @@ TEST(AttentionTargets, AllAgreeWithFp64Reference) {
       EXPECT_LT(largest_error(r.out, expected.out), 3e-6);
       EXPECT_LT(largest_error(r.lse, expected.lse), 2e-6);
       EXPECT_LT(largest_error(r.d_qkv, expected.d_qkv), 1e-5);
+      for (const DType type : {DType::bf16, DType::f16}) expect_rounded_once(shape, 0.2f, type);
     }
   }
   hwy::SetSupportedTargetsForTest(0);

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Roofline kRoofline{1e9, 1e9, 1e-3};
+constexpr Roofline kRoofline{.flops_per_second = 1e9, .bytes_per_second = 1e9, .step_seconds = 1e-3};
 
 TEST(CpuCatalogue, RecordedSecondsServeEverySeed) {
   const std::vector<ValueType> inputs{{DType::f32, {2, 6, 24}}, {DType::u32, {2, 2}}};

@@ -187,7 +187,15 @@ TEST(TypeRules, AttentionBackwardComparesEveryInput) {
     std::vector<ValueType> bad = good;
     bad[i].shape[1] += 1;
     EXPECT_THROW(ops::kAttentionBackward.infer(attributes, bad), Error) << i;
+    bad = good;
+    bad[i].dtype = DType::f64;
+    EXPECT_THROW(ops::kAttentionBackward.infer(attributes, bad), Error) << i;
+    bad[i].dtype = DType::bf16;
+    const bool either = i != 1 && i != 3;
+    if (either) EXPECT_EQ(ops::kAttentionBackward.infer(attributes, bad)[0].dtype, DType::f32);
+    if (!either) EXPECT_THROW(ops::kAttentionBackward.infer(attributes, bad), Error);
   }
+  EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{2, 0, {}, DType::i32}, std::span(good).first(2)), Error);
   EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{0}, std::span(good).first(2)), Error);
 }
 

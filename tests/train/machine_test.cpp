@@ -38,7 +38,11 @@ MachineRecord example() {
   record.machine.threads = 2;
   record.machine.tiers = {{"ram", kGiB * 8}};
   record.machine.links = {{"ram", "disk", 1.5e9, 1e-4, false}};
-  record.machine.rates = {4.1e11 / 3, 7e11 / 3, 5e11 / 3, 5e10, 1e-6 / 3};
+  record.machine.rates = {.flops_per_second = 4.1e11 / 3,
+                          .bf16_flops_per_second = 7e11 / 3,
+                          .fp16_flops_per_second = 5e11 / 3,
+                          .bytes_per_second = 5e10,
+                          .step_seconds = 1e-6 / 3};
   record.machine.reserve = {kMiB * 14, kKiB * 80, Bytes{3328}, kKiB * 64, kMiB};
   record.machine.hash = machine_hash(record.machine);
   record.build = "0.1.0 1234";
@@ -71,9 +75,12 @@ TEST(MachineFile, HashCoversWhatPlansDependOn) {
   other.reserve.per_step += Bytes{64};
   EXPECT_NE(machine_hash(other), machine_hash(machine));
   other = machine;
-  other.rates.bf16_flops_per_second *= 2;
-  EXPECT_NE(machine_hash(other), machine_hash(machine));
-  other = machine;
+  for (double Roofline::*rate : {&Roofline::flops_per_second, &Roofline::bf16_flops_per_second, &Roofline::fp16_flops_per_second,
+                                 &Roofline::bytes_per_second, &Roofline::step_seconds}) {
+    other.rates.*rate *= 2;
+    EXPECT_NE(machine_hash(other), machine_hash(machine));
+    other = machine;
+  }
   other.threads = 3;
   EXPECT_NE(machine_hash(other), machine_hash(machine));
   other = machine;
@@ -105,6 +112,7 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
                                                           {"/reserve/slack", nullptr},
                                                           {"/rates/flops_per_second", -1.0},
                                                           {"/rates/bf16_flops_per_second", -1.0},
+                                                          {"/rates/fp16_flops_per_second", "fast"},
                                                           {"/rates/bytes_per_second", 1e300},
                                                           {"/tiers", json::array()},
                                                           {"/tiers/0/capacity", -5},

@@ -1,6 +1,7 @@
 // Causal multi-head attention over packed projections, in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax).
 // qkv [b, t, 3c] holds query, key and value along the last axis, heads contiguous. Saves the output and the log-sum-exp [b,
-// heads, t]. What is not the log-sum-exp may be fp32, bf16 or fp16. Dropout falls on the probabilities, its mask is keyed by (sample, head, query, key) and never stored.
+// heads, t]. qkv, the output and their gradients may be fp32, bf16 or fp16. Dropout falls on the probabilities, its mask is keyed
+// by (sample, head, query, key) and never stored.
 #pragma once
 
 #include "graph/builder.h"

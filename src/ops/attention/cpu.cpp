@@ -30,22 +30,21 @@ KernelChoice choose_backward(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  return make_kernel(
-      [shape = shape_of(request), dropout = dropout_of(request), threads = request.threads, qkv = request.inputs[0].dtype,
-       out = request.outputs[0].dtype](const KernelCall& call) {
-        cpu::attention_forward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
-                               {call.out<std::byte>(0), out}, call.out(1), threads, call.scratch);
-      });
+  return make_kernel([shape = shape_of(request), dropout = dropout_of(request), threads = request.threads,
+                      qkv = request.inputs[0].dtype, out = request.outputs[0].dtype](const KernelCall& call) {
+    cpu::attention_forward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
+                           {call.out<std::byte>(0), out}, call.out(1), threads, call.scratch);
+  });
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  return make_kernel(
-      [shape = shape_of(request), dropout = dropout_of(request), threads = request.threads, qkv = request.inputs[0].dtype,
-       out = request.inputs[2].dtype, d_out = request.inputs[4].dtype, d_qkv = request.outputs[0].dtype](const KernelCall& call) {
-        cpu::attention_backward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
-                                {call.in<std::byte>(2), out}, call.in(3), {call.in<std::byte>(4), d_out},
-                                {call.out<std::byte>(0), d_qkv}, threads, call.scratch);
-      });
+  return make_kernel([shape = shape_of(request), dropout = dropout_of(request), threads = request.threads,
+                      qkv = request.inputs[0].dtype, out = request.inputs[2].dtype, d_out = request.inputs[4].dtype,
+                      d_qkv = request.outputs[0].dtype](const KernelCall& call) {
+    cpu::attention_backward(shape, with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
+                            {call.in<std::byte>(2), out}, call.in(3), {call.in<std::byte>(4), d_out},
+                            {call.out<std::byte>(0), d_qkv}, threads, call.scratch);
+  });
 }
 
 }  // namespace

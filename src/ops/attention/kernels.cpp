@@ -67,7 +67,7 @@ HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t bat
   return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
 }
 
-// To be fetched ahead, which counts in floats.
+// To be fetched ahead, which counts in floats, of narrow rows with an odd stride only about.
 HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
   return {reinterpret_cast<const float*>(first.data), stride / per_float, rows, ceil_div(columns, per_float)};
@@ -89,7 +89,8 @@ HWY_INLINE Source head_rows(const ForwardCall& call, const QueryBlock& block, st
 HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
   const int keys = tile_size(begin, block.end, kKeyTile), depth = static_cast<int>(call.shape.head_size);
   const Matrix values{s.values, attention::padded_head(call.shape)};
-  pack_transposed(head_rows(call, block, begin, 1), keys, depth, values, {s.keys, kKeyTile});
+  pack_rows(head_rows(call, block, begin, 1), keys, depth, 1.0f, values);
+  pack_transposed(values, keys, depth, {s.keys, kKeyTile});
   pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, values);
 }
 
@@ -232,7 +233,7 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std:
   };
   const auto add_part = [&](const ConstElements& qkv, const HeadTask& from, std::int64_t begin, int part)
                             HWY_ATTR { add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin); };
-  add_part(call.d_qkv, task, query, 0);
+  if (!call.sums_apart() || query == key) add_part(call.d_qkv, task, query, 0);
   HeadTask next_task = task;
   std::int64_t next_query = query + kBackwardTile, next_key = key;
   if (next_query >= shape.tokens) {
@@ -298,11 +299,11 @@ void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* sc
   for (std::int64_t key = 0; key < shape.tokens; key += kBackwardTile) {
     const int keys = tile_size(key, shape.tokens, kBackwardTile);
     const Source key_rows{qkv_row(call.qkv, shape, task.batch, key, 1, task.head), stride};
-    const Matrix wide{s.keys, head};
-    pack_transposed({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, wide,
-                    {s.values_t, kBackwardTile});
-    pack_transposed(key_rows, keys, depth, wide, {s.keys_t, kBackwardTile});
-    pack_rows(key_rows, keys, depth, 1.0f, wide);
+    const Matrix packed{s.keys, head};
+    pack_rows({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, 1.0f, packed);
+    pack_transposed(packed, keys, depth, {s.values_t, kBackwardTile});
+    pack_rows(key_rows, keys, depth, 1.0f, packed);
+    pack_transposed(packed, keys, depth, {s.keys_t, kBackwardTile});
     backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, slot.following, key, key));
     for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
       backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, slot.following, query, key));
@@ -342,7 +343,8 @@ Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
 }
 
 Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads) {
-  return Bytes{slot_bytes<attention::BackwardScratch>(shape, d_qkv != DType::f32) * std::min<std::int64_t>(shape.batch * shape.heads, threads)};
+  return Bytes{slot_bytes<attention::BackwardScratch>(shape, d_qkv != DType::f32) *
+               std::min<std::int64_t>(shape.batch * shape.heads, threads)};
 }
 
 void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,

@@ -1,10 +1,10 @@
 // Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022), so
 // memory beyond inputs and outputs is the scratch: a constant for each slot, plus 4 bytes for each token in backward. A call
 // takes as many slots as it has `threads` (fewer where it has fewer tasks), however many the team has. Buffers are dense and
-// row-major, 64-byte aligned; the caller owns all of them. Each of qkv, out and their gradients is fp32, bf16 or fp16, and is read
-// and written as that; all arithmetic and all sums are fp32. A gradient of qkv of 16 bits takes 4 * head_size bytes more of the
-// scratch for each token. Results do not depend on the number of threads, and a row's result
-// does not depend on the rows after it as long as these are finite: a tile multiplies what a query does not see by zero.
+// row-major, 64-byte aligned; the caller owns all of them. Each of qkv, out and their gradients is fp32, bf16 or fp16, and is
+// read and written as that; all arithmetic and all sums are fp32. A gradient of qkv of 16 bits takes 4 * head_size bytes more of
+// a slot for each token. Results do not depend on the number of threads, and a row's result does not depend on the rows after it
+// as long as these are finite: a tile multiplies what a query does not see by zero.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "device/cpu/elements.h"
+#include "tensor/dtype.h"
 
 namespace plimsoll::cpu {
 

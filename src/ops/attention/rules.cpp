@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "base/philox.h"
 #include "graph/gradient.h"
 #include "ops/attention/attention.h"
@@ -8,18 +10,18 @@
 namespace plimsoll::ops {
 namespace {
 
-void require_number(DType dtype, std::string_view what) {
-  require(is_float(dtype) && dtype != DType::f64, "attention", fmt::format("{} is {}", what, name(dtype)), "fp32, bf16 or fp16");
+void require_number(DType dtype, std::string_view where, std::string_view what) {
+  require(is_float(dtype) && dtype != DType::f64, where, fmt::format("{} is {}", what, name(dtype)), "fp32, bf16 or fp16");
 }
 
-void check(const AttentionAttributes& attributes, TypeSpan inputs) {
+void check(const AttentionAttributes& attributes, TypeSpan inputs, std::string_view where) {
   const Shape& qkv = inputs[0].shape;
-  require_number(inputs[0].dtype, "qkv");
-  require_number(attributes.output, "the output");
-  require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, "attention",
+  require_number(inputs[0].dtype, where, "qkv");
+  require_number(attributes.output, where, "what it makes");
+  require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, where,
           fmt::format("qkv is {} for {} heads", to_text(qkv), attributes.heads),
           "pass (batch, tokens, 3 * width) with the width a multiple of the heads");
-  require_type(inputs[1], {DType::u32, Shape{qkv[0], 2}}, "attention", "sample_ids");
+  require_type(inputs[1], {DType::u32, Shape{qkv[0], 2}}, where, "sample_ids");
 }
 
 Shape attended(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
@@ -30,7 +32,7 @@ ValueType log_sums(const AttentionAttributes& attributes, const Shape& qkv) {
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<AttentionAttributes>();
   require_inputs(inputs, 2, "attention");
-  check(attributes, inputs);
+  check(attributes, inputs, "attention");
   const Shape& qkv = inputs[0].shape;
   return {{attributes.output, attended(qkv)}, log_sums(attributes, qkv)};
 }
@@ -38,11 +40,12 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 5, "attention_backward");
   const auto& attributes = any.as<AttentionAttributes>();
-  check(attributes, inputs);
+  check(attributes, inputs, "attention_backward");
   const Shape& qkv = inputs[0].shape;
   for (const std::size_t i : {2, 4}) {
-    require_number(inputs[i].dtype, i == 2 ? "the forward output" : "its gradient");
-    require_type(inputs[i], {inputs[i].dtype, attended(qkv)}, "attention_backward", i == 2 ? "the output" : "its gradient");
+    const char* what = i == 2 ? "the output" : "the output's gradient";
+    require_number(inputs[i].dtype, "attention_backward", what);
+    require_type(inputs[i], {inputs[i].dtype, attended(qkv)}, "attention_backward", what);
   }
   require_type(inputs[3], log_sums(attributes, qkv), "attention_backward", "the log-sum-exp");
   return {{attributes.output, qkv}};

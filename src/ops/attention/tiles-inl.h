@@ -20,6 +20,7 @@
 #include "ops/attention/tile_gemm-inl.h"
 #include "ops/attention/tiles.h"
 #include "ops/softmax/exp-inl.h"
+#include "tensor/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -72,15 +73,9 @@ HWY_INLINE void pack_rows(const Source& from, int rows, int columns, float facto
   zero_fill(to.at(rows, 0), (round_up(rows, kTileStep) - rows) * to.stride);
 }
 
-// to [columns x rows] = from^T; columns of `to` up to a multiple of kColumnStep become zero. `wide` holds the rows meanwhile
-// where they are no fp32.
-HWY_NOINLINE void pack_transposed(const Source& from, int rows, int columns, const Matrix& wide, const Matrix& to) {
-  if (from.first.type == DType::f32) {
-    transpose(reinterpret_cast<const float*>(from.first.data), from.stride, rows, columns, to.data, to.stride);
-  } else {
-    pack_rows(from, rows, columns, 1.0f, wide);
-    transpose(wide.data, wide.stride, rows, columns, to.data, to.stride);
-  }
+// to [columns x rows] = from^T, of packed rows; columns of `to` up to a multiple of kColumnStep become zero.
+HWY_NOINLINE void pack_transposed(const Matrix& from, int rows, int columns, const Matrix& to) {
+  transpose(from.data, from.stride, rows, columns, to.data, to.stride);
   const std::int64_t rest = round_up(rows, kColumnStep) - rows;
   for (int c = 0; rest > 0 && c < columns; ++c) zero_fill(to.at(c, rows), rest);
 }

@@ -76,7 +76,7 @@ struct BackwardScratch {
     d_values = carver.take(kBackwardTile * head);             // [keys, padded head]
     mask = carver.take(kBackwardTile + kMaskSlack);
     sums = carver.take(sums_apart ? shape.tokens * shape.head_size : 0);  // [queries, head_size], of d_queries
-    delta = carver.take(shape.tokens);  // d_out . out of each query
+    delta = carver.take(shape.tokens);                                    // d_out . out of each query
   }
 };
 

@@ -141,7 +141,8 @@ OpCase forward(const Extents& e) { return {e.attributes(), {e.numbers(wanted(e.q
 
 OpCase backward(const Extents& e) {
   const Shape out{e.batch, e.tokens, e.heads * e.size}, lse{e.batch, e.heads, e.tokens};
-  OpCase result{e.attributes(), {e.numbers(f32(e.qkv(), {-2, 2})), sample_ids(e.batch), e.numbers(f32(out)), f32(lse), e.numbers(f32(out))}};
+  OpCase result{e.attributes(),
+                {e.numbers(f32(e.qkv(), {-2, 2})), sample_ids(e.batch), e.numbers(f32(out)), f32(lse), e.numbers(f32(out))}};
   // Of a benchmark the contents do not matter, and the reference would take minutes.
   if (e.tokens > 500) return result;
   result.derive = [attributes = Attributes(e.attributes()), types = input_types(result)](std::vector<Numbers>& values) {
@@ -153,15 +154,18 @@ OpCase backward(const Extents& e) {
 
 // All numbers of 16 bits, and where some of them alone are.
 void add_narrow(Extents e, DType dtype, std::vector<OpCase>& forward_cases, std::vector<OpCase>& backward_cases) {
+  // The backward pass goes by the output.
+  const auto by_rounded_output = [&](OpCase a_case) {
+    a_case.rounds_within = dtype;
+    return a_case;
+  };
   forward_cases.push_back(with_inputs_of(dtype, {0}, forward(e)));
-  backward_cases.push_back(with_inputs_of(dtype, {2}, backward(e)));
   backward_cases.push_back(with_inputs_of(dtype, {0, 4}, backward(e)));
+  backward_cases.push_back(by_rounded_output(with_inputs_of(dtype, {2}, backward(e))));
   e.dtype = dtype;
   forward_cases.push_back(with_inputs_of(DType::f32, {0}, forward(e)));
   forward_cases.push_back(with_inputs_of(dtype, {}, forward(e)));
-  backward_cases.push_back(with_inputs_of(dtype, {}, backward(e)));
-  // The backward pass goes by the output, which is rounded.
-  for (auto added = backward_cases.end() - 3; added != backward_cases.end(); ++added) added->rounds_within = dtype;
+  backward_cases.push_back(by_rounded_output(with_inputs_of(dtype, {}, backward(e))));
 }
 
 }  // namespace
