@@ -3,28 +3,34 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/dtype.h"
 
 namespace plimsoll::cpu {
 
-struct ConstElements {
-  const std::byte* data;
+// `Byte` is std::byte or const std::byte.
+template <class Byte>
+struct ElementsOf {
+  template <class T>
+  using Like = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+
+  Byte* data;
   DType type;
 
-  ConstElements(const float* p) : data(reinterpret_cast<const std::byte*>(p)), type(DType::f32) {}  // NOLINT
-  ConstElements(const std::byte* p, DType dtype) : data(p), type(dtype) {}
-  ConstElements from(std::int64_t element) const { return {data + element * size_of(type), type}; }
+  ElementsOf(Like<float>* p) : data(reinterpret_cast<Byte*>(p)), type(DType::f32) {}  // NOLINT: a pointer is all that it is
+  ElementsOf(Byte* p, DType dtype) : data(p), type(dtype) {}
+  operator ElementsOf<const Byte>() const { return {data, type}; }  // NOLINT
+
+  ElementsOf from(std::int64_t element) const { return {data + element * size_of(type), type}; }
+  // Where they are that type.
+  template <class T>
+  Like<T>* as() const {
+    return reinterpret_cast<Like<T>*>(data);
+  }
 };
 
-struct Elements {
-  std::byte* data;
-  DType type;
-
-  Elements(float* p) : data(reinterpret_cast<std::byte*>(p)), type(DType::f32) {}  // NOLINT
-  Elements(std::byte* p, DType dtype) : data(p), type(dtype) {}
-  Elements from(std::int64_t element) const { return {data + element * size_of(type), type}; }
-  operator ConstElements() const { return {data, type}; }  // NOLINT
-};
+using Elements = ElementsOf<std::byte>;
+using ConstElements = ElementsOf<const std::byte>;
 
 }  // namespace plimsoll::cpu

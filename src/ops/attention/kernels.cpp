@@ -70,7 +70,7 @@ HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t bat
 // To be fetched ahead, which counts in floats, of narrow rows with an odd stride only about.
 HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
-  return {reinterpret_cast<const float*>(first.data), stride / per_float, rows, ceil_div(columns, per_float)};
+  return {first.as<float>(), stride / per_float, rows, ceil_div(columns, per_float)};
 }
 
 HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
@@ -104,7 +104,7 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, in
 // the last, the start of the block that this thread will probably be given.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
-  Ahead ahead(reinterpret_cast<const float*>(call.qkv.data));
+  Ahead ahead(call.qkv.as<float>());
   const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
   if (next < block.end) {
     ahead.add(region_of(call, block, 1, next, kKeyTile));
@@ -227,7 +227,7 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std:
                             std::int64_t key) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
-  Ahead ahead(reinterpret_cast<const float*>(call.qkv.data));
+  Ahead ahead(call.qkv.as<float>());
   const auto add = [&](const ConstElements& first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
     ahead.add(region(first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size));
   };
@@ -280,7 +280,7 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, co
   const auto add = key_begin == 0 ? write_floats<false> : write_floats<true>;
   for (int r = 0; r < tile.queries; ++r) {
     const Elements row = qkv_row(call.d_qkv, shape, task.batch, query_begin + r, 0, task.head);
-    float* sum = call.sums_apart() ? s.sums + (query_begin + r) * shape.head_size : reinterpret_cast<float*>(row.data);
+    float* sum = call.sums_apart() ? s.sums + (query_begin + r) * shape.head_size : row.as<float>();
     add(s.d_queries + r * head, depth, attention::score_scale(shape), sum);
     // The last keys that a query sees.
     if (call.sums_apart() && query_begin == key_begin) write_row(sum, depth, 1.0f, row);

@@ -35,17 +35,11 @@ struct Source {
 };
 
 // f(pointer to what the elements are).
-template <class F>
-HWY_INLINE void as_typed(const ConstElements& elements, const F& f) {
-  if (elements.type == DType::bf16) return f(reinterpret_cast<const std::uint16_t*>(elements.data));
-  if (elements.type == DType::f16) return f(reinterpret_cast<const F16*>(elements.data));
-  f(reinterpret_cast<const float*>(elements.data));
-}
-template <class F>
-HWY_INLINE void as_typed(const Elements& elements, const F& f) {
-  if (elements.type == DType::bf16) return f(reinterpret_cast<std::uint16_t*>(elements.data));
-  if (elements.type == DType::f16) return f(reinterpret_cast<F16*>(elements.data));
-  f(reinterpret_cast<float*>(elements.data));
+template <class Byte, class F>
+HWY_INLINE void as_typed(const ElementsOf<Byte>& elements, const F& f) {
+  if (elements.type == DType::bf16) return f(elements.template as<std::uint16_t>());
+  if (elements.type == DType::f16) return f(elements.template as<F16>());
+  f(elements.template as<float>());
 }
 
 HWY_INLINE float widened(float x) { return x; }
