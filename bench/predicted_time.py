@@ -9,8 +9,8 @@ with --config. Everything is measured in this run, nothing is taken from an earl
 row agree within a twentieth on what the plan that keeps everything and the smallest one take.
 
 With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
-gave before; the time that counts as predicted lies in the middle between those of before and after, and of the two runs that
-were fastest, beside what was predicted for each, the mean error counts. With `--audit` no times are taken: bytes of every
+gave before; the time that counts as predicted lies in the middle between those of before and after, and the median error of all
+runs counts, since a disk errs in both directions. With `--audit` no times are taken: bytes of every
 tier and phase, planned against touched.
 
 Guests of the same host do not show in any list of processes. What they leave is measured before and after each run: matrix
@@ -262,8 +262,8 @@ class Budget:
         return sorted((predicted / measured for predicted, measured in self.samples), reverse=True)[:2]
 
     def error(self, disk):
-        fastest = self.fastest()
-        return (statistics.mean(fastest) if disk else fastest[0]) - 1
+        ratios = [predicted / measured for predicted, measured in self.samples]
+        return (statistics.median(ratios) if disk else max(ratios)) - 1
 
     def is_known(self):
         """Whether enough was measured: guests that slow a run down while the rates before and after it are good show here."""
