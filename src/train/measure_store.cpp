@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/8";
+constexpr const char* kSchema = "plimsoll.disk/9";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
@@ -35,11 +35,12 @@ constexpr int kRounds = 7;       // one after the other of all that is measured:
 class MovingPages {
  public:
   MovingPages(const MeasuredStore& store, int pages)
-      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge.n * 2 * kInFlight) {
-    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge * (2 * kInFlight)) {
+    const std::span<std::byte> memory = memory_.all();
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     for (const TierStore::Piece& piece : pieces()) {
       store_->write(piece.offset, piece.bytes,
-                    [&](std::span<std::byte> part) { std::copy_n(memory_.begin(), part.size(), part.begin()); });
+                    [&](std::span<std::byte> part) { std::copy_n(memory.begin(), part.size(), part.begin()); });
     }
   }
 
@@ -95,12 +96,12 @@ class MovingPages {
     return pieces;
   }
   std::span<std::byte> slot(std::uint32_t number, Bytes page) {
-    return std::span(memory_).subspan(static_cast<std::size_t>(kLarge.n * number), static_cast<std::size_t>(page.n));
+    return memory_.all().subspan(static_cast<std::size_t>(kLarge.n * number), static_cast<std::size_t>(page.n));
   }
 
   int pages_;
   std::unique_ptr<TierStore> store_;
-  std::vector<std::byte> memory_;
+  Arena memory_;  // as where kernels run
 };
 
 // Of a few milliseconds, and of a few tens of microseconds.

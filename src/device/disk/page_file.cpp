@@ -1,7 +1,6 @@
 #include "device/disk/page_file.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
@@ -35,17 +34,6 @@ int slots_of(const PageFile::Sizes& sizes, const std::vector<StoredPiece>& piece
 
 }  // namespace
 
-PageFile::Staging::Staging(Bytes size) {
-  void* memory = ::mmap(nullptr, static_cast<std::size_t>(size.n), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw data_error("E-DISK-IO", "disk tier", fmt::format("there is no memory for {} of staging", to_text(size)));
-  }
-  bytes = {static_cast<std::byte*>(memory), static_cast<std::size_t>(size.n)};
-}
-
-PageFile::Staging::~Staging() { ::munmap(bytes.data(), bytes.size()); }
-
 PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces)
     : sizes_(sizes),
       file_(folder, sizes.file),
@@ -54,7 +42,7 @@ PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std:
       events_(sizes.events) {
   const auto slots = static_cast<std::size_t>((sizes.staging * sizes.transfers).n);
   transfers_ =
-      make_transfers(sizes.engine, {file_, staging_.bytes.first(slots), slots_of(sizes, pieces_),
+      make_transfers(sizes.engine, {file_, staging_.all().first(slots), slots_of(sizes, pieces_),
                                     [this](std::uint32_t event, std::optional<Error> error) { over(event, std::move(error)); }});
 }
 
@@ -91,7 +79,7 @@ void PageFile::wait(std::uint32_t event) {
 }
 
 void PageFile::move(Bytes offset, Bytes bytes, bool read, const MovingPiece::Pass& pass) {
-  const std::span<std::byte> staging = staging_.bytes.last(static_cast<std::size_t>(sizes_.staging.n));
+  const std::span<std::byte> staging = staging_.all().last(static_cast<std::size_t>(sizes_.staging.n));
   for (Bytes begin = offset; begin < offset + bytes;) {
     StoredPiece& stored = piece_at(pieces_, begin);
     MovingPiece piece(file_, stored, read, staging, pass);
