@@ -3,7 +3,6 @@
 // a MiB each way costs.
 //   bench_disk FOLDER [MIB_EACH_WAY] [ROUNDS]
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/arena.h"
 #include "device/disk/page_file.h"
 #include "plan/passes/paging.h"
 
@@ -44,18 +44,17 @@ Sample timed(const std::function<void()>& body) {
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), processor_seconds() - processor};
 }
 
-// Blocks that no page shares with another.
+// Blocks that no page shares with another, in huge pages where the kernel has them, as a run's are.
 class Memory {
  public:
-  explicit Memory(std::size_t bytes) : bytes_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)), bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) bytes_[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+  explicit Memory(std::size_t bytes) : arena_(Bytes{static_cast<std::int64_t>(bytes)}) {
+    const std::span<std::byte> all = arena_.all();
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(i * 2654435761u >> 13);
   }
-  ~Memory() { std::free(bytes_.data()); }
-  Memory(const Memory&) = delete;
-  std::span<std::byte> part(std::size_t at, std::size_t bytes) { return bytes_.subspan(at * bytes, bytes); }
+  std::span<std::byte> part(std::size_t at, std::size_t bytes) { return arena_.all().subspan(at * bytes, bytes); }
 
  private:
-  std::span<std::byte> bytes_;
+  Arena arena_;
 };
 
 void check(bool good, const char* what) {

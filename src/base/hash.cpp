@@ -27,13 +27,11 @@ Hasher& Hasher::add(std::string_view text) {
   return *this;
 }
 
+std::uint64_t Hasher::low64() const { return XXH3_128bits_digest(&state_->xxh).low64; }
+
 std::string Hasher::hex() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh);
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
-
-std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t before) {
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), before);
 }
 
 std::string hash_hex(std::string_view text) { return Hasher().add(text).hex(); }

@@ -1,4 +1,5 @@
-// Content hashes: 128 bits of XXH3, printed as 32 hex digits. For identity and checksums, not against an adversary.
+// Content hashes: 128 bits of XXH3, printed as 32 hex digits, or half of them as a number. For identity and checksums, not
+// against an adversary.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@ class Hasher {
   // Adds the text and its length, so that ("ab", "c") and ("a", "bc") differ.
   Hasher& add(std::string_view text);
   std::string hex() const;
+  std::uint64_t low64() const;
 
  private:
   struct State;
@@ -28,8 +30,5 @@ class Hasher {
 };
 
 std::string hash_hex(std::string_view text);
-
-// 64 bits of XXH3; that of several parts is the last one's, each seeded with the one before.
-std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t before = 0);
 
 }  // namespace plimsoll

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -28,6 +30,7 @@ constexpr const char* kSchema = "plimsoll.disk/9";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
+constexpr int kSlots = 64;       // of the memory that pages come to and go from: more than caches hold, as where kernels run
 constexpr int kBesideLarge = 8;  // short products beside a single large page; beside a small one there is one
 constexpr int kRounds = 7;       // one after the other of all that is measured: a disk has better and worse moments
 
@@ -35,7 +38,7 @@ constexpr int kRounds = 7;       // one after the other of all that is measured:
 class MovingPages {
  public:
   MovingPages(const MeasuredStore& store, int pages)
-      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge * (2 * kInFlight)) {
+      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge * kSlots) {
     const std::span<std::byte> memory = memory_.all();
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     for (const TierStore::Piece& piece : pieces()) {
@@ -49,7 +52,7 @@ class MovingPages {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
     for (int i = 0; i < pages; ++i) {
-      store_->start_read(0, first + page * i, slot(0, page));
+      store_->start_read(0, first + page * i, slot(i, page));
       work();
       store_->wait(0);
     }
@@ -62,8 +65,8 @@ class MovingPages {
     for (int i = 0; i < count; ++i) {
       const int at = (turn * count + i) % (pages_ / 2);
       const auto in = static_cast<std::uint32_t>(i), out = in + kInFlight;
-      store_->start_read(in, first + page * at, slot(in, page));
-      store_->start_write(out, first + page * (pages_ / 2 + at), slot(out, page));
+      store_->start_read(in, first + page * at, slot(2 * (turn * count + i), page));
+      store_->start_write(out, first + page * (pages_ / 2 + at), slot(2 * (turn * count + i) + 1, page));
     }
   }
   void wait(int count) {
@@ -81,8 +84,8 @@ class MovingPages {
       const auto in = static_cast<std::uint32_t>(i % kInFlight), out = in + kInFlight;
       if (i >= kInFlight) store_->wait(in);
       if (i >= kInFlight && !alone) store_->wait(out);
-      store_->start_read(in, first + page * i, slot(in, page));
-      if (!alone) store_->start_write(out, first + page * (pages_ / 2 + i), slot(out, page));
+      store_->start_read(in, first + page * i, slot(2 * i, page));
+      if (!alone) store_->start_write(out, first + page * (pages_ / 2 + i), slot(2 * i + 1, page));
     }
     for (std::uint32_t event = 0; event < (alone ? 1 : 2) * kInFlight; ++event) store_->wait(event);
     return (seconds_now() - start) / pages;
@@ -95,8 +98,8 @@ class MovingPages {
     for (int i = 0; i < pages_; ++i) pieces.push_back({kLarge * pages_ + kSmall * i, kSmall});
     return pieces;
   }
-  std::span<std::byte> slot(std::uint32_t number, Bytes page) {
-    return memory_.all().subspan(static_cast<std::size_t>(kLarge.n * number), static_cast<std::size_t>(page.n));
+  std::span<std::byte> slot(int number, Bytes page) {
+    return memory_.all().subspan(static_cast<std::size_t>(kLarge.n * (number % kSlots)), static_cast<std::size_t>(page.n));
   }
 
   int pages_;
@@ -161,6 +164,13 @@ double lost_seconds(MovingPages& moving, Products& products, Bytes size, int tog
   return std::clamp(median(std::move(lost)), 0.0, page);
 }
 
+// Of what another thread does while products run on the team.
+double beside(Products& products, const std::function<double()>& measured) {
+  std::future<double> seconds = std::async(std::launch::async, measured);
+  while (seconds.wait_for(std::chrono::seconds(0)) != std::future_status::ready) products.run(1);
+  return seconds.get();
+}
+
 Link measure(const MeasuredStore& store, int threads) {
   const auto most = static_cast<int>(std::min<std::int64_t>(store.capacity.n / (kLarge + kSmall).n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
@@ -169,9 +179,9 @@ Link measure(const MeasuredStore& store, int threads) {
   Products products(kLong, threads), less(kShort, threads);
   std::vector<double> large_rounds, small_rounds, alone_rounds, single_large, single_small;
   for (int round = 0; round < kRounds; ++round) {
-    large_rounds.push_back(moving.seconds_of_page(kLarge, false, pages / 2));
-    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2));
-    alone_rounds.push_back(moving.seconds_of_page(kLarge, true, pages / 2));
+    large_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, false, pages / 2); }));
+    small_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kSmall, false, pages / 2); }));
+    alone_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, true, pages / 2); }));
     single_large.push_back(moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(kBesideLarge); }));
     single_small.push_back(moving.seconds_of_single(kSmall, pages / 2, [&] { less.run(1); }));
   }

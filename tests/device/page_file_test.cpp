@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/arena.h"
 #include "device/refuse_io_uring.h"
 
 namespace plimsoll {
@@ -74,6 +76,51 @@ TEST_P(PageFileOf, GivesBackWhatWasWrittenInAnyOrder) {
   file.read(pieces[2].offset, pieces[2].bytes,
             [&](std::span<const std::byte> part) { all.insert(all.end(), part.begin(), part.end()); });
   EXPECT_EQ(all, data[2]);
+}
+
+// Parts that the disk takes as they lie and those that need the staging come to the same file.
+TEST_P(PageFileOf, MovesToAndFromAnyAddress) {
+  const std::vector<std::int64_t> sizes{4, 4096, kMiB.n, 2 * kMiB.n + 4096, 2 * kMiB.n + 12};
+  const std::vector<std::size_t> shifts{0, 4096, 512, 64, 4};
+  constexpr std::size_t kMost = 3 << 20, kBefore = 8192;
+  Arena arena(Bytes{2 * kMost});
+  const std::span<std::byte> from = arena.all().first(kMost), to = arena.all().last(kMost);
+  for (const std::int64_t size : sizes) {
+    const auto bytes = static_cast<std::size_t>(size);
+    PageFile file(std::filesystem::temp_directory_path(), sizes_of(Bytes{kMost}, 1, GetParam()), {{Bytes{0}, Bytes{size}}});
+    for (std::size_t i = 0; i < shifts.size(); ++i) {
+      for (const std::size_t shift : shifts) {
+        const std::vector<std::byte> data = noise(bytes, static_cast<unsigned>(i));
+        std::ranges::copy(data, from.begin() + static_cast<std::ptrdiff_t>(kBefore + shifts[i]));
+        file.start_write(0, Bytes{0}, from.subspan(kBefore + shifts[i], bytes));
+        file.wait(0);
+        std::ranges::fill(to, std::byte{165});
+        file.start_read(0, Bytes{0}, to.subspan(kBefore + shift, bytes));
+        file.wait(0);
+        EXPECT_TRUE(std::ranges::equal(to.subspan(kBefore + shift, bytes), data))
+            << size << " from " << shifts[i] << " to " << shift;
+        const auto touched = [](std::byte byte) { return byte != std::byte{165}; };
+        EXPECT_FALSE(std::ranges::any_of(to.first(kBefore + shift), touched)) << size << " to " << shift;
+        EXPECT_FALSE(std::ranges::any_of(to.subspan(kBefore + shift + bytes), touched)) << size << " to " << shift;
+      }
+    }
+  }
+}
+
+TEST_P(PageFileOf, NoticesWhatChangedOnTheDiskWhereNothingIsCopied) {
+  Arena arena(kMiB * 2);
+  PageFile file(std::filesystem::temp_directory_path(), sizes_of(kMiB * 2, 1, GetParam()), {{Bytes{0}, kMiB * 2}});
+  file.start_write(0, Bytes{0}, arena.all());
+  file.wait(0);
+  std::ranges::fill(arena.all().first(4096), std::byte{1});
+  ASSERT_EQ(::pwrite(file.fd(), arena.base(), 4096, kMiB.n + 8192), 4096);
+  file.start_read(0, Bytes{0}, arena.all());
+  try {
+    file.wait(0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, "E-DISK-CORRUPT");
+  }
 }
 
 TEST_P(PageFileOf, BeginsAsZerosWithoutTouchingTheDisk) {
@@ -250,6 +297,27 @@ TEST(MovingPiece, GoesOnWhereTheDiskHasStopped) {
       EXPECT_EQ(caught.code, "E-DISK-IO");
       EXPECT_NE(caught.message.find(std::strerror(error)), std::string::npos) << caught.message;
     }
+  }
+}
+
+// Whole blocks at an address that suits the disk, however many parts; what is left of the piece goes through the staging.
+TEST(MovingPiece, CopiesOnlyWhatIsNoWholeBlock) {
+  const NamelessFile file(std::filesystem::temp_directory_path(), kMiB * 4);
+  const Arena memory(kMiB * 3);
+  std::vector<std::byte> staging(static_cast<std::size_t>(kStaging.n));
+  StoredPiece stored{Bytes{4096}, kMiB * 2 + Bytes{4096 + 100}};
+  for (const bool read : {false, true}) {
+    MovingPiece piece(file, stored, read, staging, memory.base());
+    std::vector<std::int64_t> parts;
+    while (const auto blocks = piece.next()) {
+      piece.meanwhile();
+      const std::int64_t done = blocks->offset - stored.offset.n;
+      EXPECT_EQ(blocks->memory.data(), parts.size() < 3 ? memory.base() + done : staging.data());
+      parts.push_back(static_cast<std::int64_t>(blocks->memory.size()));
+      if (read && parts.size() == 4) std::memset(staging.data(), 0, staging.size());
+      piece.moved(parts.back());
+    }
+    EXPECT_EQ(parts, (std::vector<std::int64_t>{kMiB.n, kMiB.n, 4096, 4096}));
   }
 }
 

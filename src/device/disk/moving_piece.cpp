@@ -8,12 +8,20 @@
 #include <cstring>
 #include <utility>
 
-#include "base/hash.h"
-
 namespace plimsoll {
+namespace {
+
+constexpr auto kBlock = static_cast<std::size_t>(kDiskBlock.n);
+// Of what stays in the memory: smaller ones keep a virtual disk from its rate, larger ones leave the checksums behind.
+constexpr std::size_t kLargestPart = 1 << 20;
+
+}  // namespace
 
 MovingPiece::MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass)
     : file_(&file), piece_(&piece), read_(read), staging_(staging), pass_(std::move(pass)) {}
+
+MovingPiece::MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory)
+    : file_(&file), piece_(&piece), read_(read), staging_(staging), memory_(memory) {}
 
 Error MovingPiece::failure(const std::string& why) const {
   return file_->failure(fmt::format("{} {} at byte {} of the page file failed: {}", read_ ? "reading" : "writing",
@@ -21,41 +29,71 @@ Error MovingPiece::failure(const std::string& why) const {
 }
 
 void MovingPiece::begin_part() {
-  part_ = static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(staging_.size()), (piece_->bytes - done_).n));
-  blocks_ = static_cast<std::size_t>(align_up(Bytes{static_cast<std::int64_t>(part_)}, kDiskBlock).n);
+  const auto left = static_cast<std::size_t>((piece_->bytes - done_).n);
+  const std::size_t whole = std::min(left, kLargestPart) / kBlock * kBlock;
+  std::byte* const there = memory_ == nullptr ? nullptr : memory_ + done_.n;
   have_ = 0;
-  if (read_) return;
-  pass_(staging_.first(part_));
-  sum_ = checksum(staging_.first(part_), sum_);
-  std::memset(staging_.data() + part_, 0, blocks_ - part_);
+  if (whole > 0 && there != nullptr && file_->takes(there)) {
+    part_ = whole;
+    room_ = {there, whole};
+  } else {
+    part_ = std::min(left, staging_.size());
+    room_ = staging_.first((part_ + kBlock - 1) / kBlock * kBlock);
+  }
+  if (read_) {
+    if (!piece_->written) std::memset(room_.data(), 0, room_.size());
+    return;
+  }
+  copy_part();
+  sum_part();
+  std::memset(room_.data() + part_, 0, room_.size() - part_);
+}
+
+// That of a part that stays in the memory can wait, that of the staging cannot.
+void MovingPiece::sum_part() {
+  meanwhile();
+  unsummed_ = room_.first(part_);
+  if (room_.data() == staging_.data()) meanwhile();
+}
+
+void MovingPiece::meanwhile() {
+  sum_.add(unsummed_);
+  unsummed_ = {};
+}
+
+void MovingPiece::copy_part() {
+  if (room_.data() != staging_.data()) return;
+  if (memory_ == nullptr) return pass_(room_.first(part_));
+  std::byte* const there = memory_ + done_.n;
+  std::memcpy(read_ ? there : room_.data(), read_ ? room_.data() : there, part_);
 }
 
 void MovingPiece::end_part() {
   if (read_) {
-    if (piece_->written) sum_ = checksum(staging_.first(part_), sum_);
-    pass_(staging_.first(part_));
+    if (piece_->written) sum_part();
+    copy_part();
   }
   done_ += Bytes{static_cast<std::int64_t>(part_)};
   part_ = 0;
 }
 
 void MovingPiece::end() {
+  meanwhile();
   if (!read_) {
-    piece_->checksum = sum_;
+    piece_->checksum = sum_.low64();
     piece_->written = true;
-  } else if (piece_->written && sum_ != piece_->checksum) {
+  } else if (piece_->written && sum_.low64() != piece_->checksum) {
     throw file_->corruption(
         fmt::format("{} at byte {} of the page file are not what was written there", to_text(piece_->bytes), piece_->offset.n));
   }
 }
 
 std::optional<MovingPiece::Blocks> MovingPiece::next() {
-  if (read_ && !piece_->written && done_.n == 0) std::memset(staging_.data(), 0, staging_.size());
   while (true) {
     if (part_ > 0) {
-      const bool moving = read_ ? piece_->written && have_ < part_ : have_ < blocks_;
+      const bool moving = read_ ? piece_->written && have_ < part_ : have_ < room_.size();
       if (moving) {
-        return Blocks{(piece_->offset + done_).n + static_cast<std::int64_t>(have_), staging_.subspan(have_, blocks_ - have_)};
+        return Blocks{(piece_->offset + done_).n + static_cast<std::int64_t>(have_), room_.subspan(have_)};
       }
       end_part();
     }

@@ -1,5 +1,6 @@
-// A piece on its way between the disk and one staging buffer, part by part: what the disk has to do next, and what comes of its
-// answer. Who asks the disk is no matter here. Copying and checksums happen in `next`, on the thread that calls it.
+// A piece on its way between the disk and memory, part by part: what the disk has to do next, and what comes of its answer. Who
+// asks the disk is no matter here. Parts move without a copy where the disk takes memory at their address and they are whole
+// blocks, the others through one staging buffer. Copies and checksums are made on the thread that calls.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "device/disk/nameless_file.h"
 
 namespace plimsoll {
@@ -28,8 +30,9 @@ class MovingPiece {
  public:
   // Takes each part that was read, or fills each part that is to be written.
   using Pass = std::function<void(std::span<std::byte>)>;
-  // Everything but `pass` outlives it.
+  // Everything but `pass` outlives it. `memory`: all bytes of the piece.
   MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass);
+  MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory);
 
   // Whole blocks that the disk reads or writes.
   struct Blocks {
@@ -39,6 +42,8 @@ class MovingPiece {
   // Nothing once all is done; whoever gets blocks answers with `moved` before asking again. Throws E-DISK-CORRUPT where what was
   // read is not what had been written.
   std::optional<Blocks> next();
+  // What can be done while the disk is at these blocks; else the next `next` does it.
+  void meanwhile();
   // Bytes, fewer than asked for if need be, or the negative errno. Throws E-DISK-IO.
   void moved(std::int64_t result);
 
@@ -48,6 +53,8 @@ class MovingPiece {
  private:
   void begin_part();
   void end_part();
+  void copy_part();
+  void sum_part();
   void end();
 
   const NamelessFile* file_;
@@ -55,9 +62,12 @@ class MovingPiece {
   bool read_;
   std::span<std::byte> staging_;
   Pass pass_;
-  std::uint64_t sum_ = 0;
-  Bytes done_;                                    // of the piece, in whole parts
-  std::size_t part_ = 0, blocks_ = 0, have_ = 0;  // of the current part: its bytes, those with padding, those moved
+  std::byte* memory_ = nullptr;          // null: the pass knows
+  Hasher sum_;                           // however the piece is cut into parts
+  Bytes done_;                           // of the piece, in whole parts
+  std::span<std::byte> room_;            // of the current part, with padding: in the staging or in the memory
+  std::span<const std::byte> unsummed_;  // in the memory, where nobody changes it before the end
+  std::size_t part_ = 0, have_ = 0;      // of the current part: its bytes, those moved
 };
 
 // All of it, on this thread.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -38,6 +39,19 @@ bool make_direct(int fd) {
   return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
 }
 
+// Of memory that O_DIRECT takes; from Linux 6.1 on the kernel tells, before that a block is enough everywhere.
+std::uint32_t alignment_of(int fd) {
+  constexpr std::uint32_t kBlock = 4096;
+#ifdef STATX_DIOALIGN
+  struct statx facts {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 && (facts.stx_mask & STATX_DIOALIGN) != 0 &&
+      facts.stx_dio_mem_align != 0) {
+    return facts.stx_dio_mem_align;
+  }
+#endif
+  return kBlock;
+}
+
 }  // namespace
 
 NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
@@ -45,6 +59,7 @@ NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
   const int error = ::posix_fallocate(fd_, 0, size.n);
   if (error == 0) {
     direct_ = make_direct(fd_);
+    if (direct_) alignment_ = alignment_of(fd_);
     return;
   }
   struct statvfs room {};
@@ -57,6 +72,8 @@ NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
 }
 
 NamelessFile::~NamelessFile() { ::close(fd_); }
+
+bool NamelessFile::takes(const std::byte* memory) const { return reinterpret_cast<std::uintptr_t>(memory) % alignment_ == 0; }
 
 std::string NamelessFile::continue_elsewhere() const {
   return fmt::format("plimsoll train CONFIG --run DIR --resume {}", elsewhere(size_));

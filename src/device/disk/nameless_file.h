@@ -2,6 +2,8 @@
 // file system allows it (O_DIRECT).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -20,6 +22,8 @@ class NamelessFile {
 
   int fd() const { return fd_; }
   bool direct() const { return direct_; }
+  // Whether whole blocks can be read to and written from that address, without a copy on the way.
+  bool takes(const std::byte* memory) const;
 
   // E-DISK-IO or E-DISK-CORRUPT: what happened in this file, and how to go on in another folder.
   Error failure(std::string message) const;
@@ -32,6 +36,7 @@ class NamelessFile {
   Bytes size_;
   int fd_;
   bool direct_ = false;
+  std::uint32_t alignment_ = 1;  // of memory
 };
 
 }  // namespace plimsoll

@@ -172,7 +172,10 @@ class RingTransfers final : public Transfers {
     std::optional<Error> error;
     try {
       if (moved) slot.piece->moved(*moved);
-      if (const std::optional<MovingPiece::Blocks> blocks = slot.piece->next()) return submit(index, *blocks);
+      if (const std::optional<MovingPiece::Blocks> blocks = slot.piece->next()) {
+        submit(index, *blocks);
+        return slot.piece->meanwhile();
+      }
     } catch (const Error& caught) {
       error = caught;
     } catch (const std::exception& caught) {

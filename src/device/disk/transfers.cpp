@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
 namespace plimsoll {
@@ -22,19 +21,7 @@ std::span<std::byte> slot_of(const Transfers::Room& room, int slot) {
 }
 
 MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot) {
-  MovingPiece::Pass pass;
-  if (request.read) {
-    pass = [at = request.memory](std::span<std::byte> part) mutable {
-      std::memcpy(at, part.data(), part.size());
-      at += part.size();
-    };
-  } else {
-    pass = [at = request.memory](std::span<std::byte> part) mutable {
-      std::memcpy(part.data(), at, part.size());
-      at += part.size();
-    };
-  }
-  return {room.file, *request.piece, request.read, slot_of(room, slot), std::move(pass)};
+  return {room.file, *request.piece, request.read, slot_of(room, slot), request.memory};
 }
 
 Error no_thread(const char* why) {
