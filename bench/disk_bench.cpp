@@ -1,5 +1,5 @@
 // Pages to and from a disk, both ways at once: MB/s each way with either engine of the page file, beside what the disk gives to
-// plain O_DIRECT reads and writes without copies and checksums. Taken in turn, medians of all rounds; and the processor time that
+// plain O_DIRECT reads and writes without checksums. Taken in turn, medians of all rounds; and the processor time that
 // a MiB each way costs.
 //   bench_disk FOLDER [MIB_EACH_WAY] [ROUNDS]
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ Sample timed(const std::function<void()>& body) {
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), processor_seconds() - processor};
 }
 
-// Blocks that no page shares with another, in huge pages where the kernel has them, as a run's are.
+// Blocks that no page shares with another, in huge pages where the kernel has them and there is room for one.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : arena_(Bytes{static_cast<std::int64_t>(bytes)}) {

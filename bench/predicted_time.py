@@ -211,10 +211,11 @@ class Conditions:
         if self.arguments.disk:
             self.disk.append(disk_rate(self.arguments, self.config))
 
-    def were_steady(self):
-        """While what ran since the last measurement did."""
+    def unsteady(self):
+        """What the machine lacked before or after what ran since the last measurement, if anything."""
         self.measure()
-        return all(self.beside_calibration(rates) >= 1 - UNSTEADY for rates in self.rates[-2:])
+        worst = min(self.beside_calibration(rates) for rates in self.rates[-2:])
+        return f"the machine gives {worst:.0%} of what it did" if worst < 1 - UNSTEADY else ""
 
     def beside_calibration(self, rates):
         """The worst of them."""
@@ -314,15 +315,17 @@ class Campaign:
         report, quiet, rejected = self.train(budget, self.arguments.updates + 1)
         if budget.planned["predicted"]["tiers"][0]["name"] == "ram":  # of a device the budget is not that of the process
             self.faults += report["measured"]["process_hwm_bytes"] > budget.size
-        steady = self.conditions.were_steady()
+        why = self.conditions.unsteady()
         same = self.plan(budget) == planned if self.disk else True
         after = budget.seconds() if same else before
-        if not steady or max(before, after) > (1 + UNSTEADY) * min(before, after):
+        if max(before, after) > (1 + UNSTEADY) * min(before, after):
+            why = f"the disk predicts {before:.3g} s before and {after:.3g} s after"
+        if why:
             quiet, rejected = [], rejected + len(quiet)
         budget.rejected += rejected
         if len(quiet) > rejected:
             budget.samples.append(((before + after) / 2, statistics.median(quiet)))
-        print(f"{self.name}:{budget.line(self.disk)}", file=sys.stderr, flush=True)
+        print(f"{self.name}:{budget.line(self.disk)}{f'; {why}' if why else ''}", file=sys.stderr, flush=True)
 
     def audit(self, budget):
         """The bytes of each tier and each phase, against those that the audit saw."""

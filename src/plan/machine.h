@@ -30,8 +30,8 @@ struct Link {
   // What kernels lose for what passes beside them: for each byte the processors that move and check it and the memory's
   // bandwidth, for each piece the calls and the threads that wake.
   double kernel_seconds_per_byte = 0, kernel_seconds_per_piece = 0;
-  // A piece is there so much later than its share of the link is over, for it and for each of its bytes: it is copied, checked
-  // and waited for while others are on their way.
+  // A piece is there so much later than its share of the link is over, for it and for each of its bytes: it is checked and
+  // waited for while others are on their way.
   double tail_seconds = 0, tail_seconds_per_byte = 0;
 
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }

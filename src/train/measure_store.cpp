@@ -26,11 +26,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/9";
+constexpr const char* kSchema = "plimsoll.disk/10";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
-constexpr int kSlots = 64;       // of the memory that pages come to and go from: more than caches hold, as where kernels run
+constexpr int kSlots = 64;       // of large pages in memory: more than caches hold, as where kernels run
 constexpr int kBesideLarge = 8;  // short products beside a single large page; beside a small one there is one
 constexpr int kRounds = 7;       // one after the other of all that is measured: a disk has better and worse moments
 
@@ -38,7 +38,7 @@ constexpr int kRounds = 7;       // one after the other of all that is measured:
 class MovingPages {
  public:
   MovingPages(const MeasuredStore& store, int pages)
-      : pages_(pages), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)), memory_(kLarge * kSlots) {
+      : pages_(pages), memory_(kLarge * kSlots), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)) {
     const std::span<std::byte> memory = memory_.all();
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     for (const TierStore::Piece& piece : pieces()) {
@@ -76,7 +76,7 @@ class MovingPages {
     }
   }
 
-  // Seconds of a page that is read, while as many are written, or none.
+  // Seconds of a page that is read, of several at a time, while as many are written, or none.
   double seconds_of_page(Bytes page, bool alone, int pages) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
@@ -103,8 +103,8 @@ class MovingPages {
   }
 
   int pages_;
+  Arena memory_;  // as where kernels run; outlives what the store still moves
   std::unique_ptr<TierStore> store_;
-  Arena memory_;  // as where kernels run
 };
 
 // Of a few milliseconds, and of a few tens of microseconds.
@@ -174,30 +174,32 @@ double beside(Products& products, const std::function<double()>& measured) {
 Link measure(const MeasuredStore& store, int threads) {
   const auto most = static_cast<int>(std::min<std::int64_t>(store.capacity.n / (kLarge + kSmall).n, kPages));
   const int pages = std::max(2 * kInFlight, most / 2 * 2);
-  MovingPages moving(store, pages);
   cpu::set_thread_count(threads);
+  MovingPages moving(store, pages);
   Products products(kLong, threads), less(kShort, threads);
-  std::vector<double> large_rounds, small_rounds, alone_rounds, single_large, single_small;
+  std::vector<double> large_rounds, small_rounds, alone_rounds, idle_large, idle_small, single_large, single_small;
   for (int round = 0; round < kRounds; ++round) {
     large_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, false, pages / 2); }));
     small_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kSmall, false, pages / 2); }));
     alone_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, true, pages / 2); }));
+    idle_large.push_back(moving.seconds_of_page(kLarge, true, pages / 2));
+    idle_small.push_back(moving.seconds_of_page(kSmall, true, pages / 2));
     single_large.push_back(moving.seconds_of_single(kLarge, pages / 2, [&] { less.run(kBesideLarge); }));
     single_small.push_back(moving.seconds_of_single(kSmall, pages / 2, [&] { less.run(1); }));
   }
   const auto more = static_cast<double>((kLarge - kSmall).n);
   const double large = median(std::move(large_rounds)), small = std::min(median(std::move(small_rounds)), large);
-  const double rate = more / std::max(large - small, 1e-9);
+  const double rate = more / std::max(large - small, large / 4);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
   const double alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
   const double product = less.seconds();
-  const auto tail_of = [&](std::vector<double> singles, Bytes page, int products_beside) {
-    const double share = latency + static_cast<double>(page.n) / alone;
-    return std::max(0.0, median(std::move(singles)) - std::max(share, products_beside * product));
+  const auto tail_of = [&](std::vector<double> singles, std::vector<double> shares, int products_beside) {
+    return std::max(0.0, median(std::move(singles)) - std::max(median(std::move(shares)), products_beside * product));
   };
-  const double tail_small = tail_of(std::move(single_small), kSmall, 1);
-  const double tail_byte = std::max(0.0, tail_of(std::move(single_large), kLarge, kBesideLarge) - tail_small) / more;
+  const double tail_small = tail_of(std::move(single_small), std::move(idle_small), 1);
+  const double tail_large = tail_of(std::move(single_large), std::move(idle_large), kBesideLarge);
+  const double tail_byte = std::max(0.0, tail_large - tail_small) / more;
   const double lost_large = lost_seconds(moving, products, kLarge, 1, large);
   const double lost_small = std::min(lost_seconds(moving, products, kSmall, kInFlight, small), lost_large);
   const double lost_byte = (lost_large - lost_small) / (2 * more);

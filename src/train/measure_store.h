@@ -1,5 +1,5 @@
-// How fast a tier takes and gives pages, both at once, how fast it gives them alone, and what kernels lose beside it; measured in
-// a child process, and kept in a file.
+// How fast a tier takes and gives pages while kernels run, both at once, how fast it gives them while nothing goes out, and what
+// kernels lose beside it; measured in a child process, and kept in a file.
 #pragma once
 
 #include <filesystem>

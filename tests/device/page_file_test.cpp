@@ -258,37 +258,71 @@ TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
   }
 }
 
-// A disk that moves one block at a time, and is interrupted before each.
-TEST(MovingPiece, GoesOnWhereTheDiskHasStopped) {
-  const NamelessFile file(std::filesystem::temp_directory_path(), kStaging * 4);
-  const std::vector<std::byte> data = noise(static_cast<std::size_t>((kStaging * 2).n) + 100, 1);
-  std::vector<std::byte> disk(static_cast<std::size_t>((kStaging * 4).n)), staging(static_cast<std::size_t>(kStaging.n)), back;
-  StoredPiece stored{kStaging, Bytes{static_cast<std::int64_t>(data.size())}};
-  const auto go = [&](bool read, const MovingPiece::Pass& pass) {
-    MovingPiece piece(file, stored, read, staging, pass);
+// A disk that moves one block at a time, and is interrupted before each; the piece lies where a callback says, or in memory that
+// suits the disk, or not.
+class MovingPieces : public testing::Test {
+ protected:
+  static constexpr Bytes kSize = kMiB * 2 + Bytes{4196};
+
+  MovingPieces()
+      : file_(std::filesystem::temp_directory_path(), kMiB * 4),
+        disk_(static_cast<std::size_t>((kMiB * 4).n)),
+        staging_(static_cast<std::size_t>(kStaging.n)) {}
+
+  int go(MovingPiece piece, bool read, bool meanwhile) {
     int moves = 0;
     while (const auto blocks = piece.next()) {
+      if (meanwhile) piece.meanwhile();
       piece.moved(++moves % 2 == 1 ? -EINTR : -EAGAIN);
       EXPECT_EQ(piece.next()->offset, blocks->offset);
-      const std::span<std::byte> there = std::span(disk).subspan(static_cast<std::size_t>(blocks->offset), 4096);
-      std::memcpy(read ? blocks->memory.data() : there.data(), read ? there.data() : blocks->memory.data(), 4096);
+      std::byte* there = disk_.data() + blocks->offset;
+      std::memcpy(read ? blocks->memory.data() : there, read ? there : blocks->memory.data(), 4096);
       piece.moved(4096);
     }
     return moves;
-  };
-  std::size_t at = 0;
-  EXPECT_EQ(go(false,
-               [&](std::span<std::byte> part) {
-                 std::memcpy(part.data(), data.data() + at, part.size());
-                 at += part.size();
-               }),
-            2 * kStaging.n / 4096 + 1);
-  EXPECT_TRUE(stored.written);
-  const auto keep = [&](std::span<std::byte> part) { back.insert(back.end(), part.begin(), part.end()); };
-  EXPECT_EQ(go(true, keep), 2 * kStaging.n / 4096 + 1);
-  EXPECT_EQ(back, data);
+  }
+
+  NamelessFile file_;
+  std::vector<std::byte> disk_, staging_;
+  StoredPiece stored_{kStaging, kSize};
+};
+
+TEST_F(MovingPieces, GoOnWhereTheDiskHasStopped) {
+  const auto bytes = static_cast<std::size_t>(kSize.n);
+  const int blocks = static_cast<int>(kSize.n / 4096 + 1);
+  const Arena memory(kMiB * 3);
+  for (const int shift : {0, 4096, 4}) {
+    for (const bool meanwhile : {false, true}) {
+      const std::vector<std::byte> data = noise(bytes, 1);
+      std::byte* const there = memory.base() + shift;
+      std::ranges::copy(data, there);
+      EXPECT_EQ(go({file_, stored_, false, staging_, there}, false, meanwhile), blocks);
+      std::ranges::fill(memory.all(), std::byte{165});
+      EXPECT_EQ(go({file_, stored_, true, staging_, there}, true, meanwhile), blocks);
+      EXPECT_TRUE(std::ranges::equal(std::span(there, bytes), data)) << shift;
+      std::vector<std::byte> back;
+      const auto keep = [&](std::span<std::byte> part) { back.insert(back.end(), part.begin(), part.end()); };
+      EXPECT_EQ(go({file_, stored_, true, staging_, keep}, true, meanwhile), blocks);
+      EXPECT_EQ(back, data);
+      disk_[static_cast<std::size_t>(stored_.offset.n) + 5000] ^= std::byte{1};
+      EXPECT_THROW(go({file_, stored_, true, staging_, there}, true, meanwhile), Error);
+      std::size_t at = 0;
+      const auto give = [&](std::span<std::byte> part) {
+        std::memcpy(part.data(), data.data() + at, part.size());
+        at += part.size();
+      };
+      EXPECT_EQ(go({file_, stored_, false, staging_, give}, false, meanwhile), blocks);
+      EXPECT_EQ(go({file_, stored_, true, staging_, there}, true, meanwhile), blocks);
+      EXPECT_TRUE(std::ranges::equal(std::span(there, bytes), data)) << shift;
+    }
+  }
+}
+
+TEST_F(MovingPieces, NameWhatTheDiskSays) {
+  stored_.written = true;
+  const Arena memory(kMiB * 3);
   for (const int error : {EIO, ENOSPC}) {
-    MovingPiece piece(file, stored, true, staging, keep);
+    MovingPiece piece(file_, stored_, true, staging_, memory.base());
     ASSERT_TRUE(piece.next());
     try {
       piece.moved(-error);
@@ -300,25 +334,28 @@ TEST(MovingPiece, GoesOnWhereTheDiskHasStopped) {
   }
 }
 
-// Whole blocks at an address that suits the disk, however many parts; what is left of the piece goes through the staging.
-TEST(MovingPiece, CopiesOnlyWhatIsNoWholeBlock) {
-  const NamelessFile file(std::filesystem::temp_directory_path(), kMiB * 4);
+TEST_F(MovingPieces, BeginAsZerosWhereNothingIsCopied) {
   const Arena memory(kMiB * 3);
-  std::vector<std::byte> staging(static_cast<std::size_t>(kStaging.n));
-  StoredPiece stored{Bytes{4096}, kMiB * 2 + Bytes{4096 + 100}};
-  for (const bool read : {false, true}) {
-    MovingPiece piece(file, stored, read, staging, memory.base());
-    std::vector<std::int64_t> parts;
-    while (const auto blocks = piece.next()) {
-      piece.meanwhile();
-      const std::int64_t done = blocks->offset - stored.offset.n;
-      EXPECT_EQ(blocks->memory.data(), parts.size() < 3 ? memory.base() + done : staging.data());
-      parts.push_back(static_cast<std::int64_t>(blocks->memory.size()));
-      if (read && parts.size() == 4) std::memset(staging.data(), 0, staging.size());
-      piece.moved(parts.back());
-    }
-    EXPECT_EQ(parts, (std::vector<std::int64_t>{kMiB.n, kMiB.n, 4096, 4096}));
+  std::ranges::fill(memory.all(), std::byte{165});
+  EXPECT_EQ(go({file_, stored_, true, staging_, memory.base()}, true, true), 0);
+  const std::span<std::byte> all = memory.all();
+  const auto zero = [](std::byte byte) { return byte == std::byte{0}; };
+  EXPECT_TRUE(std::ranges::all_of(all.first(static_cast<std::size_t>(kSize.n)), zero));
+  EXPECT_EQ(all[static_cast<std::size_t>(kSize.n)], std::byte{165});
+}
+
+// Whole blocks at an address that suits the disk, however many parts; a rest that the staging holds goes through it.
+TEST_F(MovingPieces, CopyNoMoreThanTheStagingHolds) {
+  const Arena memory(kMiB * 3);
+  MovingPiece piece(file_, stored_, false, staging_, memory.base());
+  std::vector<std::int64_t> parts;
+  while (const auto blocks = piece.next()) {
+    const std::int64_t done = blocks->offset - stored_.offset.n;
+    EXPECT_EQ(blocks->memory.data(), parts.size() < 2 ? memory.base() + done : staging_.data());
+    parts.push_back(static_cast<std::int64_t>(blocks->memory.size()));
+    piece.moved(parts.back());
   }
+  EXPECT_EQ(parts, (std::vector<std::int64_t>{kMiB.n, kMiB.n, 8192}));
 }
 
 TEST(PageFile, StagingIsAWholeNumberOfBlocks) {

@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 constexpr auto kBlock = static_cast<std::size_t>(kDiskBlock.n);
-// Of what stays in the memory: smaller ones keep a virtual disk from its rate, larger ones leave the checksums behind.
+// Of what stays in the memory: smaller ones keep a virtual disk from its rate, larger ones leave a long sum for the end.
 constexpr std::size_t kLargestPart = 1 << 20;
 
 }  // namespace
@@ -30,10 +30,12 @@ Error MovingPiece::failure(const std::string& why) const {
 
 void MovingPiece::begin_part() {
   const auto left = static_cast<std::size_t>((piece_->bytes - done_).n);
-  const std::size_t whole = std::min(left, kLargestPart) / kBlock * kBlock;
+  // What the staging holds goes there rather than in two parts, one after the other.
+  const std::size_t whole = left % kBlock != 0 && left <= staging_.size() ? 0 : std::min(left, kLargestPart) / kBlock * kBlock;
   std::byte* const there = memory_ == nullptr ? nullptr : memory_ + done_.n;
   have_ = 0;
-  if (whole > 0 && there != nullptr && file_->takes(there)) {
+  staged_ = whole == 0 || there == nullptr || !file_->takes(there);
+  if (!staged_) {
     part_ = whole;
     room_ = {there, whole};
   } else {
@@ -53,7 +55,7 @@ void MovingPiece::begin_part() {
 void MovingPiece::sum_part() {
   meanwhile();
   unsummed_ = room_.first(part_);
-  if (room_.data() == staging_.data()) meanwhile();
+  if (staged_) meanwhile();
 }
 
 void MovingPiece::meanwhile() {
@@ -62,7 +64,7 @@ void MovingPiece::meanwhile() {
 }
 
 void MovingPiece::copy_part() {
-  if (room_.data() != staging_.data()) return;
+  if (!staged_) return;
   if (memory_ == nullptr) return pass_(room_.first(part_));
   std::byte* const there = memory_ + done_.n;
   std::memcpy(read_ ? there : room_.data(), read_ ? room_.data() : there, part_);
@@ -113,6 +115,7 @@ void MovingPiece::moved(std::int64_t result) {
 
 void move_now(const NamelessFile& file, MovingPiece& piece) {
   while (const std::optional<MovingPiece::Blocks> blocks = piece.next()) {
+    piece.meanwhile();  // as long as the part before is in the caches
     const auto [offset, memory] = *blocks;
     const ssize_t result = piece.reads() ? ::pread(file.fd(), memory.data(), memory.size(), offset)
                                          : ::pwrite(file.fd(), memory.data(), memory.size(), offset);

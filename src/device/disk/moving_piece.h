@@ -42,7 +42,7 @@ class MovingPiece {
   // Nothing once all is done; whoever gets blocks answers with `moved` before asking again. Throws E-DISK-CORRUPT where what was
   // read is not what had been written.
   std::optional<Blocks> next();
-  // What can be done while the disk is at these blocks; else the next `next` does it.
+  // What can be done while the disk is at these blocks; else it is done later.
   void meanwhile();
   // Bytes, fewer than asked for if need be, or the negative errno. Throws E-DISK-IO.
   void moved(std::int64_t result);
@@ -65,6 +65,7 @@ class MovingPiece {
   std::byte* memory_ = nullptr;          // null: the pass knows
   Hasher sum_;                           // however the piece is cut into parts
   Bytes done_;                           // of the piece, in whole parts
+  bool staged_ = true;                   // the current part
   std::span<std::byte> room_;            // of the current part, with padding: in the staging or in the memory
   std::span<const std::byte> unsummed_;  // in the memory, where nobody changes it before the end
   std::size_t part_ = 0, have_ = 0;      // of the current part: its bytes, those moved

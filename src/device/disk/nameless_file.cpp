@@ -39,14 +39,15 @@ bool make_direct(int fd) {
   return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
 }
 
-// Of memory that O_DIRECT takes; from Linux 6.1 on the kernel tells, before that a block is enough everywhere.
-std::uint32_t alignment_of(int fd) {
+// What addresses O_DIRECT takes are multiples of; 0 where it does not take blocks of this size. From Linux 6.1 on the kernel
+// tells.
+std::uint32_t direct_alignment(int fd) {
   constexpr std::uint32_t kBlock = 4096;
 #ifdef STATX_DIOALIGN
   struct statx facts {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 && (facts.stx_mask & STATX_DIOALIGN) != 0 &&
-      facts.stx_dio_mem_align != 0) {
-    return facts.stx_dio_mem_align;
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 && (facts.stx_mask & STATX_DIOALIGN) != 0) {
+    const bool blocks = facts.stx_dio_offset_align != 0 && kBlock % facts.stx_dio_offset_align == 0;
+    return blocks && facts.stx_dio_mem_align != 0 && kBlock % facts.stx_dio_mem_align == 0 ? facts.stx_dio_mem_align : 0;
   }
 #endif
   return kBlock;
@@ -58,8 +59,9 @@ NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
     : folder_(folder.string()), size_(size), fd_(open_file(folder, size)) {
   const int error = ::posix_fallocate(fd_, 0, size.n);
   if (error == 0) {
-    direct_ = make_direct(fd_);
-    if (direct_) alignment_ = alignment_of(fd_);
+    const std::uint32_t alignment = direct_alignment(fd_);
+    direct_ = alignment != 0 && make_direct(fd_);
+    if (direct_) alignment_ = alignment;
     return;
   }
   struct statvfs room {};

@@ -1,8 +1,9 @@
 // The disk tier: one preallocated file that holds what does not fit into memory, in pieces that are read and written whole.
-// Transfers run beside the kernels, past the page cache where the file system allows it (O_DIRECT), through a few staging buffers
-// of fixed size, in huge pages where the kernel has them: a buffer that lies in one piece is one entry of the device's list
-// instead of one for each 4 KiB, and on a virtual disk the reads are two to three times as fast. Each piece carries a checksum
-// from when it was written to when it is read. The file has no name, so it is gone with the process, however that ends.
+// Transfers run beside the kernels, past the page cache where the file system allows it (O_DIRECT): whole blocks from and to
+// where they lie if their address suits the disk, the rest through a few staging buffers of fixed size. Both are in huge pages
+// where the kernel has them: what lies in one piece is one entry of the device's list instead of one for each 4 KiB, and a
+// virtual disk reads it two to three times as fast. Each piece carries a checksum from when it was written to when it is read.
+// The file has no name, so it is gone with the process, however that ends.
 #pragma once
 
 #include <condition_variable>

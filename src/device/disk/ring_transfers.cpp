@@ -205,7 +205,7 @@ class RingTransfers final : public Transfers {
       ::io_uring_prep_write(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
     }
     ::io_uring_sqe_set_data64(entry, index);
-    ::io_uring_submit(ring_.get());  // the disk works while the next part is copied; what fails here fails again at the wait
+    ::io_uring_submit(ring_.get());  // the disk works while the part before is summed; what fails here fails again at the wait
   }
 
   void finish(Slot& slot, std::optional<Error> error) {
@@ -214,8 +214,8 @@ class RingTransfers final : public Transfers {
     room_.over(slot.event, std::move(error));
   }
 
-  // The ring is of no use any more: all that is under way and all that comes has failed. The disk may still be at the staging,
-  // which lives longer than the ring.
+  // The ring is of no use any more: all that is under way and all that comes has failed. The disk may still be at the staging and
+  // at memory of the caller's, which both live longer than the ring.
   void refuse_all(int error) {
     const Error refused = no_ring(error);
     for (Slot& slot : slots_) {
