@@ -1,6 +1,6 @@
 // Pages to and from a disk, both ways at once: MB/s each way with either engine of the page file, beside what the disk gives to
-// plain O_DIRECT reads and writes without checksums. Taken in turn, medians of all rounds; and the processor time that
-// a MiB each way costs.
+// plain O_DIRECT reads and writes without checksums. Taken in turn, medians of all rounds; and the processor time that a MiB each
+// way costs.
 //   bench_disk FOLDER [MIB_EACH_WAY] [ROUNDS]
 #include <fmt/format.h>
 #include <sys/resource.h>

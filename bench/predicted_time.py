@@ -10,8 +10,8 @@ row agree within a twentieth on what the plan that keeps everything and the smal
 
 With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
 gave before; the time that counts as predicted lies in the middle between those of before and after, and the median error of all
-runs counts, since a disk errs in both directions. With `--audit` no times are taken: bytes of every
-tier and phase, planned against touched.
+runs counts, since a disk errs in both directions. With `--audit` no times are taken: bytes of every tier and phase, planned
+against touched.
 
 Guests of the same host do not show in any list of processes. What they leave is measured before and after each run: matrix
 products, copies of 32 MiB, and the updates of a small training whose kernels find their operands in the shared cache, which a

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/ceil_div.h"
+
 namespace plimsoll {
 namespace {
 
@@ -40,7 +42,7 @@ void MovingPiece::begin_part() {
     room_ = {there, whole};
   } else {
     part_ = std::min(left, staging_.size());
-    room_ = staging_.first((part_ + kBlock - 1) / kBlock * kBlock);
+    room_ = staging_.first(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(part_), kDiskBlock.n)));
   }
   if (read_) {
     if (!piece_->written) std::memset(room_.data(), 0, room_.size());

@@ -17,9 +17,6 @@
 
 namespace plimsoll {
 
-// Offsets and staging are multiples of this.
-inline constexpr Bytes kDiskBlock{4096};
-
 struct StoredPiece {
   Bytes offset, bytes;
   std::uint64_t checksum = 0;

@@ -42,7 +42,7 @@ bool make_direct(int fd) {
 // What addresses O_DIRECT takes are multiples of; 0 where it does not take blocks of this size. From Linux 6.1 on the kernel
 // tells.
 std::uint32_t direct_alignment(int fd) {
-  constexpr std::uint32_t kBlock = 4096;
+  constexpr auto kBlock = static_cast<std::uint32_t>(kDiskBlock.n);
 #ifdef STATX_DIOALIGN
   struct statx facts {};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 && (facts.stx_mask & STATX_DIOALIGN) != 0) {

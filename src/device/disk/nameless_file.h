@@ -12,6 +12,9 @@
 
 namespace plimsoll {
 
+// What O_DIRECT moves: offsets and sizes, of the staging too, are multiples of this.
+inline constexpr Bytes kDiskBlock{4096};
+
 class NamelessFile {
  public:
   // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left.
