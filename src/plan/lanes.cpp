@@ -89,8 +89,8 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
   if (what == Transfer::fetched || what == Transfer::stored)
-    return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out}};
-  LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out};
+    return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out, .copy = node.inputs[0]}};
+  LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out, .copy = node.outputs[0]};
   const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
   const Bytes page = page_bytes(page_, home.type.dtype);
   for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
@@ -150,19 +150,14 @@ void LaneClock::pause(double until) {
 
 void LaneClock::run(const LaneEvent& event) {
   if (event.when == skipped_) return;
-  std::deque<double>& done = done_[event.outward ? 1 : 0];
   busy_.kernels += event.kernels;
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
     case LaneEvent::Kind::start:
-      done.push_back(start(event));
+      underway_[event.outward ? 1 : 0].push_back({event.copy, start(event)});
       pause(now_ + event.lost);
       break;
-    case LaneEvent::Kind::wait:
-      if (done.empty()) break;
-      pause(done.front());
-      done.pop_front();
-      break;
+    case LaneEvent::Kind::wait: wait(event); break;
     case LaneEvent::Kind::streamed: stream(event); break;
   }
 }
@@ -180,6 +175,16 @@ double LaneClock::start(const LaneEvent& event) {
     (event.outward ? busy_.out : busy_.in)[i] += seconds;
   }
   return end + event.tail;
+}
+
+// What starts early may be needed late, so what is waited for need not be the oldest on its lane.
+void LaneClock::wait(const LaneEvent& event) {
+  std::deque<Underway>& underway = underway_[event.outward ? 1 : 0];
+  const auto found =
+      std::find_if(underway.begin(), underway.end(), [&](const Underway& each) { return each.copy == event.copy; });
+  if (found == underway.end()) return;
+  pause(found->end);
+  underway.erase(found);
 }
 
 void LaneClock::stream(const LaneEvent& event) {

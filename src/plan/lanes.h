@@ -25,12 +25,13 @@ struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
     start,     // a transfer out, or in
-    wait,      // for the oldest transfer on that lane that nothing has waited for
+    wait,      // for the oldest transfer of that copy that nothing has waited for
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
   // The first micro-step of a window writes what the others add to, and need not bring it in.
   enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
+  ValueId copy;                 // what starts, or is waited for
   double kernels = 0;           // seconds
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
   PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
@@ -83,7 +84,12 @@ class LaneClock {
   const LaneSeconds& busy() const { return busy_; }
 
  private:
+  struct Underway {
+    ValueId copy;
+    double end;
+  };
   void run(const LaneEvent& event);
+  void wait(const LaneEvent& event);
   double start(const LaneEvent& event);
   void stream(const LaneEvent& event);
   void pause(double until);
@@ -92,7 +98,7 @@ class LaneClock {
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
   PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
-  std::deque<double> done_[2];             // when what was started inward, outward is over
+  std::deque<Underway> underway_[2];       // inward, outward, in the order of the starts
   bool streams_ = false;
   double last_streamed_ = 0;
 };

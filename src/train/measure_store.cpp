@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/10";
+constexpr const char* kSchema = "plimsoll.disk/11";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way

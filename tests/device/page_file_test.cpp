@@ -273,12 +273,13 @@ class MovingPieces : public testing::Test {
     int moves = 0;
     while (const auto blocks = piece.next()) {
       if (meanwhile) piece.meanwhile();
-      piece.moved(++moves % 2 == 1 ? -EINTR : -EAGAIN);
+      piece.moved(blocks->part, ++moves % 2 == 1 ? -EINTR : -EAGAIN);
       EXPECT_EQ(piece.next()->offset, blocks->offset);
       std::byte* there = disk_.data() + blocks->offset;
       std::memcpy(read ? blocks->memory.data() : there, read ? there : blocks->memory.data(), 4096);
-      piece.moved(4096);
+      piece.moved(blocks->part, 4096);
     }
+    EXPECT_TRUE(piece.over());
     return moves;
   }
 
@@ -318,14 +319,48 @@ TEST_F(MovingPieces, GoOnWhereTheDiskHasStopped) {
   }
 }
 
+// The disk may answer a later part first; the checksum is that of the bytes in their order, and what goes through the staging
+// does so one part after the other.
+TEST_F(MovingPieces, HaveSeveralPartsOnTheirWay) {
+  const auto bytes = static_cast<std::size_t>(kSize.n);
+  const Arena memory(kMiB * 3);
+  const std::vector<std::byte> data = noise(bytes, 1);
+  for (const bool last_first : {false, true}) {
+    for (const int shift : {0, 4}) {
+      std::byte* const there = memory.base() + shift;
+      std::ranges::copy(data, there);
+      for (const bool read : {false, true}) {
+        MovingPiece piece(file_, stored_, read, staging_, there);
+        std::size_t most = 0;
+        while (!piece.over()) {
+          std::vector<MovingPiece::Blocks> asked;
+          while (const auto blocks = piece.next()) asked.push_back(*blocks);
+          ASSERT_FALSE(asked.empty());
+          most = std::max(most, asked.size());
+          if (last_first) std::ranges::reverse(asked);
+          for (const MovingPiece::Blocks& blocks : asked) {
+            std::byte* const here = disk_.data() + blocks.offset;
+            std::memcpy(read ? blocks.memory.data() : here, read ? here : blocks.memory.data(), blocks.memory.size());
+            piece.moved(blocks.part, static_cast<std::int64_t>(blocks.memory.size()));
+          }
+        }
+        EXPECT_EQ(most, shift == 0 ? MovingPiece::kParts : 1);
+        EXPECT_TRUE(std::ranges::equal(std::span(there, bytes), data));
+        std::ranges::fill(memory.all(), std::byte{165});
+      }
+    }
+  }
+}
+
 TEST_F(MovingPieces, NameWhatTheDiskSays) {
   stored_.written = true;
   const Arena memory(kMiB * 3);
   for (const int error : {EIO, ENOSPC}) {
     MovingPiece piece(file_, stored_, true, staging_, memory.base());
-    ASSERT_TRUE(piece.next());
+    const auto blocks = piece.next();
+    ASSERT_TRUE(blocks);
     try {
-      piece.moved(-error);
+      piece.moved(blocks->part, -error);
       FAIL() << "no error";
     } catch (const Error& caught) {
       EXPECT_EQ(caught.code, "E-DISK-IO");
@@ -353,7 +388,7 @@ TEST_F(MovingPieces, CopyNoMoreThanTheStagingHolds) {
     const std::int64_t done = blocks->offset - stored_.offset.n;
     EXPECT_EQ(blocks->memory.data(), parts.size() < 2 ? memory.base() + done : staging_.data());
     parts.push_back(static_cast<std::int64_t>(blocks->memory.size()));
-    piece.moved(parts.back());
+    piece.moved(blocks->part, parts.back());
   }
   EXPECT_EQ(parts, (std::vector<std::int64_t>{kMiB.n, kMiB.n, 8192}));
 }

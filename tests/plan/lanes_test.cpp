@@ -26,6 +26,16 @@ TEST(LaneClock, KernelsWaitForWhatIsNotThere) {
   EXPECT_DOUBLE_EQ(stall_of({start(false), start(false), wait(false), wait(false)}), 4) << "one after the other";
 }
 
+TEST(LaneClock, WhatStartsEarlyMayBeNeededLate) {
+  LaneEvent early = start(false), next = start(false), wait_next = wait(false), wait_early = wait(false);
+  early.copy = wait_early.copy = ValueId{1};
+  next.copy = wait_next.copy = ValueId{2};
+  EXPECT_DOUBLE_EQ(stall_of({early, next, wait_next}), 4);
+  EXPECT_DOUBLE_EQ(stall_of({early, next, wait_early}), 2);
+  EXPECT_DOUBLE_EQ(stall_of({early, next, wait_next, wait_early, wait_next}), 4) << "nothing is waited for twice";
+  EXPECT_DOUBLE_EQ(stall_of({early, next, kernels(1), early, wait_early, kernels(4), wait_early}), 1) << "the oldest of the two";
+}
+
 TEST(LaneClock, ATransferHasTheLinkForItselfWhileTheOtherWayIsIdle) {
   EXPECT_DOUBLE_EQ(stall_of({start(true), start(false), wait(false)}), 3);
   EXPECT_DOUBLE_EQ(stall_of({start(true), kernels(2), start(false), wait(false)}), 2);

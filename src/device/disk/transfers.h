@@ -1,5 +1,5 @@
 // Who moves pieces beside the kernels: a ring of the kernel's (io_uring) with one thread that reaps, or plain threads. Both do
-// the same to memory and disk (moving_piece.h). the same staging buffers and do the same to memory and disk.
+// the same to memory and disk (moving_piece.h).
 #pragma once
 
 #include <cstddef>
