@@ -88,10 +88,11 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   const LaneEvent::When when = later ? LaneEvent::When::later : LaneEvent::When::always;
   const Transfer what = node.op->transfer;
   const bool out = what == Transfer::store || what == Transfer::stored;
+  const ValueId rests = origin_of(simulation_.graph, node.outputs[0]);
   if (what == Transfer::fetched || what == Transfer::stored)
-    return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out, .copy = node.inputs[0]}};
-  LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out, .copy = node.outputs[0]};
-  const Value& home = simulation_.graph.values[origin_of(simulation_.graph, node.outputs[0])];
+    return {{.kind = LaneEvent::Kind::wait, .when = when, .outward = out, .home = rests}};
+  LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out, .home = rests};
+  const Value& home = simulation_.graph.values[rests];
   const Bytes page = page_bytes(page_, home.type.dtype);
   for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
     const Link& link = out ? *links_[i].out : *links_[i].in;
@@ -154,7 +155,7 @@ void LaneClock::run(const LaneEvent& event) {
   switch (event.kind) {
     case LaneEvent::Kind::kernels: now_ += event.kernels; break;
     case LaneEvent::Kind::start:
-      underway_[event.outward ? 1 : 0].push_back({event.copy, start(event)});
+      underway_[event.outward ? 1 : 0].push_back({event.home, start(event)});
       pause(now_ + event.lost);
       break;
     case LaneEvent::Kind::wait: wait(event); break;
@@ -181,7 +182,7 @@ double LaneClock::start(const LaneEvent& event) {
 void LaneClock::wait(const LaneEvent& event) {
   std::deque<Underway>& underway = underway_[event.outward ? 1 : 0];
   const auto found =
-      std::find_if(underway.begin(), underway.end(), [&](const Underway& each) { return each.copy == event.copy; });
+      std::find_if(underway.begin(), underway.end(), [&](const Underway& each) { return each.home == event.home; });
   if (found == underway.end()) return;
   pause(found->end);
   underway.erase(found);

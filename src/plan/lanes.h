@@ -25,13 +25,13 @@ struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
     start,     // a transfer out, or in
-    wait,      // for the oldest transfer of that copy that nothing has waited for
+    wait,      // for the oldest transfer of that value on that lane that nothing has waited for
     streamed,  // kernels that work on pieces while others are on their way, both ways
   } kind = Kind::kernels;
   // The first micro-step of a window writes what the others add to, and need not bring it in.
   enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
-  ValueId copy;                 // what starts, or is waited for
+  ValueId home;                 // where it starts from or goes to, or what is waited for: equal in all options of a block
   double kernels = 0;           // seconds
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
   PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
@@ -85,7 +85,7 @@ class LaneClock {
 
  private:
   struct Underway {
-    ValueId copy;
+    ValueId home;
     double end;
   };
   void run(const LaneEvent& event);

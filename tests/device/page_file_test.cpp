@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -258,6 +261,39 @@ TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
   }
 }
 
+// What comes in does not stand behind all that goes out, nor the other way round.
+TEST(RingTransfers, EachWayHasALaneOfItsOwn) {
+  if (!io_uring_refusal().empty()) GTEST_SKIP() << "no io_uring here: " << io_uring_refusal();
+  constexpr std::uint32_t kMany = 64, kOne = kMany;
+  const Bytes size = kStaging * 8;
+  const NamelessFile file(std::filesystem::temp_directory_path(), size * (kMany + 1));
+  std::vector<StoredPiece> pieces;
+  for (std::uint32_t i = 0; i <= kMany; ++i) pieces.push_back({size * i, size});
+  std::vector<std::byte> from = noise(static_cast<std::size_t>(size.n), 1), to = from, other = from, staging(2 << 16);
+  for (const bool many_read : {false, true}) {
+    std::vector<std::uint32_t> order;
+    std::mutex mutex;
+    std::condition_variable over;
+    const auto transfers =
+        make_transfers(TransferEngine::io_uring, {file, staging, 2, [&](std::uint32_t event, const std::optional<Error>& error) {
+                                                    EXPECT_FALSE(error);
+                                                    const std::lock_guard lock(mutex);
+                                                    order.push_back(event);
+                                                    over.notify_one();
+                                                  }});
+    for (std::uint32_t i = 0; i < kMany; ++i) {
+      transfers->start({i, many_read, &pieces[i], many_read ? to.data() : from.data()});
+    }
+    transfers->start({kOne, !many_read, &pieces[kOne], other.data()});
+    std::unique_lock lock(mutex);
+    over.wait(lock, [&] { return order.size() == kMany + 1; });
+    const auto place = std::ranges::find(order, kOne) - order.begin();
+    EXPECT_LT(place, kMany) << many_read;
+    order.erase(order.begin() + place);
+    EXPECT_TRUE(std::ranges::is_sorted(order)) << "a lane keeps its order";
+  }
+}
+
 // A disk that moves one block at a time, and is interrupted before each; the piece lies where a callback says, or in memory that
 // suits the disk, or not.
 class MovingPieces : public testing::Test {
@@ -273,13 +309,12 @@ class MovingPieces : public testing::Test {
     int moves = 0;
     while (const auto blocks = piece.next()) {
       if (meanwhile) piece.meanwhile();
-      piece.moved(blocks->part, ++moves % 2 == 1 ? -EINTR : -EAGAIN);
+      piece.moved(++moves % 2 == 1 ? -EINTR : -EAGAIN);
       EXPECT_EQ(piece.next()->offset, blocks->offset);
       std::byte* there = disk_.data() + blocks->offset;
       std::memcpy(read ? blocks->memory.data() : there, read ? there : blocks->memory.data(), 4096);
-      piece.moved(blocks->part, 4096);
+      piece.moved(4096);
     }
-    EXPECT_TRUE(piece.over());
     return moves;
   }
 
@@ -319,48 +354,14 @@ TEST_F(MovingPieces, GoOnWhereTheDiskHasStopped) {
   }
 }
 
-// The disk may answer a later part first; the checksum is that of the bytes in their order, and what goes through the staging
-// does so one part after the other.
-TEST_F(MovingPieces, HaveSeveralPartsOnTheirWay) {
-  const auto bytes = static_cast<std::size_t>(kSize.n);
-  const Arena memory(kMiB * 3);
-  const std::vector<std::byte> data = noise(bytes, 1);
-  for (const bool last_first : {false, true}) {
-    for (const int shift : {0, 4}) {
-      std::byte* const there = memory.base() + shift;
-      std::ranges::copy(data, there);
-      for (const bool read : {false, true}) {
-        MovingPiece piece(file_, stored_, read, staging_, there);
-        std::size_t most = 0;
-        while (!piece.over()) {
-          std::vector<MovingPiece::Blocks> asked;
-          while (const auto blocks = piece.next()) asked.push_back(*blocks);
-          ASSERT_FALSE(asked.empty());
-          most = std::max(most, asked.size());
-          if (last_first) std::ranges::reverse(asked);
-          for (const MovingPiece::Blocks& blocks : asked) {
-            std::byte* const here = disk_.data() + blocks.offset;
-            std::memcpy(read ? blocks.memory.data() : here, read ? here : blocks.memory.data(), blocks.memory.size());
-            piece.moved(blocks.part, static_cast<std::int64_t>(blocks.memory.size()));
-          }
-        }
-        EXPECT_EQ(most, shift == 0 ? MovingPiece::kParts : 1);
-        EXPECT_TRUE(std::ranges::equal(std::span(there, bytes), data));
-        std::ranges::fill(memory.all(), std::byte{165});
-      }
-    }
-  }
-}
-
 TEST_F(MovingPieces, NameWhatTheDiskSays) {
   stored_.written = true;
   const Arena memory(kMiB * 3);
   for (const int error : {EIO, ENOSPC}) {
     MovingPiece piece(file_, stored_, true, staging_, memory.base());
-    const auto blocks = piece.next();
-    ASSERT_TRUE(blocks);
+    ASSERT_TRUE(piece.next());
     try {
-      piece.moved(blocks->part, -error);
+      piece.moved(-error);
       FAIL() << "no error";
     } catch (const Error& caught) {
       EXPECT_EQ(caught.code, "E-DISK-IO");
@@ -388,7 +389,7 @@ TEST_F(MovingPieces, CopyNoMoreThanTheStagingHolds) {
     const std::int64_t done = blocks->offset - stored_.offset.n;
     EXPECT_EQ(blocks->memory.data(), parts.size() < 2 ? memory.base() + done : staging_.data());
     parts.push_back(static_cast<std::int64_t>(blocks->memory.size()));
-    piece.moved(blocks->part, parts.back());
+    piece.moved(parts.back());
   }
   EXPECT_EQ(parts, (std::vector<std::int64_t>{kMiB.n, kMiB.n, 8192}));
 }

@@ -28,8 +28,8 @@ TEST(LaneClock, KernelsWaitForWhatIsNotThere) {
 
 TEST(LaneClock, WhatStartsEarlyMayBeNeededLate) {
   LaneEvent early = start(false), next = start(false), wait_next = wait(false), wait_early = wait(false);
-  early.copy = wait_early.copy = ValueId{1};
-  next.copy = wait_next.copy = ValueId{2};
+  early.home = wait_early.home = ValueId{1};
+  next.home = wait_next.home = ValueId{2};
   EXPECT_DOUBLE_EQ(stall_of({early, next, wait_next}), 4);
   EXPECT_DOUBLE_EQ(stall_of({early, next, wait_early}), 2);
   EXPECT_DOUBLE_EQ(stall_of({early, next, wait_next, wait_early, wait_next}), 4) << "nothing is waited for twice";

@@ -1,9 +1,8 @@
 // All requests go through one ring of the kernel's, fed and reaped by one thread. That thread alone touches the ring: it sleeps
 // there until the disk has answered or somebody has written to an event descriptor, whose poll is in the ring as well.
 //
-// Pieces that come and pieces that go are two lanes, each in the order of its starts, which is the order in which they are waited
-// for: the disk is asked for a later piece only where nothing of an earlier one is left to ask for, so that pieces do not share
-// what the disk gives and all come late.
+// What comes and what goes are two lanes, each in the order of its starts and with half of the slots: what is waited for now does
+// not stand behind all that goes out.
 
 #include "device/disk/transfers.h"
 
@@ -15,7 +14,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -77,10 +75,7 @@ class Wake {
 class RingTransfers final : public Transfers {
  public:
   explicit RingTransfers(Room room)
-      : room_(std::move(room)),
-        ring_(static_cast<unsigned>(room_.slots) * kQuestions + 1),
-        slots_(static_cast<std::size_t>(room_.slots)),
-        questions_(slots_.size() * kQuestions) {
+      : room_(std::move(room)), ring_(static_cast<unsigned>(room_.slots) + 1), slots_(static_cast<std::size_t>(room_.slots)) {
     try {
       reaper_.thread = std::thread([this] { work(); });
     } catch (const std::system_error& error) {
@@ -100,17 +95,6 @@ class RingTransfers final : public Transfers {
   struct Slot {
     std::uint32_t event = 0;
     std::optional<MovingPiece> piece;  // absent: free
-    int asked = 0;                     // parts that the disk is at
-    std::optional<Error> error;        // of the piece, which is over once the disk is at none of its parts
-  };
-  struct Lane {
-    std::deque<std::size_t> slots;  // in the order of the starts
-    std::size_t asked = 0;          // bytes that the disk is at
-  };
-  // What the disk is at.
-  struct Question {
-    std::size_t slot = 0, bytes = 0;  // of none: free
-    std::uint32_t part = 0;
   };
   // Before the ring and the descriptor go, also where the constructor throws after it.
   struct Reaper {
@@ -127,13 +111,11 @@ class RingTransfers final : public Transfers {
     }
   };
   static constexpr std::uint64_t kWake = ~std::uint64_t{0};
-  static constexpr std::size_t kQuestions = MovingPiece::kParts;
-  static constexpr std::size_t kAtOnce = 2 << 20;  // bytes of each lane: enough to keep a disk at work
 
   void work() {
     await_wake();
     while (!ends()) {
-      if (!stopping()) ask_all();
+      hand_out();
       const int result = ::io_uring_submit_and_wait(ring_.get(), 1);
       if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY) return refuse_all(-result);
       io_uring_cqe* answer = nullptr;
@@ -151,100 +133,64 @@ class RingTransfers final : public Transfers {
     }
   }
 
-  bool ends() { return stopping() && under_way_ == 0; }
+  bool ends() { return stopping() && busy_[0] + busy_[1] == 0; }
 
-  // The queue has an entry for each question and this.
+  // The queue has an entry for each slot and this.
   void await_wake() {
     io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
     ::io_uring_prep_poll_add(entry, wake_.fd(), POLLIN);
     ::io_uring_sqe_set_data64(entry, kWake);
   }
 
-  std::optional<Request> next_request(bool read) {
+  // Of a lane that has a slot to spare, if any.
+  std::optional<Request> next_request() {
+    const int share = (room_.slots + 1) / 2;
     const std::lock_guard lock(mutex_);
-    std::deque<Request>& queue = queue_[read ? 1 : 0];
-    if (queue.empty()) return {};
-    const Request request = queue.front();
-    queue.pop_front();
-    return request;
+    for (const std::size_t lane : {1, 0}) {
+      if (busy_[lane] >= share || queue_[lane].empty()) continue;
+      const Request request = queue_[lane].front();
+      queue_[lane].pop_front();
+      return request;
+    }
+    return {};
   }
 
-  void ask_all() {
-    for (const bool read : {true, false}) {
-      while (lane(read).asked < kAtOnce && (ask_next(read) || begin_next(read))) {
+  void hand_out() {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      // What needs no disk is over at once and leaves its slot to the next one.
+      while (!slots_[i].piece) {
+        const std::optional<Request> request = next_request();
+        if (!request) return;
+        slots_[i].event = request->event;
+        slots_[i].piece.emplace(moving(room_, *request, static_cast<int>(i)));
+        ++busy_[request->read ? 1 : 0];
+        advance(i, std::nullopt);
       }
     }
   }
 
-  // Whether something of a piece that has begun was left to ask for.
-  bool ask_next(bool read) {
-    for (std::size_t i = 0; i < lane(read).slots.size();) {
-      const std::size_t slot = lane(read).slots[i];
-      if (ask(slot)) return true;
-      if (slots_[slot].piece) ++i;  // else it is over
-    }
-    return false;
-  }
-
-  bool begin_next(bool read) {
-    const auto slot = std::find_if(slots_.begin(), slots_.end(), [](const Slot& each) { return !each.piece; });
-    if (slot == slots_.end()) return false;
-    const std::optional<Request> request = next_request(read);
-    if (!request) return false;
-    const auto index = static_cast<std::size_t>(slot - slots_.begin());
-    slot->event = request->event;
-    slot->piece.emplace(moving(room_, *request, static_cast<int>(index)));
-    lane(read).slots.push_back(index);
-    return true;
-  }
-
-  bool ask(std::size_t index) {
+  // With the disk's answer, if there was a question.
+  void advance(std::size_t index, std::optional<int> moved) {
     Slot& slot = slots_[index];
-    std::optional<MovingPiece::Blocks> blocks;
-    work_on(slot, [&] { blocks = slot.piece->next(); });
-    if (blocks) {
-      submit(index, *blocks);
-      slot.piece->meanwhile();
-    } else {
-      settle(index);
-    }
-    return blocks.has_value();
-  }
-
-  // One that has failed waits for what the disk is still at in its memory, and asks for nothing more.
-  template <class Work>
-  void work_on(Slot& slot, const Work& work) {
-    if (slot.error) return;
+    std::optional<Error> error;
     try {
-      work();
+      if (moved) slot.piece->moved(*moved);
+      if (const std::optional<MovingPiece::Blocks> blocks = slot.piece->next()) {
+        submit(index, *blocks);
+        return slot.piece->meanwhile();
+      }
     } catch (const Error& caught) {
-      slot.error = caught;
+      error = caught;
     } catch (const std::exception& caught) {
-      slot.error = slot.piece->failure(caught.what());
+      error = slot.piece->failure(caught.what());
     }
+    finish(slot, std::move(error));
   }
 
-  void take(std::uint64_t number, int moved) {
-    Question& question = questions_[number];
-    Slot& slot = slots_[question.slot];
-    lane(slot.piece->reads()).asked -= question.bytes;
-    question.bytes = 0;
-    --under_way_;
-    --slot.asked;
-    if (stopping()) return;  // nobody waits for it any more
-    work_on(slot, [&] { slot.piece->moved(question.part, moved); });
-    settle(question.slot);
+  void take(std::size_t index, int moved) {
+    if (!stopping()) return advance(index, moved);
+    release(slots_[index]);  // nobody waits for it any more
   }
-
-  void settle(std::size_t index) {
-    Slot& slot = slots_[index];
-    if (slot.asked > 0 || !(slot.error || slot.piece->over())) return;
-    std::deque<std::size_t>& slots = lane(slot.piece->reads()).slots;
-    slots.erase(std::find(slots.begin(), slots.end(), index));
-    finish(slot, std::exchange(slot.error, std::nullopt));
-  }
-
-  Lane& lane(bool read) { return lanes_[read ? 1 : 0]; }
 
   bool stopping() {
     const std::lock_guard lock(mutex_);
@@ -252,27 +198,25 @@ class RingTransfers final : public Transfers {
   }
 
   void submit(std::size_t index, const MovingPiece::Blocks& blocks) {
-    Slot& slot = slots_[index];
-    const auto question =
-        std::find_if(questions_.begin(), questions_.end(), [](const Question& each) { return each.bytes == 0; });
-    *question = {index, blocks.memory.size(), blocks.part};
-    lane(slot.piece->reads()).asked += question->bytes;
-    ++under_way_;
-    ++slot.asked;
     io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
     const auto bytes = static_cast<unsigned>(blocks.memory.size());
     const auto offset = static_cast<std::uint64_t>(blocks.offset);
-    if (slot.piece->reads()) {
+    if (slots_[index].piece->reads()) {
       ::io_uring_prep_read(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
     } else {
       ::io_uring_prep_write(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
     }
-    ::io_uring_sqe_set_data64(entry, static_cast<std::uint64_t>(question - questions_.begin()));
+    ::io_uring_sqe_set_data64(entry, index);
     ::io_uring_submit(ring_.get());  // the disk works while the part before is summed; what fails here fails again at the wait
   }
 
-  void finish(Slot& slot, std::optional<Error> error) {
+  void release(Slot& slot) {
+    --busy_[slot.piece->reads() ? 1 : 0];
     slot.piece.reset();
+  }
+
+  void finish(Slot& slot, std::optional<Error> error) {
+    release(slot);
     room_.over(slot.event, std::move(error));
   }
 
@@ -284,9 +228,7 @@ class RingTransfers final : public Transfers {
       if (slot.piece) finish(slot, refused);
     }
     while (!stopping()) {
-      for (const bool read : {true, false}) {
-        while (const std::optional<Request> request = next_request(read)) room_.over(request->event, refused);
-      }
+      while (const std::optional<Request> request = next_request()) room_.over(request->event, refused);
       wake_.clear();
     }
   }
@@ -295,11 +237,9 @@ class RingTransfers final : public Transfers {
   Ring ring_;
   Wake wake_;
   std::vector<Slot> slots_;
-  std::vector<Question> questions_;
-  std::array<Lane, 2> lanes_;                 // out, in
-  int under_way_ = 0;                         // questions
+  std::array<int, 2> busy_{};                 // slots of the lane out, in
   std::mutex mutex_;                          // of these two
-  std::array<std::deque<Request>, 2> queue_;  // out, in
+  std::array<std::deque<Request>, 2> queue_;  // of the lane out, in
   bool stop_ = false;
   Reaper reaper_{*this, {}};  // last: it uses all of the above
 };

@@ -1,5 +1,5 @@
 // Who moves pieces beside the kernels: a ring of the kernel's (io_uring) with one thread that reaps, or plain threads. Both do
-// the same to memory and disk (moving_piece.h).
+// the same to memory and disk (moving_piece.h); a ring has a lane for each way, threads take all in the order of the starts.
 #pragma once
 
 #include <cstddef>

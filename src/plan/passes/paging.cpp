@@ -277,7 +277,7 @@ Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, co
 }
 
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier) {
-  // A ring of eight entries is two pages; touching liburing brings in 64 KiB of it.
+  // A ring of up to 32 entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
   const bool host = has_host(machine);
   if (!paging.active() || tier != (host ? 1 : 0)) return {};
