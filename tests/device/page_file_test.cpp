@@ -262,25 +262,25 @@ TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
 }
 
 // What comes in does not stand behind all that goes out, nor the other way round.
-TEST(RingTransfers, EachWayHasALaneOfItsOwn) {
-  if (!io_uring_refusal().empty()) GTEST_SKIP() << "no io_uring here: " << io_uring_refusal();
+TEST_P(PageFileOf, EachWayHasALaneOfItsOwn) {
   constexpr std::uint32_t kMany = 64, kOne = kMany;
   const Bytes size = kStaging * 8;
   const NamelessFile file(std::filesystem::temp_directory_path(), size * (kMany + 1));
   std::vector<StoredPiece> pieces;
   for (std::uint32_t i = 0; i <= kMany; ++i) pieces.push_back({size * i, size});
-  std::vector<std::byte> from = noise(static_cast<std::size_t>(size.n), 1), to = from, other = from, staging(2 << 16);
+  std::vector<std::byte> from = noise(static_cast<std::size_t>(size.n), 1), to = from, other = from;
+  const Arena staging(kStaging * 2);
   for (const bool many_read : {false, true}) {
     std::vector<std::uint32_t> order;
     std::mutex mutex;
     std::condition_variable over;
     const auto transfers =
-        make_transfers(TransferEngine::io_uring, {file, staging, 2, [&](std::uint32_t event, const std::optional<Error>& error) {
-                                                    EXPECT_FALSE(error);
-                                                    const std::lock_guard lock(mutex);
-                                                    order.push_back(event);
-                                                    over.notify_one();
-                                                  }});
+        make_transfers(GetParam(), {file, staging.all(), 2, [&](std::uint32_t event, const std::optional<Error>& error) {
+                                      EXPECT_FALSE(error);
+                                      const std::lock_guard lock(mutex);
+                                      order.push_back(event);
+                                      over.notify_one();
+                                    }});
     for (std::uint32_t i = 0; i < kMany; ++i) {
       transfers->start({i, many_read, &pieces[i], many_read ? to.data() : from.data()});
     }

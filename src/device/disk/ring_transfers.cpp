@@ -1,8 +1,5 @@
 // All requests go through one ring of the kernel's, fed and reaped by one thread. That thread alone touches the ring: it sleeps
 // there until the disk has answered or somebody has written to an event descriptor, whose poll is in the ring as well.
-//
-// What comes and what goes are two lanes, each in the order of its starts and with half of the slots: what is waited for now does
-// not stand behind all that goes out.
 
 #include "device/disk/transfers.h"
 
@@ -14,10 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -75,7 +70,10 @@ class Wake {
 class RingTransfers final : public Transfers {
  public:
   explicit RingTransfers(Room room)
-      : room_(std::move(room)), ring_(static_cast<unsigned>(room_.slots) + 1), slots_(static_cast<std::size_t>(room_.slots)) {
+      : room_(std::move(room)),
+        ring_(static_cast<unsigned>(room_.slots) + 1),
+        slots_(static_cast<std::size_t>(room_.slots)),
+        waiting_(room_.slots) {
     try {
       reaper_.thread = std::thread([this] { work(); });
     } catch (const std::system_error& error) {
@@ -86,7 +84,7 @@ class RingTransfers final : public Transfers {
   void start(const Request& request) override {
     {
       const std::lock_guard lock(mutex_);
-      queue_[request.read ? 1 : 0].push_back(request);
+      waiting_.add(request);
     }
     wake_.ring();
   }
@@ -104,7 +102,7 @@ class RingTransfers final : public Transfers {
       {
         const std::lock_guard lock(transfers.mutex_);
         transfers.stop_ = true;
-        for (std::deque<Request>& queue : transfers.queue_) queue.clear();
+        transfers.waiting_.drop();
       }
       transfers.wake_.ring();
       if (thread.joinable()) thread.join();
@@ -133,7 +131,10 @@ class RingTransfers final : public Transfers {
     }
   }
 
-  bool ends() { return stopping() && busy_[0] + busy_[1] == 0; }
+  bool ends() {
+    const std::lock_guard lock(mutex_);
+    return stop_ && waiting_.all_given_back();
+  }
 
   // The queue has an entry for each slot and this.
   void await_wake() {
@@ -142,17 +143,9 @@ class RingTransfers final : public Transfers {
     ::io_uring_sqe_set_data64(entry, kWake);
   }
 
-  // Of a lane that has a slot to spare, if any.
   std::optional<Request> next_request() {
-    const int share = (room_.slots + 1) / 2;
     const std::lock_guard lock(mutex_);
-    for (const std::size_t lane : {1, 0}) {
-      if (busy_[lane] >= share || queue_[lane].empty()) continue;
-      const Request request = queue_[lane].front();
-      queue_[lane].pop_front();
-      return request;
-    }
-    return {};
+    return waiting_.take();
   }
 
   void hand_out() {
@@ -163,7 +156,6 @@ class RingTransfers final : public Transfers {
         if (!request) return;
         slots_[i].event = request->event;
         slots_[i].piece.emplace(moving(room_, *request, static_cast<int>(i)));
-        ++busy_[request->read ? 1 : 0];
         advance(i, std::nullopt);
       }
     }
@@ -210,8 +202,13 @@ class RingTransfers final : public Transfers {
     ::io_uring_submit(ring_.get());  // the disk works while the part before is summed; what fails here fails again at the wait
   }
 
+  void give_back(bool read) {
+    const std::lock_guard lock(mutex_);
+    waiting_.give_back(read);
+  }
+
   void release(Slot& slot) {
-    --busy_[slot.piece->reads() ? 1 : 0];
+    give_back(slot.piece->reads());
     slot.piece.reset();
   }
 
@@ -228,7 +225,10 @@ class RingTransfers final : public Transfers {
       if (slot.piece) finish(slot, refused);
     }
     while (!stopping()) {
-      while (const std::optional<Request> request = next_request()) room_.over(request->event, refused);
+      while (const std::optional<Request> request = next_request()) {
+        give_back(request->read);
+        room_.over(request->event, refused);
+      }
       wake_.clear();
     }
   }
@@ -237,9 +237,8 @@ class RingTransfers final : public Transfers {
   Ring ring_;
   Wake wake_;
   std::vector<Slot> slots_;
-  std::array<int, 2> busy_{};                 // slots of the lane out, in
-  std::mutex mutex_;                          // of these two
-  std::array<std::deque<Request>, 2> queue_;  // of the lane out, in
+  std::mutex mutex_;  // of these two
+  WaitingTransfers waiting_;
   bool stop_ = false;
   Reaper reaper_{*this, {}};  // last: it uses all of the above
 };

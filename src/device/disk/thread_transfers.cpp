@@ -1,7 +1,6 @@
 // One thread for each staging buffer, each with a piece at a time.
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -16,7 +15,7 @@ namespace {
 
 class ThreadTransfers final : public Transfers {
  public:
-  explicit ThreadTransfers(Room room) : room_(std::move(room)) {
+  explicit ThreadTransfers(Room room) : room_(std::move(room)), waiting_(room_.slots) {
     try {
       for (int slot = 0; slot < room_.slots; ++slot) {
         workers_.threads.emplace_back([this, slot] { work(slot); });
@@ -29,7 +28,7 @@ class ThreadTransfers final : public Transfers {
   void start(const Request& request) override {
     {
       const std::lock_guard lock(mutex_);
-      queue_.push_back(request);
+      waiting_.add(request);
     }
     wake_.notify_one();
   }
@@ -43,7 +42,7 @@ class ThreadTransfers final : public Transfers {
       {
         const std::lock_guard lock(transfers.mutex_);
         transfers.stop_ = true;
-        transfers.queue_.clear();
+        transfers.waiting_.drop();
       }
       transfers.wake_.notify_all();
       for (std::thread& thread : threads) thread.join();
@@ -53,13 +52,13 @@ class ThreadTransfers final : public Transfers {
   void work(int slot) {
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      std::optional<Request> request;
+      wake_.wait(lock, [&] { return stop_ || (request = waiting_.take()); });
       if (stop_) return;
-      const Request request = queue_.front();
-      queue_.pop_front();
       lock.unlock();
-      room_.over(request.event, run(request, slot));
+      room_.over(request->event, run(*request, slot));
       lock.lock();
+      waiting_.give_back(request->read);
     }
   }
 
@@ -78,7 +77,7 @@ class ThreadTransfers final : public Transfers {
   Room room_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Request> queue_;
+  WaitingTransfers waiting_;
   bool stop_ = false;
   Workers workers_{*this, {}};  // last: they use all of the above
 };

@@ -14,6 +14,21 @@ std::unique_ptr<Transfers> make_transfers(TransferEngine engine, Transfers::Room
   throw internal_error("transfers", "there is no such engine");
 }
 
+std::optional<Transfers::Request> WaitingTransfers::take() {
+  for (Lane& lane : lanes_) {
+    if (lane.slots == share_ || lane.queue.empty()) continue;
+    const Transfers::Request request = lane.queue.front();
+    lane.queue.pop_front();
+    ++lane.slots;
+    return request;
+  }
+  return {};
+}
+
+void WaitingTransfers::drop() {
+  for (Lane& lane : lanes_) lane.queue.clear();
+}
+
 std::span<std::byte> slot_of(const Transfers::Room& room, int slot) {
   const std::size_t blocks = room.staging.size() / static_cast<std::size_t>(kDiskBlock.n) / static_cast<std::size_t>(room.slots);
   const std::size_t bytes = blocks * static_cast<std::size_t>(kDiskBlock.n);

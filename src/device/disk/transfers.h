@@ -1,9 +1,11 @@
 // Who moves pieces beside the kernels: a ring of the kernel's (io_uring) with one thread that reaps, or plain threads. Both do
-// the same to memory and disk (moving_piece.h); a ring has a lane for each way, threads take all in the order of the starts.
+// the same to memory and disk (moving_piece.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +34,30 @@ class Transfers {
 
   virtual ~Transfers() = default;  // what has not begun is dropped, what the disk is at is waited for
   virtual void start(const Request& request) = 0;
+};
+
+// What waits for a slot. What comes and what goes are two lanes, each in the order of its starts and with half of the slots, so
+// that what is waited for now does not stand behind all that goes out. Whoever uses it locks.
+class WaitingTransfers {
+ public:
+  explicit WaitingTransfers(int slots) : share_((slots + 1) / 2) {}
+
+  void add(const Transfers::Request& request) { lane(request.read).queue.push_back(request); }
+  // The next of a lane that has a slot to spare, and has it until that is given back.
+  std::optional<Transfers::Request> take();
+  void give_back(bool read) { --lane(read).slots; }
+  void drop();
+  bool all_given_back() const { return lanes_[0].slots + lanes_[1].slots == 0; }
+
+ private:
+  struct Lane {
+    std::deque<Transfers::Request> queue;
+    int slots = 0;
+  };
+  Lane& lane(bool read) { return lanes_[read ? 0 : 1]; }
+
+  int share_;
+  std::array<Lane, 2> lanes_;
 };
 
 // Throws data_error E-DISK-IO where a thread cannot start or the kernel has no ring.
