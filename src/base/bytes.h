@@ -34,8 +34,10 @@ inline constexpr Bytes kKiB{1024};
 inline constexpr Bytes kMiB{1024 * 1024};
 inline constexpr Bytes kGiB{1024LL * 1024 * 1024};
 inline constexpr Bytes kPage{4096};
-// Every buffer in an arena starts at a multiple of this: a cache line, and the widest vector.
-inline constexpr Bytes kAlignment{64};
+// A cache line, and the widest vector: where the parts of a scratch begin.
+inline constexpr Bytes kCacheLine{64};
+// Every buffer in an arena starts at a multiple of this: what a disk's controller takes without a copy on the way (O_DIRECT).
+inline constexpr Bytes kAlignment{512};
 
 constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{round_up(size.n, alignment.n)}; }
 

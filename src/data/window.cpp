@@ -71,7 +71,7 @@ std::int64_t window_units(const SampleOrder& order, const Samples& samples, std:
 }
 
 std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token) {
-  return align_up(Bytes{micro_batch * (context + 1) * bytes_per_token}, kAlignment).n;
+  return align_up(Bytes{micro_batch * (context + 1) * bytes_per_token}, kCacheLine).n;
 }
 
 void read_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,

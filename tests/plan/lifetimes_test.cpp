@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kElements = 32;  // two alignment units of fp32
+constexpr std::int64_t kBytes = 2 * kAlignment.n, kElements = kBytes / 4;
 const ValueType kType{DType::f32, Shape{kElements}};
 
 // One section `evaluate` over an input: feed is step 1 (load is step 0), nodes follow from step 2, fetch ends it.
@@ -54,7 +54,7 @@ TEST(Lifetimes, ChainRunsInPlaceButNeverInItsInput) {
   EXPECT_EQ(hand.buffer(c), hand.buffer(a));
   EXPECT_EQ(hand.life(hand.x), Life(1, 3));  // feed to its only reader
   EXPECT_EQ(hand.life(a), Life(2, 6));       // first gelu to the fetch
-  EXPECT_EQ(hand.peak(), 2 * 128);
+  EXPECT_EQ(hand.peak(), 2 * kBytes);
 }
 
 TEST(Lifetimes, ValueThatIsReadLaterIsNotOverwritten) {
@@ -65,7 +65,7 @@ TEST(Lifetimes, ValueThatIsReadLaterIsNotOverwritten) {
   EXPECT_TRUE(hand.buffer(c) == hand.buffer(a) || hand.buffer(c) == hand.buffer(b));
   const ValueId other = hand.buffer(c) == hand.buffer(a) ? b : a;
   EXPECT_EQ(hand.lifetimes.buffers[hand.buffer(other)].end, 5);
-  EXPECT_EQ(hand.peak(), 2 * 128);
+  EXPECT_EQ(hand.peak(), 2 * kBytes);
 }
 
 TEST(Lifetimes, ResultIsHeldUntilItIsFetched) {
@@ -80,7 +80,8 @@ TEST(Lifetimes, ResultIsHeldUntilItIsFetched) {
 TEST(Lifetimes, ViewsShareTheBytesAndProlongThem) {
   Hand hand;
   const ValueId a = hand.gelu(hand.x, "a");
-  const ValueId v = ops::reshape(hand.builder, a, Shape{4, 8}, "v"), w = ops::reshape(hand.builder, v, Shape{8, 4}, "w");
+  const ValueId v = ops::reshape(hand.builder, a, Shape{4, kElements / 4}, "v"),
+                w = ops::reshape(hand.builder, v, Shape{8, kElements / 8}, "w");
   const ValueId b = hand.gelu(hand.x, "b"), c = hand.gelu(w, "c");
   hand.analyse(c);
   EXPECT_EQ(hand.buffer(v), hand.buffer(a));
@@ -92,7 +93,7 @@ TEST(Lifetimes, ViewsShareTheBytesAndProlongThem) {
 
 TEST(Lifetimes, ViewedValueIsNotOverwrittenWhileAViewIsRead) {
   Hand hand;
-  const ValueId a = hand.gelu(hand.x, "a"), v = ops::reshape(hand.builder, a, Shape{4, 8}, "v");
+  const ValueId a = hand.gelu(hand.x, "a"), v = ops::reshape(hand.builder, a, Shape{4, kElements / 4}, "v");
   const ValueId b = hand.gelu(a, "b"), c = hand.gelu(v, "c");
   const ValueId d = ops::add(hand.builder, b, ops::reshape(hand.builder, c, Shape{kElements}, "r"), "d");
   hand.analyse(d);
@@ -103,7 +104,7 @@ TEST(Lifetimes, ViewedValueIsNotOverwrittenWhileAViewIsRead) {
 TEST(Lifetimes, ViewOfStateIsTheStateAndIsNeverOverwritten) {
   Hand hand;
   const ValueId p = hand.builder.add_parameter("p", Shape{kElements}, {});
-  const ValueId v = ops::reshape(hand.builder, p, Shape{4, 8}, "v"), a = hand.gelu(v, "a");
+  const ValueId v = ops::reshape(hand.builder, p, Shape{4, kElements / 4}, "v"), a = hand.gelu(v, "a");
   hand.analyse(a);
   ASSERT_TRUE(hand.buffer(v).valid());
   EXPECT_EQ(hand.buffer(v), hand.buffer(p));
@@ -121,7 +122,8 @@ TEST(Lifetimes, OperandGivenTwiceMayBeOverwritten) {
 TEST(Lifetimes, OperandSeenThroughAViewBesideItselfIsNotOverwritten) {
   Hand hand;
   const ValueId a = hand.gelu(hand.x, "a");
-  const ValueId v = ops::reshape(hand.builder, ops::reshape(hand.builder, a, Shape{4, 8}, "v"), Shape{kElements}, "w");
+  const ValueId v =
+      ops::reshape(hand.builder, ops::reshape(hand.builder, a, Shape{4, kElements / 4}, "v"), Shape{kElements}, "w");
   const ValueId b = ops::add(hand.builder, a, v, "b");
   hand.analyse(b);
   EXPECT_NE(hand.buffer(b), hand.buffer(a));
@@ -130,15 +132,15 @@ TEST(Lifetimes, OperandSeenThroughAViewBesideItselfIsNotOverwritten) {
 TEST(Lifetimes, ScratchLivesForItsStepAlone) {
   Hand hand;
   const ValueId a = hand.gelu(hand.x, "a"), b = hand.gelu(a, "b");
-  hand.analyse(b, {{3, 100}});
+  hand.analyse(b, {{3, kBytes - 28}});
   const BufferId scratch = hand.lifetimes.scratch[3];
   ASSERT_TRUE(scratch.valid());
-  EXPECT_EQ(hand.lifetimes.buffers[scratch].bytes, Bytes{128}) << "aligned";
+  EXPECT_EQ(hand.lifetimes.buffers[scratch].bytes, Bytes{kBytes}) << "aligned";
   EXPECT_EQ(hand.lifetimes.buffers[scratch].begin, 3);
   EXPECT_EQ(hand.lifetimes.buffers[scratch].end, 4);
-  EXPECT_EQ(hand.peak(), 2 * 128);
+  EXPECT_EQ(hand.peak(), 2 * kBytes);
   const LiveProfile live = live_profile(hand.lifetimes, hand.timeline, Phase::evaluate);
-  EXPECT_EQ(live.bytes, (std::vector<Bytes>{Bytes{128}, Bytes{256}, Bytes{256}, Bytes{128}}));
+  EXPECT_EQ(live.bytes, (std::vector<Bytes>{Bytes{kBytes}, Bytes{2 * kBytes}, Bytes{2 * kBytes}, Bytes{kBytes}}));
 }
 
 // A micro section that adds into an accumulator, and an update section that reads it.

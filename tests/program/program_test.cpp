@@ -104,7 +104,7 @@ TEST(Verify, RefusesAMisalignedOperand) {
 
 TEST(Verify, RefusesAnOperandBeyondTheArena) {
   expect_refused([](RunKernel& kernel) { return kernel.outputs.at(0).offset = sound_plan().arena, true; }, "leaves the arena");
-  expect_refused([](RunKernel& kernel) { return kernel.outputs.at(0).offset = Bytes{-64}, true; }, "leaves the arena");
+  expect_refused([](RunKernel& kernel) { return kernel.outputs.at(0).offset = Bytes{} - kAlignment, true; }, "leaves the arena");
 }
 
 TEST(Verify, RefusesAnOutputOverAnInputThatTheOpDoesNotAllow) {
@@ -164,7 +164,7 @@ TEST(Verify, ChecksLoadFeedFetchAndSaveAsWell) {
   refused([&](Program& program) { std::get<LoadState>(program.load.at(0)).writes.at(0).offset = plan.arena; });
   refused([&](Program& program) { std::get<SaveState>(program.save.at(0)).reads.at(0).offset += Bytes{4}; });
   refused([&](Program& program) { std::get<Feed>(program.micro.at(0)).writes.at(0).offset = plan.arena; });
-  refused([&](Program& program) { std::get<Fetch>(program.update.back()).reads.at(0).offset = Bytes{-64}; });
+  refused([&](Program& program) { std::get<Fetch>(program.update.back()).reads.at(0).offset = Bytes{} - kAlignment; });
 }
 
 }  // namespace

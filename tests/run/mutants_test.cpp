@@ -179,7 +179,7 @@ TEST(Mutants, AValueHeldTooLongAtThePeakIsSeenInTheLoad) {
 }
 
 // Moved down by one line, a buffer lies over its lower neighbour wherever that lives at the same time.
-TEST(Mutants, AnOffset64Lower) {
+TEST(Mutants, AnOffsetOneUnitLower) {
   for (const std::int64_t micro : {1, 4}) {
     const Original original(micro);
     Tally tally;
@@ -191,14 +191,14 @@ TEST(Mutants, AnOffset64Lower) {
       if (judged_sound(original.plan, mutant.offsets)) continue;  // free bytes below: another plan, not a wrong one
       tally.count_replayed(mutant, buffer.owner + " " + std::to_string(i));
     }
-    tally.expect_all_caught("offset 64 lower", 100);
+    tally.expect_all_caught("offset one unit lower", 100);
   }
 }
 
 // The kernels themselves write where the program says: the audit's height moves with the highest buffer.
-TEST(Mutants, TheHighestBuffer64LowerOrHigherIsSeenInTheHeight) {
+TEST(Mutants, TheHighestBufferOneUnitLowerOrHigherIsSeenInTheHeight) {
   const Original original(4, BlockMode::keep);
-  for (const std::int64_t step : {-64, 64}) {
+  for (const std::int64_t step : {-kAlignment.n, kAlignment.n}) {
     Plan mutant = original.plan;
     for (std::size_t i = 0; i < mutant.offsets.size(); ++i) {
       const Buffer& buffer = mutant.lifetimes.buffers[BufferId{i}];
@@ -218,7 +218,7 @@ TEST(Mutants, AScratch64Smaller) {
     if (!scratch.valid()) continue;
     Plan mutant = original.plan;
     for (KernelChoice* choice : {&mutant.kernels[step].add, &mutant.kernels[step].write})
-      choice->scratch -= std::min(choice->scratch, kAlignment);
+      choice->scratch -= std::min(choice->scratch, Bytes{64});
     Buffer& buffer = mutant.lifetimes.buffers[scratch];
     buffer.bytes = align_up(std::max(mutant.kernels[step].add.scratch, mutant.kernels[step].write.scratch), kAlignment);
     recount(mutant);

@@ -188,9 +188,9 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
     if (packed && b != matrix(shape, shape.k, shape.n, false, DType::f32)) {
       choice.panel = panel_width(b);
       if (choice.panel == 0) return std::nullopt;
-      choice.packed = align_up(bytes_of(b), kAlignment);
+      choice.packed = align_up(bytes_of(b), kCacheLine);
     }
-    choice.foreign_scratch = align_up(bytes_of(choice.descriptor.scratchpad_desc()), kAlignment);
+    choice.foreign_scratch = align_up(bytes_of(choice.descriptor.scratchpad_desc()), kCacheLine);
     return choice;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return std::nullopt;
@@ -218,7 +218,7 @@ std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
   const std::int64_t c = shape.result == DType::f32 ? 0 : shape.batch * shape.m * shape.n;
   return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, c};
 }
-Bytes wide_bytes(std::int64_t elements) { return align_up(Bytes{elements * size_of(DType::f32)}, kAlignment); }
+Bytes wide_bytes(std::int64_t elements) { return align_up(Bytes{elements * size_of(DType::f32)}, kCacheLine); }
 
 void widen(DType from, std::int64_t n, const void* x, float* y) {
   constexpr std::int64_t kTask = 1 << 14;

@@ -27,7 +27,7 @@ class Carver {
 
   float* take(std::int64_t floats) {
     float* const p = base_ == nullptr ? nullptr : reinterpret_cast<float*>(base_ + used_);
-    used_ += align_up(Bytes{floats * 4}, kAlignment).n;
+    used_ += align_up(Bytes{floats * 4}, kCacheLine).n;
     return p;
   }
   std::int64_t used() const { return used_; }

@@ -209,7 +209,7 @@ struct Sums {
   Sums(const FactoredShape& shape, std::byte* scratch)
       : rows(reinterpret_cast<double*>(scratch)), columns(reinterpret_cast<float*>(scratch + row_bytes(shape).n)) {}
   static Bytes row_bytes(const FactoredShape& shape) {
-    return align_up(Bytes{shape.rows * static_cast<std::int64_t>(sizeof(double))}, kAlignment);
+    return align_up(Bytes{shape.rows * static_cast<std::int64_t>(sizeof(double))}, kCacheLine);
   }
   static std::int64_t tiles(const FactoredShape& shape) { return ceil_div(shape.rows, kRowTile); }
 };

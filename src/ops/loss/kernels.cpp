@@ -59,7 +59,7 @@ ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backw
   const std::int64_t size = shape.operands == DType::f32 ? 0 : size_of(shape.operands);
   ScratchLayout layout{};
   Bytes at;
-  const auto add = [&](std::int64_t bytes) { return at = align_up(at + Bytes{bytes}, kAlignment), at.n; };
+  const auto add = [&](std::int64_t bytes) { return at = align_up(at + Bytes{bytes}, kCacheLine), at.n; };
   layout.logits = add(rows * static_cast<std::int64_t>(sizeof(SoftmaxState)));
   layout.weights = add(rows * tiling.held_columns() * 4);
   layout.slopes = add(shape.rounds_table ? columns * shape.width * size : 0);
@@ -118,7 +118,7 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
     plan.primitives += gemm.primitives;
   }
   plan.implementation = fmt::format("tiles-{}x{} {}", tiling.token_tile, kLossVocabTile, fmt::join(implementations, ", "));
-  plan.scratch = Bytes{layout_of(tiling, shape, backward, align_up(scratch, kAlignment)).end};
+  plan.scratch = Bytes{layout_of(tiling, shape, backward, align_up(scratch, kCacheLine)).end};
   if (backward && !tiling.holds_all()) {
     const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
     plan.work = (3 + twice) / 3;
