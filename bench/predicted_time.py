@@ -9,9 +9,9 @@ with --config. Everything is measured in this run, nothing is taken from an earl
 row agree within a twentieth on what the plan that keeps everything and the smallest one take.
 
 With `--disk FOLDER:SIZE` plans may use a disk. It is measured again before and after each run. The run is planned for what it
-gave before; the time that counts as predicted lies in the middle between those of before and after, and the median error of all
-runs counts, since a disk errs in both directions. With `--audit` no times are taken: bytes of every tier and phase, planned
-against touched.
+gave before; the time that counts as predicted lies in the middle between those of before and after, and of plans that use it
+the median error of all runs counts, since a disk errs in both directions. With `--audit` no times are taken: bytes of every
+tier and phase, planned against touched.
 
 Guests of the same host do not show in any list of processes. What they leave is measured before and after each run: matrix
 products, copies of 32 MiB, and the updates of a small training whose kernels find their operands in the shared cache, which a
@@ -262,8 +262,9 @@ class Budget:
         """Predicted by measured seconds of the two fastest runs."""
         return sorted((predicted / measured for predicted, measured in self.samples), reverse=True)[:2]
 
-    def error(self, disk):
+    def error(self):
         ratios = [predicted / measured for predicted, measured in self.samples]
+        disk = any(tier["name"] == "disk" and tier["arena_bytes"] > 0 for tier in self.planned["predicted"]["tiers"])
         return (statistics.median(ratios) if disk else max(ratios)) - 1
 
     def is_known(self):
@@ -271,10 +272,10 @@ class Budget:
         fastest = self.fastest()
         return len(fastest) == 2 and fastest[0] <= AGREE * fastest[1]
 
-    def line(self, disk):
+    def line(self):
         batch = self.planned["batch"]
         pairs = ", ".join(f"{predicted:.4f} / {measured:.4f}" for predicted, measured in self.samples)
-        told = f"{self.error(disk):+7.1%}  predicted / measured {pairs} s" if self.samples else "not measured"
+        told = f"{self.error():+7.1%}  predicted / measured {pairs} s" if self.samples else "not measured"
         return f"  {self.size / 2**20:8.1f} MiB  {batch['micro']} x {batch['accumulation']:<3} {told}  ({self.rejected} rejected)"
 
 
@@ -325,7 +326,7 @@ class Campaign:
         budget.rejected += rejected
         if len(quiet) > rejected:
             budget.samples.append(((before + after) / 2, statistics.median(quiet)))
-        print(f"{self.name}:{budget.line(self.disk)}{f'; {why}' if why else ''}", file=sys.stderr, flush=True)
+        print(f"{self.name}:{budget.line()}{f'; {why}' if why else ''}", file=sys.stderr, flush=True)
 
     def audit(self, budget):
         """The bytes of each tier and each phase, against those that the audit saw."""
@@ -341,9 +342,9 @@ class Campaign:
 
     def report(self):
         for budget in self.budgets:
-            print(budget.line(self.disk))
+            print(budget.line())
         print(f"{self.name}: from run to run {self.conditions.text()}")
-        sizes = [abs(budget.error(self.disk)) for budget in self.budgets if budget.samples]
+        sizes = [abs(budget.error()) for budget in self.budgets if budget.samples]
         if sizes:
             within = sum(size <= 0.15 for size in sizes)
             middle = statistics.median(sizes)

@@ -27,6 +27,7 @@ class Arena {
   Bytes resident() const;
 
  private:
+  bool lay_tail() const;
   void touch() const;
 
   Bytes size_, mapped_;
