@@ -1,6 +1,7 @@
 #include "plan/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 
@@ -11,6 +12,13 @@
 #include "plan/step_roles.h"
 
 namespace plimsoll {
+
+namespace {
+
+// Plans that do the same in another order sum the same costs in another order: they take equally long, to the last bit.
+double whole_nanoseconds(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+
+}  // namespace
 
 BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
                        KernelCatalogue& catalogue)
@@ -422,8 +430,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = candidate.whole < 0 ? outside_ : wholes_[static_cast<std::size_t>(candidate.whole)].outside;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds =
-        base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall);
+    candidate.update_seconds = whole_nanoseconds(
+        base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall));
     to.push_back(candidate);
   }
 }
