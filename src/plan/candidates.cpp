@@ -15,8 +15,14 @@ namespace plimsoll {
 
 namespace {
 
-// Plans that do the same in another order sum the same costs in another order: they take equally long, to the last bit.
-double whole_nanoseconds(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+// Plans that do the same in another order add the same costs in another order. Without the last bits, which only tell that order,
+// they take equally long.
+double without_last_bits(double seconds) {
+  constexpr int kBits = 36;
+  int exponent = 0;
+  const double fraction = std::frexp(seconds, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, kBits)), exponent - kBits);
+}
 
 }  // namespace
 
@@ -430,7 +436,7 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = candidate.whole < 0 ? outside_ : wholes_[static_cast<std::size_t>(candidate.whole)].outside;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds = whole_nanoseconds(
+    candidate.update_seconds = without_last_bits(
         base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall));
     to.push_back(candidate);
   }
