@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   const Arena arena(plan.arena);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
   const Stores stores(program, plan, config.memory.disk ? config.memory.disk->folder : ".");
-  Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, stores.all());
+  CpuDevice device(arena, stores.all());
+  Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
   Trainer trainer(config, model, plan, executor, data);
   trainer.load(nullptr);
   trainer.update();

@@ -11,6 +11,8 @@
 #include "cli/inference.h"
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
+#include "run/cpu_device.h"
+#include "run/executor.h"
 #include "train/calibrate.h"
 #include "train/token_place.h"
 #include "train/trainer.h"
@@ -50,7 +52,8 @@ int run_eval(const EvalArguments& arguments) {
   const Program program = lower(chosen->plan);
   verify(program, chosen->plan.graph);
   const Arena arena(chosen->plan.arena);
-  Executor executor(chosen->plan.graph, program, arena.base(), machine.machine.threads, 1);
+  CpuDevice device(arena);
+  Executor executor(chosen->plan.graph, program, device, machine.machine.threads, 1);
   load_weights(chosen->plan.graph, arguments.weights, executor);
   const EvaluationResult result = evaluate(executor, source, tokens, chosen->batch, 0, chosen->graph.model.evaluate,
                                            chosen->graph.model.evaluate_total, chosen->graph.staging[0]);

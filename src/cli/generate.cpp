@@ -18,6 +18,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
 #include "train/child.h"
@@ -152,7 +153,8 @@ int run_generate(const GenerateArguments& arguments) {
   const Program program = lower(plan.plan);
   verify(program, plan.plan.graph);
   const Arena arena(plan.plan.arena);
-  Executor executor(plan.plan.graph, program, arena.base(), threads, 1);
+  CpuDevice device(arena);
+  Executor executor(plan.plan.graph, program, device, threads, 1);
   load_weights(plan.plan.graph, arguments.weights, executor);
 
   const GenerateValues& values = plan.graph.model.generate;

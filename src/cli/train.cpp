@@ -27,6 +27,7 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
+#include "run/cpu_device.h"
 #include "run/stores.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
@@ -196,7 +197,8 @@ class TrainCommand {
     const LinkLimits limits =
         config_.device == DeviceChoice::sim ? LinkLimits{config_.links.host, config_.links.disk} : LinkLimits{};
     const Stores stores(program, plan, config_.memory.disk ? config_.memory.disk->folder : ".", limits);
-    Executor executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, stores.all());
+    CpuDevice device(arena, stores.all());
+    Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;
     if (arguments_.audit) {

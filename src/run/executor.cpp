@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/visit.h"
@@ -27,15 +28,12 @@ struct Executor::Cache {
   std::map<std::string, Entry> by_key;
 };
 
-Executor::Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks, DeviceKind device,
-                   const Stores& stores)
+Executor::Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks)
     : graph_(graph),
       program_(program),
-      base_(base),
+      device_(device),
       threads_(threads),
       loss_chunks_(loss_chunks),
-      device_(device),
-      stores_(stores),
       cache_(std::make_unique<Cache>()) {
   for (const Section section : kSections) sections_.push_back(bind(program_.of(section)));
   cache_.reset();
@@ -52,11 +50,10 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const auto [place, fresh] = cache_->by_key.emplace(kernel_key(request), Cache::Entry{});
   Cache::Entry& entry = place->second;
   if (fresh) {
-    const CpuKernel* kernel = find_cpu_kernel(*node.op);
-    ensure(kernel != nullptr, "executor", "an op has no kernel");
-    kernels_.push_back(kernel->bind(request));
+    Device::BoundKernel bound = device_.bind(request);
+    kernels_.push_back(std::move(bound.kernel));
     entry.kernel = kernels_.back().get();
-    if (kernel->choose != nullptr) entry.scratch = kernel->choose(request).scratch;
+    entry.scratch = bound.scratch;
   }
   if (run.scratch.bytes < entry.scratch) {
     throw internal_error("executor", fmt::format("{} ({}) needs {} bytes of scratch and was given {}", node.line.text(),
@@ -67,8 +64,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
 
 std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& section) {
   std::vector<Bound> bound(section.size());
-  if (device_ == DeviceKind::null) return bound;
-  const auto address = [&](const Operand& operand) { return base_ + operand.offset.n; };
+  const auto address = [&](const Operand& operand) { return device_.address(operand); };
   for (std::size_t i = 0; i < section.size(); ++i) {
     const auto* run = std::get_if<RunKernel>(&section[i]);
     if (run == nullptr) continue;
@@ -101,11 +97,16 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::vect
         instruction,
         [&](const RunKernel& run) {
           const Kernel* kernel = window_start ? bound[i].write : bound[i].add;
-          if (kernel != nullptr) kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch, run.range});
+          if (kernel == nullptr) return;
+          kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch, run.range, device_.stream()});
         },
-        [&](const StartCopy& copy) { start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
-        [&](const Feed& feed) { work(feed.section); }, [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); },
-        [](const Fetch&) {});  // results are read after the section
+        [&](const StartCopy& copy) { device_.start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
+        [&](const Feed& feed) {
+          work(feed.section);
+          device_.fed(feed.writes);
+        },
+        [&](const Fetch& fetch) { device_.fetch(fetch.reads); },  // results are read after the section
+        [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); });
     if (observer_ != nullptr) observer_->after(instruction, window_start);
   }
 }
@@ -121,52 +122,21 @@ void Executor::save(const std::function<void()>& work) {
   run(program_.save, std::vector<Bound>(program_.save.size()), false, [&](Section) { work(); });
 }
 
-TierStore& Executor::store_of(std::uint8_t tier) const {
-  TierStore* store = stores_.at(tier);
-  ensure(store != nullptr, "executor", "a program that copies between tiers lacks one");
-  return *store;
-}
-
-void Executor::start(const StartCopy& copy) {
-  if (device_ == DeviceKind::null) return;
-  const auto memory = [&](const Operand& operand) {
-    return std::span(base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n));
-  };
-  if (copy.from.tier != 0) {
-    store_of(copy.from.tier).start_read(copy.event, copy.from.offset, memory(copy.to));
-  } else {
-    store_of(copy.to.tier).start_write(copy.event, copy.to.offset, memory(copy.from));
-  }
-}
-
 // A transfer's failure names the instruction that needed it.
 void Executor::wait(const WaitCopy& copy) {
-  if (device_ == DeviceKind::null) return;
   try {
-    store_of(copy.tier).wait(copy.event);
+    device_.wait(copy);
   } catch (const Error& error) {
     throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(copy, graph_), error.where), error.message,
                 error.expected, error.remedies);
   }
 }
 
-void Executor::read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const {
-  const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return store_of(operand.tier).read(operand.offset, operand.bytes, sink);
-  sink({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
-}
-
-void Executor::write(ValueId value, const std::function<void(std::span<std::byte>)>& source) {
-  const Operand& operand = program_.operands[value];
-  if (operand.tier != 0) return store_of(operand.tier).write(operand.offset, operand.bytes, source);
-  source({base_ + operand.offset.n, static_cast<std::size_t>(operand.bytes.n)});
-}
-
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];
   ensure(operand.tier == 0, "executor", "a view of what does not rest where kernels run");
   const ValueType& type = graph_.values[value].type;
-  return {base_ + operand.offset.n, type.dtype, type.shape, {}};
+  return {device_.host(operand), type.dtype, type.shape, {}};
 }
 
 }  // namespace plimsoll

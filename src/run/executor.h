@@ -1,23 +1,17 @@
-// Runs a program over one arena: binds each kernel once, then does what is written. It takes no decision and allocates no
-// tensor. An observer sees every instruction, which is how the audit and the `check` device work; the `null` device
-// binds no kernels and computes nothing.
+// Runs a program on a device: binds each kernel once, then does what is written. It takes no decision and allocates no tensor. An
+// observer sees every instruction, which is how the audit and the `check` device work.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "device/arena.h"
-#include "device/tier_store.h"
-#include "ops/kernel.h"
 #include "program/program.h"
+#include "run/device.h"
 #include "tensor/tensor_view.h"
 
 namespace plimsoll {
-
-enum class DeviceKind : std::uint8_t { cpu, null };
 
 class RunObserver {
  public:
@@ -28,11 +22,8 @@ class RunObserver {
 
 class Executor {
  public:
-  // `graph`, `program` and `stores` must outlive this. `base` is the arena's first byte; null for the null device.
-  // `stores` are the tiers past the first, by number; null where the program keeps nothing.
-  using Stores = std::array<TierStore*, kMostTiers>;
-  Executor(const Graph& graph, const Program& program, std::byte* base, int threads, int loss_chunks,
-           DeviceKind device = DeviceKind::cpu, const Stores& stores = {});
+  // `graph`, `program` and `device` must outlive this.
+  Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks);
   ~Executor();
 
   // Writes the inputs of the section that it is given.
@@ -47,12 +38,13 @@ class Executor {
 
   // What lives through the whole run where kernels run: parameters, optimizer state, staging.
   const std::vector<Operand>& state() const { return program_.persistent; }
+  // Of what is fed or fetched, on the host; where kernels run on the host, of anything that rests there.
   TensorView view(ValueId value) const;
   // Whether it rests where kernels run.
   bool here(ValueId value) const { return program_.operands[value].tier == 0; }
   // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
-  void read(ValueId value, const std::function<void(std::span<const std::byte>)>& sink) const;
-  void write(ValueId value, const std::function<void(std::span<std::byte>)>& source);
+  void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
+  void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
   void set_observer(RunObserver* observer) { observer_ = observer; }
 
  private:
@@ -60,16 +52,12 @@ class Executor {
   std::vector<Bound> bind(const std::vector<Instruction>& section);
   void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start, const Feeder& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
-  void start(const StartCopy& copy);
   void wait(const WaitCopy& copy);
-  TierStore& store_of(std::uint8_t tier) const;
 
   const Graph& graph_;
   const Program& program_;
-  std::byte* base_;
+  Device& device_;
   int threads_, loss_chunks_;
-  DeviceKind device_;
-  Stores stores_;
   RunObserver* observer_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   struct Cache;

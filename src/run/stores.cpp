@@ -71,8 +71,8 @@ Stores::Stores(const Program& program, const Plan& plan, const std::filesystem::
   }
 }
 
-Executor::Stores Stores::all() const {
-  Executor::Stores all{};
+CpuDevice::Stores Stores::all() const {
+  CpuDevice::Stores all{};
   for (std::size_t tier = 0; tier < all.size(); ++tier) all[tier] = stores_[tier].get();
   return all;
 }

@@ -7,7 +7,7 @@
 
 #include "device/disk/page_file.h"
 #include "program/program.h"
-#include "run/executor.h"
+#include "run/cpu_device.h"
 
 namespace plimsoll {
 
@@ -20,7 +20,7 @@ class Stores {
   // another one needs other bytes, and what PageFile and HostStore throw.
   Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits = {});
 
-  Executor::Stores all() const;
+  CpuDevice::Stores all() const;
   const TierStore* at(std::size_t tier) const { return stores_.at(tier).get(); }
   // Null where nothing rests on a disk.
   PageFile* disk() const { return disk_; }

@@ -11,6 +11,7 @@
 #include "ops/cpu_catalogue.h"
 #include "plan/build_plan.h"
 #include "program/program.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/weights.h"
 
@@ -98,11 +99,11 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   cpu::set_thread_count(machine.threads);
   const Program program = lower(*plan);
   const Arena arena(plan->arena);
-  Executor executor(plan->graph, program, arena.base(), machine.threads, 1);
+  CpuDevice device(arena);
+  Executor executor(plan->graph, program, device, machine.threads, 1);
   executor.load([&] {
     for (const Operand& state : executor.state()) {
-      const TensorView view = executor.view(state.value);
-      std::fill(view.data, view.data + view.bytes(), std::byte{0});
+      executor.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     initialize_parameters(plan->graph, 1, executor);
   });

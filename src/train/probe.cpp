@@ -23,6 +23,7 @@
 #include "plan/build_plan.h"
 #include "plan/json.h"
 #include "program/program.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
 #include "train/child.h"
@@ -135,7 +136,8 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   plan.forget_analysis();
   write_file_atomically(folder / "plan.json", plan_text);
   const Arena arena(plan.arena);
-  Executor executor(plan.graph, program, arena.base(), machine.threads, plan.decisions.loss_chunks);
+  CpuDevice device(arena);
+  Executor executor(plan.graph, program, device, machine.threads, plan.decisions.loss_chunks);
   Trainer trainer(config, model, plan, executor, data);
   trainer.load(nullptr);
   for (std::int64_t i = 0; i < config.train.updates; ++i) trainer.update();

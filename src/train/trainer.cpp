@@ -93,8 +93,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
   executor_.load([&] {
     for (const Operand& state : executor_.state()) {  // what rests on the disk begins as zeros
       if (plan_.graph.values[state.value].role == Role::parameter) continue;
-      const std::span<std::byte> bytes = bytes_of(executor_, state.value);
-      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     if (checkpoint != nullptr) {
       const Progress saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
@@ -170,8 +169,12 @@ void Trainer::find_watched() {
 bool Trainer::finite_so_far() const {
   if (!std::isfinite(*executor_.view(model_.training.loss_total).as_pointer<double>())) return false;
   return std::all_of(watched_.begin(), watched_.end(), [&](ValueId value) {
-    const auto numbers = executor_.view(value).as<float>();
-    return std::all_of(numbers.begin(), numbers.end(), [](float number) { return std::isfinite(number); });
+    bool finite = true;
+    executor_.read(value, [&](std::span<const std::byte> bytes) {
+      const std::span numbers(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+      finite = finite && std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); });
+    });
+    return finite;
   });
 }
 

@@ -10,6 +10,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/cases/cases.h"
 #include "plan/simulation.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 
 namespace plimsoll::test {
@@ -26,7 +27,8 @@ class DenseRun {
     program_.arena = end_;
     arena_ = std::make_unique<Arena>(end_);
     std::memset(arena_->base(), 0xFF, extent(end_.n));
-    executor_ = std::make_unique<Executor>(graph, program_, arena_->base(), threads, loss_chunks);
+    device_ = std::make_unique<CpuDevice>(*arena_);
+    executor_ = std::make_unique<Executor>(graph, program_, *device_, threads, loss_chunks);
   }
 
   void set(ValueId value, const Numbers& numbers) {
@@ -86,6 +88,7 @@ class DenseRun {
   Bytes end_;
   Program program_;
   std::unique_ptr<Arena> arena_;
+  std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<Executor> executor_;
 };
 

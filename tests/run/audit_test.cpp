@@ -122,7 +122,8 @@ TEST(NullDevice, RunsEveryProgram) {
   for (const ModelShape& shape : kShapes) {
     const Plan plan = plan_with(config_for(shape, 4), 2, {BlockMode::recompute}, 2);
     const Program program = lower(plan);
-    Executor executor(plan.graph, program, nullptr, 2, 2, DeviceKind::null);
+    NullDevice device;
+    Executor executor(plan.graph, program, device, 2, 2);
     Counter counter;
     executor.set_observer(&counter);
     for (const Section section : kSections) executor.run(section, false, [](Section) {});

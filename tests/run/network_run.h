@@ -12,6 +12,7 @@
 #include "device/arena.h"
 #include "ops/update/update.h"
 #include "program/program.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "run/random_graph.h"
 #include "run/stores.h"
@@ -32,8 +33,8 @@ class NetworkRun {
         program_(lower(plan)),
         arena_(plan.arena, kBeyond),
         stores_(program_, plan, folder),
-        executor_(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu, stores_.all()) {
-  }
+        device_(arena_, stores_.all()),
+        executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks) {}
 
   const Program& program() const { return program_; }
   const Arena& arena() const { return arena_; }
@@ -114,6 +115,7 @@ class NetworkRun {
   Program program_;
   Arena arena_;
   Stores stores_;
+  CpuDevice device_;
   Executor executor_;
   std::function<void(Phase)> enter_ = [](Phase) {};
   std::mt19937 tokens_{99};

@@ -15,6 +15,7 @@
 #include "plan/small_models.h"
 #include "program/program.h"
 #include "run/audit.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "run/stores.h"
 #include "train/trainer.h"
@@ -59,8 +60,8 @@ class Session {
         arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
-    executor_.emplace(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks, DeviceKind::cpu,
-                      stores_->all());
+    device_.emplace(arena_, stores_->all());
+    executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks);
     trainer_.emplace(config, model_, plan, *executor_, data);
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, arena_);
@@ -102,6 +103,7 @@ class Session {
   Program program_;
   Arena arena_;
   std::optional<Stores> stores_;
+  std::optional<CpuDevice> device_;
   std::optional<Executor> executor_;
   std::optional<Trainer> trainer_;
   std::optional<Audit> audit_;
@@ -127,7 +129,8 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
 // What the `check` device and the audit's ranges say of a program that computes nothing: "" or the message.
 inline std::string replay(const Plan& plan, const Program& program, bool compare_live = true) {
   const Arena arena(plan.arena, Session::kBeyond);
-  Executor executor(plan.graph, program, nullptr, plan.threads, plan.decisions.loss_chunks, DeviceKind::null);
+  NullDevice device;
+  Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
   Audit audit(program, plan.graph, arena);
   executor.set_observer(&audit);
   const auto nothing = [](Section) {};

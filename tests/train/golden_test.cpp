@@ -16,6 +16,7 @@
 #include "plan/build_plan.h"
 #include "plan/plan.h"
 #include "program/program.h"
+#include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/weights.h"
 
@@ -67,12 +68,14 @@ struct Running {
       : plan(std::move(made)),
         program(lower(plan)),
         arena(plan.arena),
-        executor(plan.graph, program, arena.base(), plan.threads, plan.decisions.loss_chunks) {
+        device(arena),
+        executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks) {
     load_weights(plan.graph, folder(), executor);
   }
   Plan plan;
   Program program;
   Arena arena;
+  CpuDevice device;
   Executor executor;
 };
 

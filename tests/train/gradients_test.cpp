@@ -51,7 +51,8 @@ class ByHand {
         model_(build_training_graph(config, {source.bytes_per_token, false}, plan.decisions.micro_batch)),
         program_(lower(plan)),
         arena_(plan.arena),
-        executor_(plan.graph, program_, arena_.base(), plan.threads, plan.decisions.loss_chunks),
+        device_(arena_),
+        executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
         samples_(make_samples(source.tokens, config.model.context, "tokens")),
         order_{config.data.order, static_cast<std::uint64_t>(config.seed), samples_.count()} {
     initialize_parameters(plan.graph, 3, executor_);
@@ -118,6 +119,7 @@ class ByHand {
   TrainingGraph model_;
   Program program_;
   Arena arena_;
+  CpuDevice device_;
   Executor executor_;
   Samples samples_;
   SampleOrder order_;
