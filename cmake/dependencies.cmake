@@ -75,6 +75,9 @@ else()
   plimsoll_dependency(uring HEADERS liburing.h)
 endif()
 
+# CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.
+plimsoll_dependency(cuda HEADERS cuda_ IN_HEADERS cuda_)
+
 if(PLIMSOLL_TESTS)
   # GoogleTest: the tests. Python's standard library drives the commands from outside.
   find_package(GTest 1.12 REQUIRED)

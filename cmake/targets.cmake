@@ -3,19 +3,25 @@
 # One static library from the sources below the folder of the CMakeLists.txt that calls it: all of them, or those whose file
 # names match a pattern of FILES, less those that match EXCEPT. LINKS are the floors that its sources may include, themselves
 # and through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture:
-# scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out.
+# scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out. Kernels
+# for a GPU (.cu) are compiled as C++ here, over device/cuda/emulation.
 
 function(plimsoll_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EXCEPT;LINKS;EXTERNAL")
   plimsoll_glob(sources "${arg_FILES}" "${arg_EXCEPT}" .cpp)
   plimsoll_glob(headers "${arg_FILES}" "${arg_EXCEPT}" .h)
+  plimsoll_glob(kernels "${arg_FILES}" "${arg_EXCEPT}" .cu)
   if(NOT sources AND NOT headers)
     return()
   endif()
 
   if(sources)
-    add_library(plimsoll_${name} STATIC ${sources} ${headers})
+    add_library(plimsoll_${name} STATIC ${sources} ${kernels} ${headers})
     set(scope PRIVATE)
+    if(kernels)
+      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+      set_target_properties(plimsoll_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)  # only tests run them over the emulation
+    endif()
   else()
     add_library(plimsoll_${name} INTERFACE)
     set(scope INTERFACE)

@@ -17,7 +17,8 @@ namespace plimsoll {
 struct KernelCall {
   std::span<std::byte*const> inputs, outputs;
   std::byte* scratch = nullptr;
-  NodeRange range = {};  // of an op on ranges: the operands that are ranges begin with it
+  NodeRange range = {};    // of an op on ranges: the operands that are ranges begin with it
+  void* stream = nullptr;  // of a GPU, on which the kernel puts its work
 
   template <class T = float>
   const T* in(std::size_t i) const {

@@ -7,6 +7,7 @@
 #include "base/ceil_div.h"
 #include "ops/all.h"
 #include "ops/cases/bound_case.h"
+#include "ops/cuda_kernel.h"
 
 namespace plimsoll::test {
 namespace {
@@ -32,9 +33,20 @@ TEST(GuardedBytes, NoticesOneByteOutside) {
   }
 }
 
-class OpCasesTest : public testing::TestWithParam<const OpDef*> {
+struct OpOn {
+  const OpDef* op;
+  const Backend* backend;
+};
+
+class OpCasesTest : public testing::TestWithParam<OpOn> {
  protected:
-  const OpDef& op() const { return *GetParam(); }
+  const OpDef& op() const { return *GetParam().op; }
+
+  // Options for the backend that is tested.
+  RunOptions on(RunOptions options = {}) const {
+    options.backend = GetParam().backend;
+    return options;
+  }
 
   template <class Body>
   void for_each_case(Body body) const {
@@ -49,7 +61,7 @@ class OpCasesTest : public testing::TestWithParam<const OpDef*> {
 
   std::vector<std::vector<std::byte>> bits(const OpCase& a_case, const std::vector<Numbers>& inputs,
                                            const RunOptions& options = {}) const {
-    BoundCase bound(op(), a_case, inputs, options);
+    BoundCase bound(op(), a_case, inputs, on(options));
     bound.run();
     EXPECT_EQ(bound.faults(), "");
     return bound.output_bytes();
@@ -58,7 +70,7 @@ class OpCasesTest : public testing::TestWithParam<const OpDef*> {
 
 TEST_P(OpCasesTest, AgreesWithTheReference) {
   for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
-    BoundCase bound(op(), a_case, inputs);
+    BoundCase bound(op(), a_case, inputs, on());
     bound.run();
     const std::vector<Numbers> actual = bound.outputs(), expected = reference_outputs(*find_cases(op()), a_case, inputs);
     const std::vector<ValueType> types = output_types(op(), a_case);
@@ -92,8 +104,16 @@ TEST_P(OpCasesTest, GivesTheSameBitsInPlace) {
 
 TEST_P(OpCasesTest, GivesTheSameBitsOnOneAndTwoThreads) {
   for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
-    if (!BoundCase(op(), a_case, inputs).choice().implementation.starts_with("plimsoll")) return;
+    if (!BoundCase(op(), a_case, inputs, on()).choice().implementation.starts_with("plimsoll")) return;
     EXPECT_TRUE(bits(a_case, inputs, {.threads = 1}) == bits(a_case, inputs, {.threads = 2}));
+  });
+}
+
+// What threads of a block leave for each other is there whichever of them comes first.
+TEST_P(OpCasesTest, GivesTheSameBitsInAnyOrderOfGpuThreads) {
+  if (GetParam().backend == &kCpu) return;
+  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+    EXPECT_TRUE(bits(a_case, inputs) == bits(a_case, inputs, {.reversed = true}));
   });
 }
 
@@ -113,7 +133,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsRangeByRange) {
     const std::int64_t all = types[rule.inputs.front()].shape.elements();
     const auto whole = bits(a_case, inputs);
     for (const std::int64_t elements : {rule.step, 3 * rule.step, round_up(all / 2 + 1, rule.step)}) {
-      BoundCase bound(op(), a_case, inputs, {.in_ranges = true});
+      BoundCase bound(op(), a_case, inputs, on({.in_ranges = true}));
       bound.run_in_ranges(elements);
       EXPECT_EQ(bound.faults(), "");
       EXPECT_TRUE(bound.output_bytes() == whole) << "ranges of " << elements;
@@ -134,8 +154,17 @@ TEST_P(OpCasesTest, GivesTheSameBitsInAnyNumberOfChunks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, OpCasesTest, testing::ValuesIn(ops::kAllOps),
-                         [](const auto& each) { return std::string(each.param->name); });
+std::vector<OpOn> all_on(const Backend& backend) {
+  std::vector<OpOn> ops;
+  for (const OpDef* op : ops::kAllOps) {
+    if (&backend == &kCpu || find_cuda_kernel(*op) != nullptr) ops.push_back({op, &backend});
+  }
+  return ops;
+}
+
+const auto kNameOfOp = [](const auto& each) { return std::string(each.param.op->name); };
+INSTANTIATE_TEST_SUITE_P(Ops, OpCasesTest, testing::ValuesIn(all_on(kCpu)), kNameOfOp);
+INSTANTIATE_TEST_SUITE_P(CudaOps, OpCasesTest, testing::ValuesIn(all_on(kEmulatedCuda)), kNameOfOp);
 
 }  // namespace
 }  // namespace plimsoll::test

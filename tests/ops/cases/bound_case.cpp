@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "device/cpu/parallel.h"
+#include "device/cuda/emulation.h"
+#include "ops/cuda_kernel.h"
 
 namespace plimsoll::test {
 namespace {
@@ -19,7 +21,25 @@ bool updates(const std::vector<Alias>& aliases, std::size_t input) {
                      [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == input; });
 }
 
+KernelChoice choose_on_cpu(const KernelRequest& request) {
+  const CpuKernel* kernel = find_cpu_kernel(*request.op);
+  return kernel == nullptr || kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
+}
+
+std::unique_ptr<Kernel> bind_on_cpu(const KernelRequest& request) {
+  const CpuKernel* kernel = find_cpu_kernel(*request.op);
+  return kernel == nullptr ? nullptr : kernel->bind(request);
+}
+
+std::unique_ptr<Kernel> bind_emulated(const KernelRequest& request) {
+  const CudaKernel* kernel = find_cuda_kernel(*request.op);
+  return kernel == nullptr ? nullptr : kernel->bind(request);
+}
+
 }  // namespace
+
+const Backend kCpu{"cpu", choose_on_cpu, bind_on_cpu};
+const Backend kEmulatedCuda{"cuda", choose_cuda, bind_emulated};
 
 GuardedBytes::GuardedBytes(std::size_t size, std::byte fill)
     : size_(size), all_((size + 63) / 64 * 64 + 2 * kGuard), memory_(static_cast<std::byte*>(std::aligned_alloc(64, all_))) {
@@ -41,7 +61,8 @@ BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Nu
       attributes_(a_case.attributes),
       aliases_(aliases_of(op, a_case.attributes)),
       input_types_(input_types(a_case)),
-      output_types_(output_types(op, a_case)) {
+      output_types_(output_types(op, a_case)),
+      reversed_(options.reversed) {
   for (std::size_t i = 0; i < input_types_.size(); ++i) {
     buffers_.push_back(std::make_unique<GuardedBytes>(bytes_of(input_types_[i]), options.poison));
     const bool unread = a_case.overwrite && updates(aliases_, i), taken = options.in_place && options.in_place->input == i;
@@ -54,10 +75,9 @@ BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Nu
   cpu::set_thread_count(options.threads);
   const KernelRequest request{&op,           &a_case.attributes, input_types_,     output_types_, options.threads,
                               a_case.chunks, a_case.overwrite,   options.in_ranges};
-  const CpuKernel* kernel = find_cpu_kernel(op);
-  ensure(kernel != nullptr, "cases", "an op has no CPU kernel");
-  choice_ = kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
-  kernel_ = kernel->bind(request);
+  choice_ = options.backend->choose(request);
+  kernel_ = options.backend->bind(request);
+  ensure(kernel_ != nullptr, "cases", "an op has no kernel");
   buffers_.push_back(std::make_unique<GuardedBytes>(extent(choice_.scratch.n), options.poison));
   scratch_ = buffers_.back()->data();
 }
@@ -71,7 +91,10 @@ void BoundCase::place_output(std::size_t output, const RunOptions& options) {
   outputs_.push_back(buffers_.back()->data());
 }
 
-void BoundCase::run() { kernel_->run({inputs_, outputs_, scratch_}); }
+void BoundCase::run() {
+  cuda::emulation::reverse_turns(reversed_);
+  kernel_->run({inputs_, outputs_, scratch_});
+}
 
 // Operands that are ranges begin with theirs: those of an update in place are the same bytes.
 void BoundCase::run_in_ranges(std::int64_t elements) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/kernel_catalogue.h"
@@ -33,11 +34,21 @@ class GuardedBytes {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
+// What runs a case: the CPU's kernels, or a GPU's over the emulation.
+struct Backend {
+  std::string_view name;
+  KernelChoice (*choose)(const KernelRequest&);
+  std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null where it has no kernel for the op
+};
+extern const Backend kCpu, kEmulatedCuda;
+
 struct RunOptions {
+  const Backend* backend = &kCpu;
   int threads = 2;
   std::byte poison{0xFF};         // of scratch and of outputs before the run; 0xFF is NaN as a float
   std::optional<Alias> in_place;  // this output takes the bytes of this input
   bool in_ranges = false;         // bound to run on ranges
+  bool reversed = false;          // the emulation's threads take turns from the last to the first
 };
 
 class BoundCase {
@@ -65,6 +76,7 @@ class BoundCase {
   std::vector<std::byte*> inputs_, outputs_;
   std::vector<std::optional<std::vector<std::byte>>> before_;  // of each input that has to stay as it is
   std::byte* scratch_ = nullptr;
+  bool reversed_;
   KernelChoice choice_;
   std::unique_ptr<Kernel> kernel_;
 };

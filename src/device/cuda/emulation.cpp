@@ -1,0 +1,213 @@
+#include "device/cuda/emulation.h"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace plimsoll::cuda::emulation {
+namespace {
+
+constexpr std::size_t kStackBytes = 64 << 10;
+constexpr unsigned kLanes = 32;
+constexpr std::byte kPoison{0xFF};  // NaN as a float
+
+enum class State : std::uint8_t { fresh, ready, at_block, at_warp, done };
+
+// The lanes of a warp exchange by turns in one of two sets of slots: a lane can be ahead of another by one exchange only.
+struct Warp {
+  alignas(16) std::array<std::byte, 2 * kLanes * kLaneBytes> slots;
+  unsigned arrived = 0;
+};
+
+struct Thread {
+  State state = State::fresh;
+  unsigned exchanges = 0;
+  std::size_t fiber = 0;
+};
+
+// A stack on which threads run, one after the other: only one that waits keeps it.
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<std::byte[]> stack;
+  std::size_t thread = 0;
+};
+
+struct Launch {
+  const std::function<void()>* body = nullptr;
+  std::vector<std::byte> shared;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::size_t current = 0, done = 0, at_block = 0;
+  std::size_t started = 0;  // so many threads, in their order
+  std::exception_ptr error;
+};
+
+Launch launch;
+ucontext_t scheduler;
+std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<std::size_t> idle;
+bool reversed_turns = false;
+
+std::size_t thread_at(std::size_t turn) { return reversed_turns ? launch.threads.size() - 1 - turn : turn; }
+
+void become(std::size_t thread) {
+  const auto index = static_cast<unsigned>(thread);
+  launch.current = thread;
+  threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
+}
+
+// Threads that never wait are run one after the other without a change of stacks.
+void run_fiber(std::size_t number) {
+  Fiber& fiber = *fibers[number];
+  for (;;) {
+    become(fiber.thread);
+    try {
+      (*launch.body)();
+    } catch (...) {
+      if (!launch.error) launch.error = std::current_exception();
+    }
+    launch.threads[launch.current].state = State::done;
+    ++launch.done;
+    if (launch.started < launch.threads.size() && !launch.error) {
+      fiber.thread = thread_at(launch.started++);
+      launch.threads[fiber.thread].fiber = number;
+      continue;
+    }
+    idle.push_back(number);
+    swapcontext(&fiber.context, &scheduler);
+  }
+}
+
+std::size_t idle_fiber() {
+  if (idle.empty()) {
+    fibers.push_back(std::make_unique<Fiber>());
+    Fiber& fiber = *fibers.back();
+    fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, reinterpret_cast<void (*)()>(run_fiber), 1, fibers.size() - 1);
+    idle.push_back(fibers.size() - 1);
+  }
+  const std::size_t number = idle.back();
+  idle.pop_back();
+  return number;
+}
+
+void resume(std::size_t thread) {
+  Thread& to = launch.threads[thread];
+  if (to.state == State::fresh) {
+    to.fiber = idle_fiber();
+    fibers[to.fiber]->thread = thread;
+  }
+  to.state = State::ready;
+  become(thread);
+  swapcontext(&scheduler, &fibers[to.fiber]->context);
+}
+
+void wait(State where) {
+  Thread& self = launch.threads[launch.current];
+  self.state = where;
+  const std::size_t thread = launch.current;
+  swapcontext(&fibers[self.fiber]->context, &scheduler);
+  become(thread);
+  if (launch.error) std::rethrow_exception(launch.error);  // the block has ended: leave the kernel
+}
+
+void release(std::size_t begin, std::size_t end, State where) {
+  for (std::size_t i = begin; i < end; ++i) {
+    if (launch.threads[i].state == where) launch.threads[i].state = State::ready;
+  }
+}
+
+void release_block() {
+  if (launch.at_block == 0 || launch.at_block + launch.done < launch.threads.size()) return;
+  launch.at_block = 0;
+  release(0, launch.threads.size(), State::at_block);
+}
+
+void run_block() {
+  launch.current = launch.done = launch.at_block = launch.started = 0;
+  std::fill(launch.threads.begin(), launch.threads.end(), Thread{});
+  for (Warp& warp : launch.warps) warp.arrived = 0;
+  std::fill(launch.shared.begin(), launch.shared.end(), kPoison);
+  while (launch.done < launch.threads.size()) {
+    bool ran = false;
+    for (std::size_t turn = 0; turn < launch.threads.size(); ++turn) {
+      const std::size_t thread = thread_at(turn);
+      const State state = launch.threads[thread].state;
+      const bool waits = state == State::at_block || state == State::at_warp;
+      if (state == State::fresh && launch.error) {
+        launch.threads[thread].state = State::done;
+        ++launch.done;
+      } else if (state == State::fresh || state == State::ready || (waits && launch.error)) {
+        if (state == State::fresh) launch.started = turn + 1;
+        resume(thread);
+        ran = true;
+      }
+    }
+    release_block();
+    if (ran || launch.error) continue;
+    const bool waits = std::any_of(launch.threads.begin(), launch.threads.end(),
+                                   [](const Thread& thread) { return thread.state == State::ready; });
+    if (!waits)
+      launch.error = std::make_exception_ptr(internal_error("emulation", "threads of a block wait for others that never come"));
+  }
+  if (launch.error) std::rethrow_exception(std::exchange(launch.error, nullptr));
+}
+
+}  // namespace
+
+void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body) {
+  const std::size_t threads = std::size_t{block.x} * block.y * block.z;
+  ensure(threads > 0 && threads <= 1024 && threads % kLanes == 0, "emulation",
+         "a block is of whole warps, of up to 1,024 threads");
+  ensure(shared_bytes <= 227 << 10, "emulation", "a block has more shared memory than there is");
+  launch.body = &body;
+  launch.shared.assign(shared_bytes, kPoison);
+  launch.threads.assign(threads, {});
+  launch.warps.resize(threads / kLanes);
+  blockDim = block;
+  gridDim = grid;
+  for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z) {
+    for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y) {
+      for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) run_block();
+    }
+  }
+}
+
+std::byte* shared_memory() { return launch.shared.data(); }
+unsigned lane() { return static_cast<unsigned>(launch.current % kLanes); }
+void reverse_turns(bool reversed) { reversed_turns = reversed; }
+
+void sync_threads() {
+  ++launch.at_block;
+  wait(State::at_block);
+}
+
+const std::byte* exchange(const void* mine, std::size_t bytes) {
+  const std::size_t self = launch.current, first = self - self % kLanes;
+  Warp& warp = launch.warps[self / kLanes];
+  Thread& thread = launch.threads[self];
+  std::byte* slots = warp.slots.data() + (thread.exchanges++ % 2) * kLanes * kLaneBytes;
+  std::memcpy(slots + self % kLanes * kLaneBytes, mine, bytes);
+  if (++warp.arrived == kLanes) {
+    warp.arrived = 0;
+    release(first, first + kLanes, State::at_warp);
+  } else {
+    wait(State::at_warp);
+  }
+  return slots;
+}
+
+}  // namespace plimsoll::cuda::emulation

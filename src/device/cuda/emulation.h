@@ -1,0 +1,68 @@
+// What kernels.cuh needs of CUDA, on a CPU, for tests: blocks run one after the other, the threads of a block take turns at
+// barriers and warp-wide exchanges, in either order. It shows what a kernel computes, what it touches, and a barrier that not all
+// threads reach; not races within a turn, and no speed. One launch at a time in a process.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace plimsoll::cuda::emulation {
+
+// Calls `body` for every thread of every block. Throws an internal error where threads of a block wait for each other in vain.
+void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
+
+// Of the launch that runs: poisoned before each block.
+std::byte* shared_memory();
+void sync_threads();
+// What each of the 32 lanes gave, of at most kLaneBytes; valid until the thread's second exchange from here.
+inline constexpr std::size_t kLaneBytes = 32;
+const std::byte* exchange(const void* mine, std::size_t bytes);
+unsigned lane();
+
+// Later launches start and resume the threads of a block from the last to the first.
+void reverse_turns(bool reversed);
+
+template <class T>
+T shuffle(T value, unsigned source) {
+  static_assert(sizeof(T) <= kLaneBytes);
+  T result;
+  std::memcpy(&result, exchange(&value, sizeof(T)) + source * kLaneBytes, sizeof(T));
+  return result;
+}
+
+}  // namespace plimsoll::cuda::emulation
+
+inline void __syncthreads() { plimsoll::cuda::emulation::sync_threads(); }
+inline void __syncwarp() { plimsoll::cuda::emulation::shuffle(0, 0); }
+
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned source) {
+  return plimsoll::cuda::emulation::shuffle(value, source);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, unsigned mask) {
+  return plimsoll::cuda::emulation::shuffle(value, plimsoll::cuda::emulation::lane() ^ mask);
+}
+
+// The intrinsics that kernels call by name. Those of CUDA differ in the last bits.
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }

@@ -1,0 +1,37 @@
+// How a GPU runs an op. Kernels are bound on the host and put their work on the stream that a call names; they allocate nothing,
+// wait for nothing and may be captured into a graph. What planning needs of them is `choose_cuda`, which asks no GPU: scratch
+// follows from shapes alone.
+#pragma once
+
+#include "ops/kernel.h"
+
+namespace plimsoll {
+
+struct CudaKernel {
+  const OpDef* op;
+  std::unique_ptr<Kernel> (*bind)(const KernelRequest&);
+};
+
+// Null where a GPU has no kernel for the op.
+const CudaKernel* find_cuda_kernel(const OpDef& op);
+
+// Implementation and scratch of the kernel that find_cuda_kernel binds.
+KernelChoice choose_cuda(const KernelRequest& request);
+
+// Each family's kernels, gathered by find_cuda_kernel.
+using CudaKernels = std::vector<CudaKernel>;
+CudaKernels matmul_cuda_kernels();
+CudaKernels elementwise_cuda_kernels();
+CudaKernels norm_cuda_kernels();
+CudaKernels softmax_cuda_kernels();
+CudaKernels attention_cuda_kernels();
+CudaKernels embedding_cuda_kernels();
+CudaKernels reduce_cuda_kernels();
+CudaKernels shape_cuda_kernels();
+CudaKernels cast_cuda_kernels();
+CudaKernels dropout_cuda_kernels();
+CudaKernels loss_cuda_kernels();
+CudaKernels update_cuda_kernels();
+CudaKernels factored_cuda_kernels();
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// Which elements of a sample dropout keeps on a GPU: the words and decisions of the CPU's mask (dropout/kernels.h).
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "device/cuda/kernels.cuh"
+
+namespace plimsoll::cuda {
+
+struct DropoutRule {
+  std::array<std::uint32_t, 2> key{};
+  std::uint32_t threshold = 0;  // kept where the word's upper 24 bits are at least this
+  float keep_factor = 1;
+
+  DropoutRule() = default;
+  DropoutRule(double probability, std::array<std::uint32_t, 2> key)
+      : key(key),
+        threshold(static_cast<std::uint32_t>(std::ceil(double{static_cast<float>(probability)} * 0x1p24))),
+        keep_factor(1.0f / (1.0f - static_cast<float>(probability))) {}
+
+  // Of elements 4 group to 4 group + 3 of a sample.
+  __host__ __device__ __forceinline__ PhiloxWords words(std::uint64_t group, std::uint32_t epoch, std::uint32_t sample) const {
+    return philox4x32(key, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), sample, epoch});
+  }
+  __host__ __device__ __forceinline__ float factor(std::uint32_t word) const {
+    return word >> 8 >= threshold ? keep_factor : 0.0f;
+  }
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,115 @@
+#include "ops/cuda_kernel.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/map.cuh"
+#include "ops/update/rounding.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+struct Add {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Multiply {
+  __device__ float operator()(float a, float b) const { return a * b; }
+};
+struct Scale {
+  float factor;
+  __device__ float operator()(float x) const { return x * factor; }
+};
+struct Relu {
+  __device__ float operator()(float x) const { return x > 0 ? x : x != x ? x : 0; }
+};
+struct ReluBackward {
+  __device__ float operator()(float dy, float x) const { return x > 0 ? dy : 0; }
+};
+
+// sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form of GELU is x times it.
+__device__ float gelu_gate(float x) {
+  constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;
+  return 1.0f / (1.0f + expf(-kTwice * x * (1.0f + kCubic * x * x)));
+}
+struct Gelu {
+  __device__ float operator()(float x) const { return x * gelu_gate(x); }
+};
+struct GeluBackward {
+  __device__ float operator()(float dy, float x) const {
+    constexpr float kTwice = 1.5957691216057308f, kCubic3 = 3 * 0.044715f;
+    const float gate = gelu_gate(x);
+    return dy * (gate + x * gate * (1.0f - gate) * kTwice * (1.0f + kCubic3 * x * x));
+  }
+};
+
+__global__ void __launch_bounds__(kMapThreads)
+    accumulate_rounded_kernel(std::int64_t n, const float* g, const std::uint32_t* step, bool add, Bf16* into, NoiseKey key) {
+  const Rounding rounding{key, {step[0], step[1]}};
+  for (std::int64_t group = thread_of_grid(); 4 * group < n; group += threads_of_grid()) {
+    const PhiloxWords words = rounding.words(group);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const std::int64_t i = 4 * group + e;
+      if (i < n) into[i] = round_by(add ? widen(into[i]) + g[i] : g[i], words[e]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace {
+
+std::int64_t elements(const KernelRequest& request) { return request.outputs[0].shape.elements(); }
+
+template <class F>
+std::unique_ptr<Kernel> bind_binary(const KernelRequest& request) {
+  return make_kernel(
+      [n = elements(request)](const KernelCall& call) { cuda::map(n, F{}, call.stream, call.out(0), call.in(0), call.in(1)); });
+}
+
+// Of any width; as many inputs as F takes.
+template <class F, std::size_t... kInput>
+std::unique_ptr<Kernel> bind_activation(const KernelRequest& request) {
+  const auto bind = [n = elements(request)]<class T>(T) {
+    return make_kernel([n](const KernelCall& call) { cuda::map(n, F{}, call.stream, call.out<T>(0), call.in<T>(kInput)...); });
+  };
+  if (request.inputs[0].dtype == DType::bf16) return bind(cuda::Bf16{});
+  if (request.inputs[0].dtype == DType::f16) return bind(F16{});
+  return bind(0.0f);
+}
+
+std::unique_ptr<Kernel> bind_scale(const KernelRequest& request) {
+  const cuda::Scale scale{static_cast<float>(request.attributes->as<ops::ScaleAttributes>().factor)};
+  return make_kernel(
+      [n = elements(request), scale](const KernelCall& call) { cuda::map(n, scale, call.stream, call.out(0), call.in(0)); });
+}
+
+std::unique_ptr<Kernel> bind_accumulate(const KernelRequest& request) {
+  return make_kernel([n = elements(request), overwrite = request.overwrite](const KernelCall& call) {
+    if (overwrite) return cuda::map(n, cuda::Same{}, call.stream, call.out(0), call.in(0));
+    cuda::map(n, cuda::Add{}, call.stream, call.out(0), call.in(1), call.in(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_accumulate_rounded(const KernelRequest& request) {
+  const auto key = request.attributes->as<ops::RoundingAttributes>().rounding;
+  return make_kernel([n = elements(request), key, add = !request.overwrite](const KernelCall& call) {
+    cuda::launch(cuda::accumulate_rounded_kernel, cuda::grid_over(n, cuda::kMapThreads, 4 * cuda::kMapThreads), call.stream, n,
+                 call.in(0), call.in<std::uint32_t>(1), add, call.out<cuda::Bf16>(0), key);
+  });
+}
+
+}  // namespace
+
+CudaKernels elementwise_cuda_kernels() {
+  return {{&ops::kAdd, bind_binary<cuda::Add>},
+          {&ops::kMultiply, bind_binary<cuda::Multiply>},
+          {&ops::kScale, bind_scale},
+          {&ops::kGelu, bind_activation<cuda::Gelu, 0>},
+          {&ops::kGeluBackward, bind_activation<cuda::GeluBackward, 0, 1>},
+          {&ops::kRelu, bind_activation<cuda::Relu, 0>},
+          {&ops::kReluBackward, bind_activation<cuda::ReluBackward, 0, 1>},
+          {&ops::kAccumulate, bind_accumulate},
+          {&ops::kAccumulateRounded, bind_accumulate_rounded}};
+}
+
+}  // namespace plimsoll
