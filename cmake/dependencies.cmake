@@ -76,7 +76,7 @@ else()
 endif()
 
 # CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.
-plimsoll_dependency(cuda HEADERS cuda_ IN_HEADERS cuda_)
+plimsoll_dependency(cuda HEADERS cuda_ cublasLt.h IN_HEADERS cuda_)
 
 if(PLIMSOLL_TESTS)
   # GoogleTest: the tests. Python's standard library drives the commands from outside.

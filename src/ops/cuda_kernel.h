@@ -18,6 +18,9 @@ const CudaKernel* find_cuda_kernel(const OpDef& op);
 // Implementation and scratch of the kernel that find_cuda_kernel binds.
 KernelChoice choose_cuda(const KernelRequest& request);
 
+// Whether that kernel works on ranges where the op has a rule for them.
+bool cuda_takes_ranges(const OpDef& op);
+
 // Each family's kernels, gathered by find_cuda_kernel.
 using CudaKernels = std::vector<CudaKernel>;
 CudaKernels matmul_cuda_kernels();

@@ -8,7 +8,8 @@ namespace {
 std::unordered_map<const OpDef*, CudaKernel> gather() {
   std::unordered_map<const OpDef*, CudaKernel> table;
   for (const CudaKernels& family :
-       {elementwise_cuda_kernels(), shape_cuda_kernels(), cast_cuda_kernels(), dropout_cuda_kernels()}) {
+       {matmul_cuda_kernels(), elementwise_cuda_kernels(), shape_cuda_kernels(), cast_cuda_kernels(), dropout_cuda_kernels(),
+        loss_cuda_kernels()}) {
     for (const CudaKernel& kernel : family) table.emplace(kernel.op, kernel);
   }
   return table;

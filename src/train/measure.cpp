@@ -96,7 +96,7 @@ class Product {
   Bytes of_b() const { return Bytes{size_of(shape_.operands) * shape_.k * shape_.n}; }
   Bytes of_c() const { return Bytes{size_of(shape_.result) * shape_.m * shape_.n}; }
 
-  cpu::GemmShape shape_;
+  GemmShape shape_;
   cpu::Gemm gemm_;
 };
 

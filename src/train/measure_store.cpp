@@ -108,12 +108,12 @@ class MovingPages {
 };
 
 // Of a few milliseconds, and of a few tens of microseconds.
-constexpr cpu::GemmShape kLong{.batch = 1, .m = 512, .n = 768, .k = 768}, kShort{.batch = 1, .m = 128, .n = 128, .k = 128};
+constexpr GemmShape kLong{.batch = 1, .m = 512, .n = 768, .k = 768}, kShort{.batch = 1, .m = 128, .n = 128, .k = 128};
 
 // Matrix products on the whole team.
 class Products {
  public:
-  Products(const cpu::GemmShape& shape, int threads)
+  Products(const GemmShape& shape, int threads)
       : shape_(shape),
         operands_(shape.m * shape.k + shape.k * shape.n + shape.m * shape.n),
         gemm_(shape, threads),
@@ -135,7 +135,7 @@ class Products {
   }
 
  private:
-  cpu::GemmShape shape_;
+  GemmShape shape_;
   std::int64_t operands_;
   cpu::Gemm gemm_;
   Arena arena_;

@@ -172,7 +172,7 @@ ProbeResult run_probe(const Config& config, const Machine& machine, const std::f
 Bytes measure_primitive(int threads) {
   // Widths of GPT-2s, whole tiles and ragged ones; forward, gradients of inputs and of weights.
   const auto shapes = [](std::int64_t rows) {
-    std::vector<cpu::GemmShape> all;
+    std::vector<GemmShape> all;
     for (const std::int64_t width : {192, 384, 768, 1600}) {
       const std::int64_t wide = 3 * width;
       all.push_back({.m = rows, .n = wide, .k = width, .bias = true});
@@ -187,7 +187,7 @@ Bytes measure_primitive(int threads) {
     std::vector<cpu::Gemm> bound;
     const auto bind = [&](std::int64_t rows) {
       int primitives = 0;
-      for (const cpu::GemmShape& shape : shapes(rows)) {
+      for (const GemmShape& shape : shapes(rows)) {
         bound.emplace_back(shape, threads);
         primitives += bound.back().plan().primitives;
       }

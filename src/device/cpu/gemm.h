@@ -7,29 +7,15 @@
 // timing.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/bytes.h"
-#include "tensor/dtype.h"
+#include "tensor/gemm_shape.h"
 
 namespace plimsoll::cpu {
-
-// C = A * B (+ bias) (+ C) for each element of the batch. A is m x k, or k x m where transposed; B is k x n, or n x k where
-// transposed; bias has n elements, shared by the batch.
-struct GemmShape {
-  std::int64_t batch = 1, m = 0, n = 0, k = 0;
-  bool transpose_a = false, transpose_b = false;
-  bool bias = false;
-  bool accumulate = false;      // adds to what C holds
-  DType operands = DType::f32;  // of A and B
-  DType result = DType::f32;    // or that of the operands; then nothing is accumulated
-
-  friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
-};
 
 struct GemmPlan {
   std::string implementation;  // "onednn-2.6.3 brg:avx512_core packed_b"; a part of a plan's hash

@@ -6,10 +6,9 @@
 #include <cstddef>
 
 #include "base/bytes.h"
+#include "tensor/gemm_shape.h"
 
 namespace plimsoll::cpu {
-
-struct GemmShape;
 
 // Exact: for each thread that takes part, a block of B and, where A is transposed, of one tile's rows of A.
 Bytes tiled_gemm_scratch(const GemmShape& shape, int threads);

@@ -1,5 +1,6 @@
 #include "device/cuda/emulation.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -28,15 +29,26 @@ struct Warp {
   unsigned arrived = 0;
 };
 
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  unsigned group;
+};
+
 struct Thread {
   State state = State::fresh;
   unsigned exchanges = 0;
   std::size_t fiber = 0;
+  unsigned copy_groups = 0;  // committed so far
+  std::vector<Copy> copies = {};
 };
 
 // A stack on which threads run, one after the other: only one that waits keeps it.
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;  // of its first turn
+  jmp_buf place;       // where it waits from then on
+  bool begun = false;
   std::unique_ptr<std::byte[]> stack;
   std::size_t thread = 0;
 };
@@ -52,7 +64,7 @@ struct Launch {
 };
 
 Launch launch;
-ucontext_t scheduler;
+jmp_buf scheduler;
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<std::size_t> idle;
 bool reversed_turns = false;
@@ -63,6 +75,11 @@ void become(std::size_t thread) {
   const auto index = static_cast<unsigned>(thread);
   launch.current = thread;
   threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
+}
+
+// swapcontext would ask the kernel for the signal mask on each of the millions of turns.
+void change_stack(jmp_buf& from, jmp_buf& to) {
+  if (_setjmp(from) == 0) _longjmp(to, 1);
 }
 
 // Threads that never wait are run one after the other without a change of stacks.
@@ -83,7 +100,7 @@ void run_fiber(std::size_t number) {
       continue;
     }
     idle.push_back(number);
-    swapcontext(&fiber.context, &scheduler);
+    change_stack(fiber.place, scheduler);
   }
 }
 
@@ -112,14 +129,16 @@ void resume(std::size_t thread) {
   }
   to.state = State::ready;
   become(thread);
-  swapcontext(&scheduler, &fibers[to.fiber]->context);
+  Fiber& fiber = *fibers[to.fiber];
+  if (std::exchange(fiber.begun, true)) return change_stack(scheduler, fiber.place);
+  if (_setjmp(scheduler) == 0) setcontext(&fiber.context);
 }
 
 void wait(State where) {
   Thread& self = launch.threads[launch.current];
   self.state = where;
   const std::size_t thread = launch.current;
-  swapcontext(&fibers[self.fiber]->context, &scheduler);
+  change_stack(fibers[self.fiber]->place, scheduler);
   become(thread);
   if (launch.error) std::rethrow_exception(launch.error);  // the block has ended: leave the kernel
 }
@@ -193,6 +212,24 @@ void reverse_turns(bool reversed) { reversed_turns = reversed; }
 void sync_threads() {
   ++launch.at_block;
   wait(State::at_block);
+}
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  Thread& thread = launch.threads[launch.current];
+  std::memset(to, static_cast<int>(kPoison), bytes);
+  thread.copies.push_back({to, from, bytes, thread.copy_groups});
+}
+
+void commit_copies() { ++launch.threads[launch.current].copy_groups; }
+
+void wait_for_copies(unsigned pending) {
+  Thread& thread = launch.threads[launch.current];
+  std::erase_if(thread.copies, [&](const Copy& copy) {
+    if (copy.group + pending >= thread.copy_groups) return false;
+    if (copy.from == nullptr) std::memset(copy.to, 0, copy.bytes);
+    if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.bytes);
+    return true;
+  });
 }
 
 const std::byte* exchange(const void* mine, std::size_t bytes) {

@@ -1,24 +1,8 @@
 #include "device/cpu/gemm.h"
-#include "ops/kernel.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/gemm_shape.h"
 
 namespace plimsoll {
 namespace {
-
-cpu::GemmShape gemm_shape(const KernelRequest& request) {
-  const auto& attributes = request.attributes->as<ops::MatmulAttributes>();
-  const ops::MatmulExtents e = ops::matmul_extents(attributes, request.inputs);
-  return {e.batch,
-          e.m,
-          e.n,
-          e.k,
-          attributes.transpose_a,
-          attributes.transpose_b,
-          attributes.bias,
-          accumulates<ops::MatmulAttributes>(request),
-          request.inputs[0].dtype,
-          request.outputs[0].dtype};
-}
 
 KernelChoice choose(const KernelRequest& request) {
   const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads, request.with_library);

@@ -38,8 +38,8 @@ std::unique_ptr<Kernel> bind_emulated(const KernelRequest& request) {
 
 }  // namespace
 
-const Backend kCpu{"cpu", choose_on_cpu, bind_on_cpu};
-const Backend kEmulatedCuda{"cuda", choose_cuda, bind_emulated};
+const Backend kCpu{"cpu", choose_on_cpu, bind_on_cpu, [](const OpDef&) { return true; }, false};
+const Backend kEmulatedCuda{"cuda", choose_cuda, bind_emulated, cuda_takes_ranges, true};
 
 GuardedBytes::GuardedBytes(std::size_t size, std::byte fill)
     : size_(size), all_((size + 63) / 64 * 64 + 2 * kGuard), memory_(static_cast<std::byte*>(std::aligned_alloc(64, all_))) {

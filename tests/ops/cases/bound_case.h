@@ -39,6 +39,8 @@ struct Backend {
   std::string_view name;
   KernelChoice (*choose)(const KernelRequest&);
   std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null where it has no kernel for the op
+  bool (*takes_ranges)(const OpDef&);                     // where the op has a rule for them
+  bool rounds_products;  // what lies between two products of 16-bit operands is rounded to them
 };
 extern const Backend kCpu, kEmulatedCuda;
 

@@ -1,0 +1,190 @@
+#include "ops/loss/cuda.h"
+
+#include <tuple>
+
+#include "device/cuda/cublas_gemm.h"
+#include "ops/cuda_kernel.h"
+#include "ops/elementwise/map.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+constexpr int kRowThreads = 512;
+
+struct LossTerms {
+  float of_target, of_each, z;  // 1 - s, s / vocabulary, z
+};
+
+// Of logits so far: the largest, the sum of exponentials relative to it, and their plain sum.
+struct RowSums {
+  float most, exponentials, plain;
+};
+
+__device__ __forceinline__ RowSums join(const RowSums& a, const RowSums& b) {
+  const float most = a.most > b.most ? a.most : b.most;
+  if (most == -INFINITY) return {most, a.exponentials + b.exponentials, a.plain + b.plain};
+  return {most, a.exponentials * expf(a.most - most) + b.exponentials * expf(b.most - most), a.plain + b.plain};
+}
+
+// In an order that depends on the number of threads alone; in all threads.
+__device__ __forceinline__ RowSums join_block(RowSums mine) {
+  __shared__ RowSums of_warps[kRowThreads / kWarp];
+#pragma unroll
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+    const RowSums other{__shfl_xor_sync(kAllLanes, mine.most, mask), __shfl_xor_sync(kAllLanes, mine.exponentials, mask),
+                        __shfl_xor_sync(kAllLanes, mine.plain, mask)};
+    mine = join(mine, other);
+  }
+  if (lane_of_warp() == 0) of_warps[warp_of_block()] = mine;
+  __syncthreads();
+  RowSums all = of_warps[0];
+  for (int i = 1; i < kRowThreads / kWarp; ++i) all = join(all, of_warps[i]);
+  return all;
+}
+
+// A block has a token. Its logits are read for the sums, and again, from the cache, where they become their gradient.
+template <class T, bool kGradient>
+__global__ void __launch_bounds__(kRowThreads)
+    loss_rows_kernel(std::int64_t vocab, std::int64_t row, LossTerms terms, const std::int32_t* targets,
+                     const float* inverse_units, T* logits, float* losses) {
+  constexpr int kElements = 16 / sizeof(T);
+  const std::int64_t token = blockIdx.x;
+  const std::int32_t target = targets[token];
+  T* x = logits + token * row;
+  const std::int64_t packs = (vocab + kElements - 1) / kElements;  // rows are padded to whole ones
+  if (target < 0) {
+    if (threadIdx.x == 0) losses[token] = 0;
+    const Pack<T> zeros{};
+    for (std::int64_t i = threadIdx.x; kGradient && i < packs; i += kRowThreads) store_pack(zeros, x + i * kElements);
+    return;
+  }
+  RowSums mine{-INFINITY, 0, 0};
+  for (std::int64_t i = threadIdx.x; i < packs; i += kRowThreads) {
+    const Pack<T> pack = load_pack(x + i * kElements);
+    float most = mine.most;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const float value = widen(pack.at[e]);
+      if (i * kElements + e < vocab && value > most) most = value;
+    }
+    mine.exponentials *= mine.most == most ? 1.0f : expf(mine.most - most);
+    mine.most = most;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (i * kElements + e >= vocab) continue;
+      const float value = widen(pack.at[e]);
+      mine.exponentials += expf(value - most);
+      mine.plain += value;
+    }
+  }
+  const float at_target = target < vocab ? widen(x[target]) : NAN;
+  const RowSums all = join_block(mine);
+  const float log_sum = all.most + logf(all.exponentials);
+  if (threadIdx.x == 0) {
+    losses[token] = log_sum - terms.of_target * at_target - terms.of_each * all.plain + terms.z * log_sum * log_sum;
+  }
+  if constexpr (!kGradient) return;
+  const float unit = *inverse_units, scale = unit * (1 + 2 * terms.z * log_sum) / all.exponentials;
+  for (std::int64_t i = threadIdx.x; i < packs; i += kRowThreads) {
+    Pack<T> pack = load_pack(x + i * kElements);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const std::int64_t at = i * kElements + e;
+      float slope = expf(widen(pack.at[e]) - all.most) * scale - unit * terms.of_each;
+      if (at == target) slope -= unit * terms.of_target;
+      pack.at[e] = narrow<T>(at < vocab ? slope : 0.0f);
+    }
+    store_pack(pack, x + i * kElements);
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace {
+
+// The operands of a tile's products, by their addresses.
+class Loss {
+ public:
+  Loss(const KernelRequest& request, bool backward)
+      : layout_(request),
+        backward_(backward),
+        adds_(backward && accumulates<ops::LossAttributes>(request)),
+        terms_(terms_of(request.attributes->as<ops::LossAttributes>(), layout_.vocab)),
+        whole_(products(layout_.tile)),
+        last_(layout_.tokens % layout_.tile == 0 ? whole_ : products(layout_.tokens % layout_.tile)) {}
+
+  void run(const KernelCall& call) const {
+    if (layout_.operands == DType::bf16) return run_tiles<cuda::Bf16>(call);
+    if (layout_.operands == DType::f16) return run_tiles<F16>(call);
+    run_tiles<float>(call);
+  }
+
+ private:
+  struct Products {
+    cuda::Gemm logits, dh, dw, first_dw;
+  };
+
+  static cuda::LossTerms terms_of(const ops::LossAttributes& a, std::int64_t vocab) {
+    return {static_cast<float>(1 - a.label_smoothing), static_cast<float>(a.label_smoothing / static_cast<double>(vocab)),
+            static_cast<float>(a.z_loss)};
+  }
+
+  Products products(std::int64_t rows) const {
+    const auto [vocab, width, row, operands] = std::tuple(layout_.vocab, layout_.width, layout_.row, layout_.operands);
+    GemmShape dw{.m = vocab, .n = width, .k = rows, .transpose_a = true, .accumulate = true, .operands = operands};
+    const cuda::Gemm adds(dw, kGemmWorkspace, {.a = row});
+    dw.accumulate = false;
+    return {cuda::Gemm({.m = rows, .n = vocab, .k = width, .transpose_b = true, .operands = operands, .result = operands},
+                       kGemmWorkspace, {.c = row}),
+            cuda::Gemm({.m = rows, .n = width, .k = vocab, .operands = operands}, kGemmWorkspace, {.a = row}), adds,
+            cuda::Gemm(dw, kGemmWorkspace, {.a = row})};
+  }
+
+  template <class T>
+  const T* table(const KernelCall& call) const {
+    if (!layout_.rounds_table) return call.in<T>(1);
+    T* rounded = reinterpret_cast<T*>(call.scratch + layout_.logits.n);
+    cuda::map(layout_.vocab * layout_.width, cuda::Same{}, call.stream, rounded, call.in(1));
+    return rounded;
+  }
+
+  template <class T>
+  void run_tiles(const KernelCall& call) const {
+    const T *h = call.in<T>(0), *w = table<T>(call);
+    T* logits = reinterpret_cast<T*>(call.scratch);
+    std::byte* workspace = call.scratch + (layout_.logits + layout_.table).n;
+    for (std::int64_t token = 0; token < layout_.tokens; token += layout_.tile) {
+      const std::int64_t rows = std::min(layout_.tile, layout_.tokens - token);
+      const Products& products = rows == layout_.tile ? whole_ : last_;
+      const T* of_tile = h + token * layout_.width;
+      products.logits.run(call.stream, of_tile, w, nullptr, logits, workspace);
+      const auto kernel = backward_ ? cuda::loss_rows_kernel<T, true> : cuda::loss_rows_kernel<T, false>;
+      cuda::launch(kernel, {{static_cast<unsigned>(rows)}, {cuda::kRowThreads}}, call.stream, layout_.vocab, layout_.row, terms_,
+                   call.in<std::int32_t>(2) + token, call.in(3), logits, call.out(0) + token);
+      if (!backward_) continue;
+      products.dh.run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
+      const cuda::Gemm& dw = token == 0 && !adds_ ? products.first_dw : products.dw;
+      dw.run(call.stream, logits, of_tile, nullptr, call.out(2), workspace);
+    }
+  }
+
+  CudaLossLayout layout_;
+  bool backward_, adds_;
+  cuda::LossTerms terms_;
+  Products whole_, last_;
+};
+
+template <bool kBackward>
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  return make_kernel([loss = Loss(request, kBackward)](const KernelCall& call) { loss.run(call); });
+}
+
+}  // namespace
+
+CudaKernels loss_cuda_kernels() {
+  return {{&ops::kLinearCrossEntropy, bind<false>}, {&ops::kLinearCrossEntropyBackward, bind<true>}};
+}
+
+}  // namespace plimsoll

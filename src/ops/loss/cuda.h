@@ -1,0 +1,40 @@
+// What the loss on a GPU needs, which no GPU is asked for. Tokens are worked on in canonical tiles, whose logits over the whole
+// vocabulary are held, one tile at a time: however many chunks are asked for, bytes and bits are the same, and the vocabulary
+// does not come in ranges.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/loss/loss.h"
+#include "ops/matmul/cuda.h"
+
+namespace plimsoll {
+
+inline constexpr std::int64_t kCudaLossTile = 2048;  // tokens
+
+struct CudaLossLayout {
+  std::int64_t tokens, width, vocab, tile;
+  std::int64_t row;  // elements from one token's logits to the next
+  DType operands;
+  bool rounds_table;  // w is fp32 and the operands are not: a narrow copy of it is made
+  Bytes logits, table, all;
+
+  explicit CudaLossLayout(const KernelRequest& request)
+      : tokens(request.inputs[0].shape[0] * request.inputs[0].shape[1]),
+        width(request.inputs[0].shape[2]),
+        vocab(request.inputs[1].shape[0]),
+        tile(std::min(tokens, kCudaLossTile)),
+        row((vocab + 63) / 64 * 64),
+        operands(request.inputs[0].dtype),
+        rounds_table(operands != DType::f32 && request.inputs[1].dtype == DType::f32),
+        logits(align_up(Bytes{tile * row * size_of(operands)}, kAlign)),
+        table(rounds_table ? align_up(Bytes{vocab * width * size_of(operands)}, kAlign) : Bytes{}),
+        all(logits + table + kGemmWorkspace) {}
+
+ private:
+  static constexpr Bytes kAlign{256};
+};
+
+inline Bytes cuda_loss_scratch(const KernelRequest& request) { return CudaLossLayout(request).all; }
+
+}  // namespace plimsoll
