@@ -11,7 +11,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/all.h"
 #include "ops/cases/bound_case.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 
 namespace {
 

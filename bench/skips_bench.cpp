@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "tests/run/network_run.h"
 #include "train/calibrate.h"
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   std::set<std::string> known;
   // Once more where the plans have kernels that nothing has measured yet.
   for (int pass = 0; pass < 2; ++pass) {
-    CpuCatalogue catalogue(roofline, {seconds.begin(), seconds.end()});
+    OpCatalogue catalogue(roofline, {seconds.begin(), seconds.end()});
     PlanSpace space(source, request, record.machine, catalogue);
     cases.clear();
     known.clear();

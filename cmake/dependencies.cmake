@@ -75,6 +75,9 @@ else()
   plimsoll_dependency(uring HEADERS liburing.h)
 endif()
 
+# The dynamic loader: the CUDA module, where a run asks for a GPU.
+plimsoll_dependency(dl TARGETS ${CMAKE_DL_LIBS} HEADERS dlfcn.h)
+
 # CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.
 plimsoll_dependency(cuda HEADERS cuda_ cublasLt.h IN_HEADERS cuda_)
 

@@ -3,8 +3,9 @@
 # One static library from the sources below the folder of the CMakeLists.txt that calls it: all of them, or those whose file
 # names match a pattern of FILES, less those that match EXCEPT. LINKS are the floors that its sources may include, themselves
 # and through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture:
-# scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out. Kernels
-# for a GPU (.cu) are compiled as C++ here, over device/cuda/emulation.
+# scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out. What is
+# for a GPU, a library whose name ends in _cuda, is compiled as C++ here, kernels and all, over device/cuda/emulation: only tests
+# link it.
 
 function(plimsoll_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EXCEPT;LINKS;EXTERNAL")
@@ -20,7 +21,6 @@ function(plimsoll_library name)
     set(scope PRIVATE)
     if(kernels)
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
-      set_target_properties(plimsoll_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)  # only tests run them over the emulation
     endif()
   else()
     add_library(plimsoll_${name} INTERFACE)
@@ -35,7 +35,14 @@ function(plimsoll_library name)
   foreach(dependency IN LISTS arg_EXTERNAL)
     target_link_libraries(plimsoll_${name} ${scope} plimsoll_external_${dependency})
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY PLIMSOLL_LIBRARIES plimsoll_${name})
+  if(name MATCHES "_cuda$")
+    set_property(GLOBAL APPEND PROPERTY PLIMSOLL_CUDA_LIBRARIES plimsoll_${name})
+    if(sources)
+      set_target_properties(plimsoll_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    endif()
+  else()
+    set_property(GLOBAL APPEND PROPERTY PLIMSOLL_LIBRARIES plimsoll_${name})
+  endif()
 endfunction()
 
 # Sets `result` to the files below the current folder that end in `extension` and whose names pass the two lists of patterns.

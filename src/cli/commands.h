@@ -16,6 +16,7 @@ struct BudgetArguments {
 // CONFIG, --set and the budgets.
 struct ConfigArguments {
   std::string file, device;
+  bool unverified = false;
   std::vector<std::string> sets;
   BudgetArguments budgets;
 };

@@ -73,6 +73,22 @@ const CodeExplanation kExplanations[] = {
      "plimsoll init"},
     {"E-CONFIG-VALUE", "A key that takes one of a few words has another one.",
      "The word is misspelt, or is that of another program.", "Use one of the words that the message lists.", "plimsoll init"},
+    {"E-CUDA-DEVICE", "No GPU can be used, or one has failed.",
+     "There is none, its driver is older than the CUDA that the module was built with, a container hides it, or a kernel ended "
+     "in "
+     "an error; the message has the driver's words and both versions.",
+     "Look at what nvidia-smi shows. A run goes on from its last checkpoint with --resume.",
+     "plimsoll train CONFIG --device cpu"},
+    {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
+     "This build has none (no nvcc was found), or libcublasLt.so.13 is not where the loader looks.",
+     "Build where CUDA 13 is installed, or name the folder of its libraries: of a toolkit, or of PyTorch's packages "
+     "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
+     "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
+    {"E-CUDA-UNVERIFIED", "The CUDA backend has not been proved on a GPU.",
+     "Its kernels run in the tests, over an emulation, but none has run on a device so far: numbers, bytes and times are not "
+     "known to be right there.",
+     "Try it with --unverified; tests/cuda/run and plimsoll verify tell what holds on your GPU.",
+     "plimsoll train CONFIG --device cuda --unverified"},
     {"E-DATA-EMPTY", "The data file is empty.", "It was not written completely, or the path is wrong.", "Check the file.",
      "ls -l FILE"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/planning.h"
 
@@ -17,7 +17,7 @@ Bytes inference_budget(const MemorySettings& memory) {
 
 InferencePlan plan_inference(InferenceGraph graph, std::int64_t batch, const MachineRecord& machine, Bytes budget,
                              Bytes vocabulary) {
-  CpuCatalogue catalogue(machine.machine.rates, {});
+  OpCatalogue catalogue(machine.machine.rates, {});
   PlanRequest request;
   request.saves = false;
   InferencePlan result{std::move(graph), {}, batch, true};

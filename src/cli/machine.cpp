@@ -10,6 +10,7 @@
 #include "cli/settings.h"
 #include "train/calibrate.h"
 #include "train/child.h"
+#include "train/cuda_machine.h"
 #include "train/measure_step.h"
 #include "train/planning.h"
 #include "train/requests.h"
@@ -32,16 +33,20 @@ Measured measured_in_child(const Work& work) {
   return {numbers.at("seconds").get<KernelSeconds>(), numbers.at("busy").get<double>()};
 }
 
+// `here`: the machine without its GPU, where that is what is measured.
 // Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels. Steps
 // run twice, all of them and then again, and the lesser time counts: what guests of the same host take comes in bursts of
 // seconds.
-MachineRecord measure_config(const Config& config, const MachineRecord& known) {
+MachineRecord measure_config(const Config& config, const MachineRecord& known, const MachineRecord& here) {
+  const bool gpu = config.device == DeviceChoice::cuda;
   const DataFiles data = open_data(config, cache_folder());
   const PlanRequest request = plan_request(config);
   MachineRecord record = known;
   MeasureLimits limits;
   std::vector<std::int64_t> micros;
-  limits.memory = std::min(config.memory.budget.value_or(available_memory().bytes), Bytes{available_memory().bytes.n / 2});
+  const Bytes most = gpu ? Bytes{known.machine.tiers.front().capacity.n / 10 * 9} - known.machine.reserve.code
+                         : Bytes{available_memory().bytes.n / 2};
+  limits.memory = std::min(config.memory.budget.value_or(most), most);
   for (std::int64_t micro = 1; micro <= request.effective_batch; ++micro) {
     if (request.effective_batch % micro != 0 || (request.micro_batch && *request.micro_batch != micro)) continue;
     const Graph graph = build_training_graph(config, data.facts(), micro).graph;
@@ -52,7 +57,7 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known) {
       const StepMeasurement step = measure_step(graph, micro, record.machine, limits);
       KernelSeconds seconds = record.kernel_seconds;
       seconds.insert(step.seconds.begin(), step.seconds.end());
-      seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
+      if (!gpu) seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
       return Measured{std::move(seconds), step.fits && step.seconds.empty() ? step.others : 0};
     });
     record.kernel_seconds = std::move(measured.seconds);
@@ -73,7 +78,9 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known) {
       if (!known.kernel_seconds.contains(key)) least = least > 0 ? std::min(least, seconds) : seconds;
     }
   }
-  return keep_kernels(record, cache_folder());
+  if (!gpu) return keep_kernels(record, cache_folder());
+  keep_cuda_kernels(record, here, cache_folder());
+  return record;
 }
 
 // The object of the machine file with keys on top: `plan --machine` takes either.
@@ -106,8 +113,10 @@ int run_machine(const MachineArguments& arguments) {
   if (!arguments.config.file.empty()) config = load_settings(arguments.config);
   const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
-  MachineRecord record = calibrated_machine(threads, cache_folder(), say);
-  if (config) record = measure_config(*config, record);
+  const MachineRecord here = calibrated_machine(threads, cache_folder(), say);
+  const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
+  MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
+  if (config) record = measure_config(*config, record, here);
   const Machine& machine = record.machine;
   const MemoryFact available = available_memory();
   if (arguments.json) {

@@ -38,7 +38,8 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
-  command.add_option("--device", config.device, "cpu, or sim: a device, a host and a disk on this computer");
+  command.add_option("--device", config.device, "cpu; sim: a device, a host and a disk on this computer; cuda: a GPU");
+  command.add_flag("--unverified", config.unverified, "use a device that has not been proved yet");
 }
 
 // Names of other programs, by the key that each stands for.
@@ -159,6 +160,7 @@ void add_others(CLI::App& app, Arguments& a) {
 
   CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");
   add_config_file(*machine, a.machine.config);
+  add_device(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
 
   CLI::App* init = app.add_subcommand("init", "a commented configuration on stdout");

@@ -22,7 +22,7 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
     return graph.nodes[id].section != Section::micro && graph.nodes[id].section != Section::update;
   });
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  CpuCatalogue catalogue = catalogue_of(input.machine);
+  OpCatalogue catalogue = catalogue_of(input.machine);
   NodeKernels kernels(input.machine.machine.threads, catalogue);
   return simulate(apply_decisions(graph, blocks, std::vector<BlockChoice>(blocks.size(), BlockMode::keep), {}, {},
                                   {plan.decisions.accumulation, 1}),

@@ -4,19 +4,38 @@
 
 #include <cstdio>
 
+#include "base/error.h"
 #include "train/config_keys.h"
 #include "train/config_source.h"
 
 namespace plimsoll {
 
+namespace {
+
+void demand_verified(bool gpu, bool unverified) {
+  if (!gpu || unverified) return;
+  throw config_error("E-CUDA-UNVERIFIED", "--device cuda", "nothing of it has run on a GPU yet: its numbers are not proved",
+                     "--unverified, to try it all the same", {"--device cuda --unverified", "--device cpu"});
+}
+
+}  // namespace
+
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   const BudgetArguments& budgets = arguments.budgets;
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.device.empty()) sets.push_back("machine.device=" + arguments.device);
+  if (arguments.unverified) sets.push_back("machine.unverified=true");
   Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
   for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
+  demand_verified(loaded.device == DeviceChoice::cuda, loaded.unverified);
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;
+}
+
+bool wants_gpu(const ConfigArguments& arguments) {
+  const bool gpu = arguments.device == "cuda";
+  demand_verified(gpu, arguments.unverified);
+  return gpu;
 }
 
 MemorySettings load_budgets(const BudgetArguments& budgets) {

@@ -6,8 +6,11 @@
 
 namespace plimsoll {
 
-// E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
+// E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created; E-CUDA-UNVERIFIED (exit 2).
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
+
+// What --device says where there is no configuration.
+bool wants_gpu(const ConfigArguments& arguments);
 
 // The budgets alone, for commands without a configuration.
 MemorySettings load_budgets(const BudgetArguments& budgets);

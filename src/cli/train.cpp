@@ -27,10 +27,9 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
-#include "run/cpu_device.h"
-#include "run/stores.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
+#include "train/place.h"
 #include "train/prepare.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
@@ -192,21 +191,17 @@ class TrainCommand {
     plan.forget_analysis();
     begin_report(plan);
 
-    const Arena arena(plan.arena, arguments_.audit ? kAuditBeyond : Bytes{0});
-    report_.arena_base = reinterpret_cast<std::uintptr_t>(arena.base());
-    const LinkLimits limits =
-        config_.device == DeviceChoice::sim ? LinkLimits{config_.links.host, config_.links.disk} : LinkLimits{};
-    const Stores stores(program, plan, config_.memory.disk ? config_.memory.disk->folder : ".", limits);
-    CpuDevice device(arena, stores.all());
-    Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
+    Place place(config_, program, plan, arguments_.audit);
+    report_.arena_base = place.base();
+    Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;
     if (arguments_.audit) {
-      audit.emplace(program, plan.graph, arena);
+      audit.emplace(program, plan.graph, place.device(), place.mapped());
       executor.set_observer(&*audit);
       trainer.before_phase([&](Phase phase) { audit->enter(phase); });
     } else {
-      trainer.after_warmup([&] { check_reserve(plan, arena); });
+      trainer.after_warmup([&] { check_reserve(plan); });
     }
     if (!arguments_.fault.empty()) {
       fmt::print(stderr, "note: this training is made wrong on purpose: --fault {}\n", arguments_.fault);
@@ -219,7 +214,7 @@ class TrainCommand {
     trainer.progress().data_hash = prepared_.data_hash;
     try {
       loop(trainer, plan, data);
-      finish(trainer, plan, arena, stores, audit ? &*audit : nullptr);
+      finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
     } catch (const Error& error) {
       if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
       throw;
@@ -253,9 +248,10 @@ class TrainCommand {
   }
 
   // Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
-  void check_reserve(const Plan& plan, const Arena& arena) const {
-    const Bytes arenas = align_up(arena.size(), kPage) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
-    const Bytes outside = peak_resident() - arenas, planned = plan.process + plan.host - arenas;
+  void check_reserve(const Plan& plan) const {
+    const bool here = config_.device != DeviceChoice::cuda;
+    const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
+    const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
     if (outside <= planned) return;
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-RESERVE", "process",
                 fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
@@ -379,11 +375,11 @@ class TrainCommand {
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
-  void finish(Trainer& trainer, const Plan& plan, const Arena& arena, const Stores& stores, Audit* audit) {
+  void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
     trainer.save_weights_to(folder_.weights());
     if (config_.optimizer.ema_half_life) save_averages(trainer);
     report_.parameters_hash = trainer.hash_parameters();
-    report_.finish(trainer.progress(), arena, stores, audit);
+    report_.finish(trainer.progress(), device, audit);
     summarise(trainer.progress(), plan);
   }
 

@@ -32,6 +32,7 @@ class LimitedStore final : public TierStore {
   }
   Bytes height() const override { return store_->height(); }
   Bytes written() const override { return store_->written(); }
+  std::optional<TransferEngine> transfers() const override { return store_->transfers(); }
 
  private:
   void pass(std::uint32_t event, std::size_t lane, std::size_t bytes);

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/transfer_engine.h"
 
 namespace plimsoll {
 
@@ -38,6 +40,8 @@ class TierStore {
   // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
   virtual Bytes height() const = 0;
   virtual Bytes written() const = 0;
+  // Who moves its pieces; nothing where that is no choice.
+  virtual std::optional<TransferEngine> transfers() const { return {}; }
 };
 
 // Of pieces by offset, each with `written`: what the two above tell.

@@ -45,6 +45,8 @@ class KernelCatalogue {
  public:
   virtual ~KernelCatalogue() = default;
   virtual KernelChoice choose(const KernelRequest& request) = 0;
+  // Whether the kernel of an op works on ranges where the op has a rule for them.
+  virtual bool takes_ranges(const OpDef&) const { return true; }
 };
 
 }  // namespace plimsoll

@@ -1,6 +1,9 @@
+#include <string>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "ops/kernel.h"
+#include "ops/op_kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -16,7 +19,23 @@ std::unordered_map<const OpDef*, CpuKernel> gather() {
   return table;
 }
 
+KernelChoice choose_cpu(const KernelRequest& request) {
+  const CpuKernel* kernel = find_cpu_kernel(*request.op);
+  if (kernel == nullptr) throw internal_error("catalogue", "the CPU has no kernel for " + std::string(request.op->name));
+  return kernel->choose == nullptr ? own_kernel() : kernel->choose(request);
+}
+
+KernelChoice choose_own(const KernelRequest& asked) {
+  KernelRequest request = asked;
+  request.with_library = false;
+  return choose_cpu(request);
+}
+
+bool takes_ranges(const OpDef&) { return true; }
+
 }  // namespace
+
+const OpKernels kCpuKernels{choose_cpu, takes_ranges}, kOwnCpuKernels{choose_own, takes_ranges};
 
 const CpuKernel* find_cpu_kernel(const OpDef& op) {
   static const std::unordered_map<const OpDef*, CpuKernel> table = gather();

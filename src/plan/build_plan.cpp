@@ -13,6 +13,7 @@
 #include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
+#include "plan/pinned.h"
 #include "plan/simulation.h"
 
 namespace plimsoll {
@@ -238,6 +239,9 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   if (!has_host(machine)) return;
   plan.host_reserve = reserve_items(machine.host_reserve, primitives, steps, plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
+  if (machine.instruction_set == kCudaInstructions) {
+    plan.host_reserve.push_back({"pinned: fed and fetched", pinned_bytes(simulation.graph, simulation.timeline), "counted"});
+  }
   plan.host = plan.stored[1] + total(plan.host_reserve);
 }
 

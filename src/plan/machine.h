@@ -52,9 +52,11 @@ struct ReserveItem {
   std::string source;  // "measured", "counted", "bound"
 };
 
+inline constexpr const char* kCudaInstructions = "cuda";
+
 struct Machine {
   std::string name;
-  std::string instruction_set;
+  std::string instruction_set;  // kCudaInstructions: a GPU runs the kernels
   std::vector<std::string> libraries;
   int threads = 1;
   std::vector<Tier> tiers;

@@ -1,5 +1,7 @@
 #include "plan/node_kernels.h"
 
+#include <algorithm>
+
 #include "plan/lifetimes.h"
 
 namespace plimsoll {
@@ -29,6 +31,14 @@ StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
   std::optional<StepKernel>& known = known_[place];
   if (!known) known = choose(graph, asked, loss_chunks);
   return *known;
+}
+
+bool NodeKernels::take_ranges(const Graph& graph) const {
+  const std::vector<NodeId> micro = graph.section_order(Section::micro);
+  return std::ranges::all_of(micro, [&](NodeId node) {
+    const OpDef& op = *graph.nodes[node].op;
+    return op.ranges == nullptr || catalogue_.takes_ranges(op);
+  });
 }
 
 StepKernel NodeKernels::choose(const Graph& graph, const Node& node, int loss_chunks) {

@@ -25,6 +25,8 @@ class NodeKernels {
 
   // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers. Several threads may ask.
   StepKernel of(const Graph& graph, NodeId node, int loss_chunks);
+  // Whether kernels take ranges of all that nodes of the micro-step could be handed in ranges.
+  bool take_ranges(const Graph& graph) const;
 
  private:
   StepKernel choose(const Graph& graph, const Node& node, int loss_chunks);

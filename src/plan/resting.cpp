@@ -129,7 +129,7 @@ std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest,
   const Bytes room = room_of_host(model, request, machine);
   if (request.beyond.empty() || request.optimizer_state == RestPolicy::memory) return {Paging{}};
   const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
-  const bool tables = has_tables(graph, blocks);
+  const bool tables = model.kernels.take_ranges(graph) && has_tables(graph, blocks);
   std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
   if (!updates_early && together.ends) {
     for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {

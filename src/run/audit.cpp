@@ -27,10 +27,34 @@ std::int64_t top_of(const std::vector<Operand>& operands) {
   return top;
 }
 
+// Bytes [begin, end) of the arena.
+Operand bytes_between(std::int64_t begin, std::int64_t end) { return {0, 0, Bytes{begin}, Bytes{end - begin}, {}}; }
+
+void poison(std::span<std::byte> bytes, std::int64_t begin) {
+  const auto end = static_cast<std::int64_t>(bytes.size());
+  cpu::parallel_for((end + kPoisonPiece - 1) / kPoisonPiece, [&](std::int64_t piece) {
+    const std::int64_t last = std::min(end, (piece + 1) * kPoisonPiece);
+    for (std::int64_t word = piece * kPoisonPiece; word < last; word += 8) {
+      const std::uint64_t value = poison_word(begin + word);
+      std::memcpy(bytes.data() + word, &value, 8);
+    }
+  });
+}
+
+// The end of the last word that is no poison; `begin` where there is none.
+std::int64_t changed_end(std::span<const std::byte> bytes, std::int64_t begin) {
+  for (auto at = static_cast<std::int64_t>(bytes.size()) - 8; at >= 0; at -= 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, 8);
+    if (word != poison_word(begin + at)) return begin + at + 8;
+  }
+  return begin;
+}
+
 }  // namespace
 
-Audit::Audit(const Program& program, const Graph& graph, const Arena& arena)
-    : program_(program), graph_(graph), arena_(arena), checker_(arena.mapped()), behind_(kSentinelBytes) {}
+Audit::Audit(const Program& program, const Graph& graph, Device& device, Bytes mapped)
+    : program_(program), graph_(graph), device_(device), mapped_(mapped), checker_(mapped), behind_(kSentinelBytes) {}
 
 void Audit::enter(Phase phase) {
   close_phase();
@@ -52,17 +76,13 @@ void Audit::poison() {
   if (phase_ != Phase::load) keep(program_.persistent);
   if (phase_ == Phase::steady) keep(program_.window);
   std::sort(kept.begin(), kept.end());
-  const std::int64_t end = arena_.mapped().n;
+  const std::int64_t end = mapped_.n;
   std::int64_t at = 0;
   const auto fill = [&](std::int64_t begin, std::int64_t stop) {
     if (begin >= stop) return;
-    const std::int64_t pieces = (stop - begin + kPoisonPiece - 1) / kPoisonPiece;
-    cpu::parallel_for(pieces, [&](std::int64_t piece) {
-      const std::int64_t last = std::min(stop, begin + (piece + 1) * kPoisonPiece);
-      for (std::int64_t word = begin + piece * kPoisonPiece; word < last; word += 8) {
-        const std::uint64_t value = poison_word(word);
-        std::memcpy(arena_.base() + word, &value, 8);
-      }
+    device_.write(bytes_between(begin, stop), [&](std::span<std::byte> part) {
+      plimsoll::poison(part, begin);
+      begin += static_cast<std::int64_t>(part.size());
     });
   };
   for (const auto& [begin, stop] : kept) {
@@ -76,14 +96,11 @@ void Audit::poison() {
 Bytes Audit::changed_height() const {
   std::int64_t state = phase_ == Phase::load ? 0 : top_of(program_.persistent);
   if (phase_ == Phase::steady) state = std::max(state, top_of(program_.window));
-  std::int64_t height = state;
-  for (std::int64_t at = arena_.mapped().n - 8; at >= state; at -= 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, arena_.base() + at, 8);
-    if (word == poison_word(at)) continue;
-    height = align_up(Bytes{at + 8}, kAlignment).n;
-    break;
-  }
+  std::int64_t height = state, begin = state;
+  device_.read(bytes_between(state, mapped_.n), [&](std::span<const std::byte> part) {
+    if (const std::int64_t end = changed_end(part, begin); end > begin) height = align_up(Bytes{end}, kAlignment).n;
+    begin += static_cast<std::int64_t>(part.size());
+  });
   return Bytes{std::max(height, library_end_)};
 }
 
@@ -181,15 +198,20 @@ void Audit::plant_sentinel(const RunKernel& kernel) {
   for (const auto& [event, room] : in_flight_) rooms.push_back(room);
   planted_ = free_of(kernel.inputs) && free_of(kernel.outputs) && free_of(rooms);
   if (!planted_) return;
-  std::memcpy(behind_.data(), arena_.base() + begin, kSentinelBytes);
-  std::memset(arena_.base() + begin, static_cast<int>(kSentinel), kSentinelBytes);
+  const Operand behind = bytes_between(begin, begin + kSentinelBytes);
+  device_.read(behind, [&](std::span<const std::byte> bytes) { std::ranges::copy(bytes, behind_.begin()); });
+  device_.write(behind, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, kSentinel); });
 }
 
 void Audit::check_sentinel(const RunKernel& kernel) {
   if (!planted_) return;
-  std::byte* behind = arena_.base() + (kernel.scratch.offset + kernel.scratch.bytes).n;
-  const bool intact = std::all_of(behind, behind + kSentinelBytes, [](std::byte byte) { return byte == kSentinel; });
-  std::memcpy(behind, behind_.data(), kSentinelBytes);
+  const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
+  const Operand behind = bytes_between(begin, begin + kSentinelBytes);
+  bool intact = false;
+  device_.read(behind, [&](std::span<const std::byte> bytes) {
+    intact = std::ranges::all_of(bytes, [](std::byte byte) { return byte == kSentinel; });
+  });
+  device_.write(behind, [&](std::span<std::byte> bytes) { std::ranges::copy(behind_, bytes.begin()); });
   if (!intact) {
     throw internal_error("audit",
                          fmt::format("{} wrote past its scratch of {} bytes", describe(kernel, graph_), kernel.scratch.bytes.n));

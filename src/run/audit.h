@@ -9,7 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "device/arena.h"
 #include "device/check/range_checker.h"
 #include "plan/timeline.h"
 #include "run/executor.h"
@@ -27,7 +26,8 @@ struct PhaseAudit {
 
 class Audit : public RunObserver {
  public:
-  Audit(const Program& program, const Graph& graph, const Arena& arena);
+  // `mapped`: bytes of the device's arena, with those beyond its end. All outlive this.
+  Audit(const Program& program, const Graph& graph, Device& device, Bytes mapped);
 
   // Called before the sections of a phase run.
   void enter(Phase phase);
@@ -56,7 +56,8 @@ class Audit : public RunObserver {
 
   const Program& program_;
   const Graph& graph_;
-  const Arena& arena_;
+  Device& device_;
+  Bytes mapped_;
   RangeChecker checker_;
   std::map<Phase, PhaseAudit> results_;
   Phase phase_ = Phase::load;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace plimsoll {
@@ -31,6 +32,18 @@ void CpuDevice::start(const StartCopy& copy) {
 }
 
 void CpuDevice::wait(const WaitCopy& copy) { store_of(copy.tier).wait(copy.event); }
+
+void CpuDevice::stamp(std::size_t number) {
+  const double now = seconds_now();
+  if (number >= stamps_.size()) stamps_.resize(number + 1);
+  stamps_[number] = now;
+}
+
+std::optional<TierUse> CpuDevice::use_of(std::size_t tier) const {
+  const TierStore* store = stores_.at(tier);
+  if (store == nullptr) return {};
+  return TierUse{store->height(), store->written(), store->transfers()};
+}
 
 void CpuDevice::read(const Operand& operand, const Sink& sink) const {
   if (operand.tier != 0) return store_of(operand.tier).read(operand.offset, operand.bytes, sink);

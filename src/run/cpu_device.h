@@ -2,6 +2,7 @@
 // moves nothing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "device/arena.h"
@@ -15,10 +16,10 @@ class CpuDevice : public Device {
   // The tiers past the first, by number; null where the program keeps nothing.
   using Stores = std::array<TierStore*, kMostTiers>;
   // All outlive this.
-  explicit CpuDevice(const Arena& arena, const Stores& stores = {}) : base_(arena.base()), stores_(stores) {}
+  explicit CpuDevice(const Arena& arena, const Stores& stores = {}) : arena_(arena), stores_(stores) {}
 
   BoundKernel bind(const KernelRequest& request) override;
-  std::byte* address(const Operand& operand) const override { return base_ + operand.offset.n; }
+  std::byte* address(const Operand& operand) const override { return arena_.base() + operand.offset.n; }
   void start(const StartCopy& copy) override;
   void wait(const WaitCopy& copy) override;
   std::byte* host(const Operand& operand) const override { return address(operand); }
@@ -26,13 +27,18 @@ class CpuDevice : public Device {
   void fetch(const std::vector<Operand>&) override {}
   void read(const Operand& operand, const Sink& sink) const override;
   void write(const Operand& operand, const Source& source) override;
+  void stamp(std::size_t number) override;
+  double seconds_between(std::size_t from, std::size_t to) const override { return stamps_.at(to) - stamps_.at(from); }
+  Bytes resident() const override { return std::min(arena_.resident(), align_up(arena_.size(), kPage)); }
+  std::optional<TierUse> use_of(std::size_t tier) const override;
 
  private:
   TierStore& store_of(std::uint8_t tier) const;
   std::span<std::byte> memory(const Operand& operand) const;
 
-  std::byte* base_;
+  const Arena& arena_;
   Stores stores_;
+  std::vector<double> stamps_;
 };
 
 class NullDevice : public Device {

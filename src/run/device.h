@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "program/program.h"
 
 namespace plimsoll {
+
+// What was used of a tier past the first: the end of the highest byte that was written, and all that were.
+struct TierUse {
+  Bytes height, written;
+  std::optional<TransferEngine> transfers;  // of a disk
+};
 
 class Device {
  public:
@@ -32,6 +39,11 @@ class Device {
   virtual void start(const StartCopy& copy) = 0;
   virtual void wait(const WaitCopy& copy) = 0;
 
+  // Whether the host itself takes part in an instruction that neither feeds nor fetches.
+  virtual bool waits_on_host(const Instruction&) const { return false; }
+  // Instructions in a row in which it does not: `work` does them. Those of one number are always the same.
+  virtual void run(std::size_t /*segment*/, const std::function<void()>& work) { work(); }
+
   // Where the host writes and reads an operand of tier 0 that is fed or fetched; after feeding it kernels see it, after fetching
   // it the host sees what kernels have left.
   virtual std::byte* host(const Operand& operand) const = 0;
@@ -43,6 +55,15 @@ class Device {
   using Source = std::function<void(std::span<std::byte>)>;
   virtual void read(const Operand& operand, const Sink& sink) const = 0;
   virtual void write(const Operand& operand, const Source& source) = 0;
+
+  // Points in the work of the kernels, by number, and the seconds from one to another; what was given to the device is waited
+  // for.
+  virtual void stamp(std::size_t /*number*/) {}
+  virtual double seconds_between(std::size_t /*from*/, std::size_t /*to*/) const { return 0; }
+
+  // Of the arena, as the system counts it; and of a tier, nothing where the program keeps nothing there.
+  virtual Bytes resident() const { return {}; }
+  virtual std::optional<TierUse> use_of(std::size_t /*tier*/) const { return {}; }
 };
 
 }  // namespace plimsoll

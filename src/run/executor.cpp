@@ -35,7 +35,12 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
       threads_(threads),
       loss_chunks_(loss_chunks),
       cache_(std::make_unique<Cache>()) {
-  for (const Section section : kSections) sections_.push_back(bind(program_.of(section)));
+  std::size_t segments = 0;
+  for (const Section section : kSections) {
+    const std::vector<Instruction>& instructions = program_.of(section);
+    sections_.push_back({bind(instructions), segments_of(instructions), segments});
+    segments += sections_.back().segments.size();
+  }
   cache_.reset();
 }
 
@@ -87,40 +92,68 @@ static bool copies_what_is_written(const Instruction& instruction) {
   return (start != nullptr && start->adds) || (wait != nullptr && wait->adds);
 }
 
-void Executor::run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start,
-                   const Feeder& work) {
-  for (std::size_t i = 0; i < instructions.size(); ++i) {
-    const Instruction& instruction = instructions[i];
-    if (window_start && copies_what_is_written(instruction)) continue;
-    if (observer_ != nullptr) observer_->before(instruction, window_start);
-    match(
-        instruction,
-        [&](const RunKernel& run) {
-          const Kernel* kernel = window_start ? bound[i].write : bound[i].add;
-          if (kernel == nullptr) return;
-          kernel->run({bound[i].inputs, bound[i].outputs, bound[i].scratch, run.range, device_.stream()});
-        },
-        [&](const StartCopy& copy) { device_.start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
-        [&](const Feed& feed) {
-          work(feed.section);
-          device_.fed(feed.writes);
-        },
-        [&](const Fetch& fetch) { device_.fetch(fetch.reads); },  // results are read after the section
-        [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); });
-    if (observer_ != nullptr) observer_->after(instruction, window_start);
+void Executor::run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work) {
+  if (window_start && copies_what_is_written(instruction)) return;
+  if (observer_ != nullptr) observer_->before(instruction, window_start);
+  match(
+      instruction,
+      [&](const RunKernel& run) {
+        const Kernel* kernel = window_start ? bound->write : bound->add;
+        if (kernel == nullptr) return;
+        kernel->run({bound->inputs, bound->outputs, bound->scratch, run.range, device_.stream()});
+      },
+      [&](const StartCopy& copy) { device_.start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
+      [&](const Feed& feed) {
+        work(feed.section);
+        device_.fed(feed.writes);
+      },
+      [&](const Fetch& fetch) { device_.fetch(fetch.reads); },  // results are read after the section
+      [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); });
+  if (observer_ != nullptr) observer_->after(instruction, window_start);
+}
+
+bool Executor::needs_host(const Instruction& instruction) const {
+  return std::holds_alternative<Feed>(instruction) || std::holds_alternative<Fetch>(instruction) ||
+         device_.waits_on_host(instruction);
+}
+
+std::vector<Executor::Segment> Executor::segments_of(const std::vector<Instruction>& section) const {
+  std::vector<Segment> segments;
+  for (std::size_t i = 0; i < section.size(); ++i) {
+    const bool host = needs_host(section[i]);
+    if (host || segments.empty() || segments.back().host) segments.push_back({i, i, host});
+    segments.back().end = i + 1;
+  }
+  return segments;
+}
+
+// A segment that writes accumulators and the same one that adds to them are two.
+void Executor::run(Section section, bool window_start, const Feeder& feed) {
+  const std::vector<Instruction>& instructions = program_.of(section);
+  const BoundSection& bound = sections_[static_cast<std::size_t>(section)];
+  for (std::size_t number = 0; number < bound.segments.size(); ++number) {
+    const Segment segment = bound.segments[number];
+    const auto all = [&] {
+      for (std::size_t i = segment.begin; i < segment.end; ++i) {
+        run(instructions[i], &bound.instructions[i], window_start, feed);
+      }
+    };
+    if (segment.host) {
+      all();
+    } else {
+      device_.run(2 * (bound.first + number) + (window_start ? 1 : 0), all);
+    }
   }
 }
 
-void Executor::run(Section section, bool window_start, const Feeder& feed) {
-  run(program_.of(section), sections_[static_cast<std::size_t>(section)], window_start, feed);
+void Executor::run(const std::vector<Instruction>& instructions, const std::function<void()>& work) {
+  for (const Instruction& instruction : instructions) {
+    run(instruction, nullptr, false, [&](Section) { work(); });
+  }
 }
 
-void Executor::load(const std::function<void()>& work) {
-  run(program_.load, std::vector<Bound>(program_.load.size()), false, [&](Section) { work(); });
-}
-void Executor::save(const std::function<void()>& work) {
-  run(program_.save, std::vector<Bound>(program_.save.size()), false, [&](Section) { work(); });
-}
+void Executor::load(const std::function<void()>& work) { run(program_.load, work); }
+void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
 
 // A transfer's failure names the instruction that needed it.
 void Executor::wait(const WaitCopy& copy) {

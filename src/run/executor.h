@@ -49,8 +49,21 @@ class Executor {
 
  private:
   struct Bound;
+  // Instructions in a row, [begin, end): one that the host takes part in, or those that the device does without it.
+  struct Segment {
+    std::size_t begin = 0, end = 0;
+    bool host = false;
+  };
+  struct BoundSection {
+    std::vector<Bound> instructions;
+    std::vector<Segment> segments;
+    std::size_t first = 0;  // number of the first segment
+  };
   std::vector<Bound> bind(const std::vector<Instruction>& section);
-  void run(const std::vector<Instruction>& instructions, const std::vector<Bound>& bound, bool window_start, const Feeder& work);
+  std::vector<Segment> segments_of(const std::vector<Instruction>& section) const;
+  bool needs_host(const Instruction& instruction) const;
+  void run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work);
+  void run(const std::vector<Instruction>& instructions, const std::function<void()>& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
   void wait(const WaitCopy& copy);
 
@@ -62,7 +75,7 @@ class Executor {
   std::vector<std::unique_ptr<Kernel>> kernels_;
   struct Cache;
   std::unique_ptr<Cache> cache_;  // only while binding
-  std::vector<std::vector<Bound>> sections_;
+  std::vector<BoundSection> sections_;
 };
 
 }  // namespace plimsoll

@@ -99,8 +99,8 @@ struct MemorySettings {
   friend bool operator==(const MemorySettings&, const MemorySettings&) = default;
 };
 
-// What computes: this computer, or a part of its memory taken for that of a device.
-enum class DeviceChoice : std::uint8_t { cpu, sim };
+// What computes: this computer, a part of its memory taken for that of a device, or a GPU.
+enum class DeviceChoice : std::uint8_t { cpu, sim, cuda };
 
 // Of a simulated device, bytes per second each way; 0: as they can.
 struct LinkRates {
@@ -140,6 +140,8 @@ struct Config {
   int threads = 0;  // [machine]; after loading at least 1
   DeviceChoice device = DeviceChoice::cpu;
   LinkRates links;
+  bool unverified = false;  // a device that nothing has been proved on is used all the same
+  bool gpu_graphs = true;   // a GPU is given whole sections instead of single kernels
 
   // What the user should hear, not part of the configuration: names of other programs that were understood, and doubtful choices.
   std::vector<std::string> notes;

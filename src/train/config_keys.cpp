@@ -31,7 +31,8 @@ constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",   
 constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
 constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
     kRoundings{"stochastic", "nearest"};
-constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"}, kDevices{"cpu", "sim"};
+constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
+constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastScale = 1, kMostScale = 0x1p40;
@@ -446,9 +447,13 @@ const ConfigKey kKeys[] = {
     {"machine.threads", "0: as many as there are usable cores", "0",
      [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },
      [](const C& c) { return shown(std::int64_t{c.threads}); }},
-    {"machine.device", "cpu, or sim: a part of this memory as that of a device, with a host and a disk behind it", "\"cpu\"",
-     [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
+    {"machine.device", "cpu; sim: a part of this memory as that of a device, with a host and a disk behind it; cuda: a GPU",
+     "\"cpu\"", [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
      [](const C& c) { return name_of(c.device, kDevices); }},
+    {"machine.unverified", "cuda: although it has not been proved on a GPU yet (--unverified)", "false",
+     [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
+    {"machine.gpu_graphs", "cuda: kernels are launched as graphs; false: one by one, with the same bits", "true",
+     [](C& c, const S& s) { c.gpu_graphs = flag(s); }, [](const C& c) { return std::string(c.gpu_graphs ? "true" : "false"); }},
     {"machine.host_bytes_per_second", "sim: of the link between device and host, each way; 0: as it can", "0",
      [](C& c, const S& s) { c.links.host = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.host); }},
     {"machine.disk_bytes_per_second", "sim: of the disk, each way; 0: as it can", "0",

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/arena.h"
 #include "device/cpu/parallel.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "program/program.h"
-#include "run/cpu_device.h"
 #include "run/executor.h"
+#include "train/place.h"
+#include "train/planning.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -29,7 +29,7 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
     for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
-    CpuCatalogue catalogue({}, {});
+    OpCatalogue catalogue({}, {}, kernels_of(machine));
     Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;
   }
@@ -38,21 +38,17 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
 
 class KernelTimes : public RunObserver {
  public:
-  KernelTimes(const Graph& graph, int threads) : graph_(graph), threads_(threads) {}
+  KernelTimes(const Graph& graph, int threads, Device& device) : graph_(graph), threads_(threads), device_(device) {}
 
-  void before(const Instruction&, bool) override { start_ = seconds_now(); }
+  void before(const Instruction&, bool) override { device_.stamp(2 * window_.size()); }
   void after(const Instruction& instruction, bool window_start) override {
-    const double seconds = seconds_now() - start_;
-    const auto* run = std::get_if<RunKernel>(&instruction);
-    if (run != nullptr) window_[key(run->node, window_start)].push_back(seconds);
+    device_.stamp(2 * window_.size() + 1);
+    if (const auto* run = std::get_if<RunKernel>(&instruction)) window_.push_back(&key(run->node, window_start));
   }
 
   void begin_window() { window_.clear(); }
   void keep_window() {
-    for (const auto& [key, samples] : window_) {
-      std::vector<double>& all = samples_[key];
-      all.insert(all.end(), samples.begin(), samples.end());
-    }
+    for (std::size_t i = 0; i < window_.size(); ++i) samples_[*window_[i]].push_back(device_.seconds_between(2 * i, 2 * i + 1));
   }
 
   KernelSeconds medians() const {
@@ -70,9 +66,10 @@ class KernelTimes : public RunObserver {
 
   const Graph& graph_;
   int threads_;
-  double start_ = 0;
+  Device& device_;
   std::map<std::pair<NodeId, bool>, std::string> keys_;
-  std::map<std::string, std::vector<double>> window_, samples_;
+  std::vector<const std::string*> window_;  // of each kernel in turn
+  std::map<std::string, std::vector<double>> samples_;
 };
 
 // Whole numbers are indices of rows: any is legal below the fewest rows of a table.
@@ -98,16 +95,18 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   if (!result.fits) return result;
   cpu::set_thread_count(machine.threads);
   const Program program = lower(*plan);
-  const Arena arena(plan->arena);
-  CpuDevice device(arena);
-  Executor executor(plan->graph, program, device, machine.threads, 1);
+  Config place_config;
+  if (machine.instruction_set == kCudaInstructions) place_config.device = DeviceChoice::cuda;
+  place_config.gpu_graphs = false;  // kernel by kernel
+  Place place(place_config, program, *plan, /*audited=*/false);
+  Executor executor(plan->graph, program, place.device(), machine.threads, 1);
   executor.load([&] {
     for (const Operand& state : executor.state()) {
       executor.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     initialize_parameters(plan->graph, 1, executor);
   });
-  KernelTimes times(plan->graph, machine.threads);
+  KernelTimes times(plan->graph, machine.threads, place.device());
   const auto fed = [&](Section section) { feed(plan->graph, executor, section); };
   const auto window = [&] {
     for (std::int64_t micro = 0; micro < program.rounds; ++micro) executor.run(Section::micro, micro == 0, fed);

@@ -9,9 +9,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
+#include "train/cuda_machine.h"
 #include "train/machine_facts.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
@@ -167,7 +168,7 @@ struct Outcome {
 std::optional<Outcome> outcome_of(const Config& config, const PlanningInput& input, const PlanRequest& request,
                                   const Machine& machine, const Budget& budget) {
   try {
-    CpuCatalogue catalogue = catalogue_of(input.machine);
+    OpCatalogue catalogue = catalogue_of(input.machine);
     PlanSpace space(source_of(config, input.facts), request, machine, catalogue);
     if (const Plan* plan = space.fastest(budget)) return Outcome{plan->process, plan->update_seconds};
   } catch (const Error& error) {
@@ -326,9 +327,14 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
 
 }  // namespace
 
-CpuCatalogue catalogue_of(const MachineRecord& record) {
-  return CpuCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
-                      !record.machine.libraries.empty());
+const OpKernels& kernels_of(const Machine& machine) {
+  if (machine.instruction_set == kCudaInstructions) return kCudaKernels;
+  return machine.libraries.empty() ? kOwnCpuKernels : kCpuKernels;
+}
+
+OpCatalogue catalogue_of(const MachineRecord& record) {
+  return OpCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
+                     kernels_of(record.machine));
 }
 
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
@@ -359,6 +365,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.facts = input.data.facts();
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
+  if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
   const bool simulated = !place.machine && config.device == DeviceChoice::sim;
   if (simulated) simulate_device(input.machine.machine, cache, say);
   if (config.memory.disk) {
@@ -366,7 +373,8 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   if (simulated) limit_links(input.machine.machine, config.links);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
-  settle_budget(input.budget, place.machine ? memory_of(place.machine->machine) : memory_here(config), place.runs_now, say);
+  const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
+  settle_budget(input.budget, elsewhere ? memory_of(input.machine.machine) : memory_here(config), place.runs_now, say);
   return input;
 }
 
@@ -386,7 +394,7 @@ void keep_freed_memory() {
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
   const double start = seconds_now();
-  CpuCatalogue catalogue = catalogue_of(input.machine);
+  OpCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space.best(input.budget);
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
@@ -458,7 +466,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
                        "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
   }
-  CpuCatalogue catalogue = catalogue_of(input.machine);
+  OpCatalogue catalogue = catalogue_of(input.machine);
   PlanningResult result;
   result.plan = build_plan(graph, blocks, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
   if (result.plan->plan_hash != record.plan_hash) {

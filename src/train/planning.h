@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/json.h"
 #include "train/config.h"
 #include "train/machine_facts.h"
@@ -41,8 +41,9 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say);
 
-// Of a machine without libraries (the simulated one) it is the same on every processor.
-CpuCatalogue catalogue_of(const MachineRecord& record);
+// A GPU's, or a processor's; those of one without libraries (the simulated one) are the same on every processor.
+const OpKernels& kernels_of(const Machine& machine);
+OpCatalogue catalogue_of(const MachineRecord& record);
 
 struct PlanExtras {
   bool values = false;

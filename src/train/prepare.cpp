@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
 #include "train/child.h"
@@ -89,7 +89,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 }
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
-  CpuCatalogue catalogue({}, {});
+  OpCatalogue catalogue({}, {}, kernels_of(prepared.machine));
   Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config), prepared.machine,
                          catalogue, &prepared.record.offsets);
   if (plan.plan_hash != prepared.record.plan_hash) {

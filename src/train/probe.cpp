@@ -19,7 +19,7 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "formats/atomic_file.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/json.h"
 #include "program/program.h"
@@ -126,7 +126,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   cpu::set_thread_count(machine.threads);
   const DataFiles data = open_data(config, folder);
   TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
-  CpuCatalogue catalogue({}, {});
+  OpCatalogue catalogue({}, {});
   Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
                          catalogue, &record.offsets);
   model.graph = {};

@@ -63,15 +63,11 @@ void RunReport::interrupt() {
                  "--resume continues it");
 }
 
-void RunReport::finish(const Progress& progress, const Arena& arena, const Stores& stores, Audit* audit) {
+void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {
   progress_ = progress;
-  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
-    const TierStore* store = stores.at(i);
-    if (store != nullptr) measured_tiers_[i] = {store->height(), store->written(), {}};
-    if (store != nullptr && tiers_[i] == "disk") measured_tiers_[i]->transfers = stores.disk()->engine();
-  }
+  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
   process_hwm = peak_resident();
-  measured_arena = std::min(arena.resident(), align_up(arena.size(), kPage));
+  measured_arena = device.resident();
   if (audit == nullptr) return;
   method_ = "audit";
   measured_arena = measured_live_.emplace();
@@ -112,7 +108,7 @@ json RunReport::to_json() const {
   json tiers =
       json::array({{{"name", tiers_[0]}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
   for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
-    const std::optional<TierFacts>& facts = measured_tiers_[i];
+    const std::optional<TierUse>& facts = measured_tiers_[i];
     if (!facts) continue;
     tiers.push_back({{"name", tiers_[i]}, {"arena_bytes", facts->height.n}, {"live_bytes", facts->written.n}});
     if (facts->transfers) tiers.back()["transfers"] = name(*facts->transfers);

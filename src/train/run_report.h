@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/arena.h"
 #include "plan/plan.h"
 #include "run/audit.h"
-#include "run/stores.h"
+#include "run/device.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_folder.h"
@@ -35,7 +34,7 @@ struct RunReport {
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   void interrupt();
-  void finish(const Progress& progress, const Arena& arena, const Stores& stores, Audit* audit);
+  void finish(const Progress& progress, const Device& device, Audit* audit);
   nlohmann::json to_json() const;
 
  private:
@@ -52,11 +51,7 @@ struct RunReport {
   Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_;
-  struct TierFacts {
-    Bytes height, written;  // the highest byte written, and all that were
-    std::optional<TransferEngine> transfers;
-  };
-  std::array<std::optional<TierFacts>, kMostTiers> measured_tiers_;
+  std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
   std::array<std::string, kMostTiers> tiers_;
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update

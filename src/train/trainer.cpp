@@ -167,7 +167,10 @@ void Trainer::find_watched() {
 }
 
 bool Trainer::finite_so_far() const {
-  if (!std::isfinite(*executor_.view(model_.training.loss_total).as_pointer<double>())) return false;
+  bool loss = false;  // which is fetched at the end of the window only
+  executor_.read(model_.training.loss_total,
+                 [&](std::span<const std::byte> bytes) { loss = std::isfinite(*reinterpret_cast<const double*>(bytes.data())); });
+  if (!loss) return false;
   return std::all_of(watched_.begin(), watched_.end(), [&](ValueId value) {
     bool finite = true;
     executor_.read(value, [&](std::span<const std::byte> bytes) {

@@ -2,14 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "ops/all.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Roofline kRoofline{.flops_per_second = 1e9, .bytes_per_second = 1e9, .step_seconds = 1e-3};
 
-TEST(CpuCatalogue, RecordedSecondsServeEverySeed) {
+TEST(OpCatalogue, RecordedSecondsServeEverySeed) {
   const std::vector<ValueType> inputs{{DType::f32, {2, 6, 24}}, {DType::u32, {2, 2}}};
   const Attributes one = ops::AttentionAttributes{2, 0.1, {1, 2}}, other = ops::AttentionAttributes{2, 0.1, {3, 4}},
                    more = ops::AttentionAttributes{2, 0.2, {1, 2}};
@@ -17,7 +17,7 @@ TEST(CpuCatalogue, RecordedSecondsServeEverySeed) {
   const auto request = [&](const Attributes& attributes) {
     return KernelRequest{.op = &ops::kAttention, .attributes = &attributes, .inputs = inputs, .outputs = outputs, .threads = 2};
   };
-  CpuCatalogue catalogue(kRoofline, {{timing_key(request(one)), 0.25}});
+  OpCatalogue catalogue(kRoofline, {{timing_key(request(one)), 0.25}});
   for (const Attributes* attributes : {&one, &other}) {
     const KernelChoice choice = catalogue.choose(request(*attributes));
     EXPECT_EQ(choice.seconds, 0.25);
@@ -26,13 +26,13 @@ TEST(CpuCatalogue, RecordedSecondsServeEverySeed) {
   EXPECT_EQ(catalogue.choose(request(more)).source, CostSource::bound);
 }
 
-TEST(CpuCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
+TEST(OpCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
   const std::vector<ValueType> inputs{
       {DType::f32, {1, 300, 16}}, {DType::f32, {4096, 16}}, {DType::i32, {1, 300}}, {DType::f32, Shape{1}}};
   const Attributes attributes = ops::LossAttributes{};
   const std::vector<ValueType> outputs = ops::kLinearCrossEntropyBackward.infer(attributes, inputs);
   KernelRequest request{.op = &ops::kLinearCrossEntropyBackward, .attributes = &attributes, .inputs = inputs, .outputs = outputs};
-  CpuCatalogue catalogue(kRoofline, {{timing_key(request), 0.5}});
+  OpCatalogue catalogue(kRoofline, {{timing_key(request), 0.5}});
   EXPECT_EQ(catalogue.choose(request).seconds, 0.5);
   request.chunks = 8;
   const KernelChoice chunked = catalogue.choose(request);
@@ -42,8 +42,8 @@ TEST(CpuCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
 }
 
 // What a plan for the simulated machine rests on: no library and no processor is asked.
-TEST(CpuCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
-  CpuCatalogue catalogue(kRoofline, {}, /*library=*/false);
+TEST(OpCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
+  OpCatalogue catalogue(kRoofline, {}, kOwnCpuKernels);
   for (const std::int64_t tokens : {8, 300, 2048}) {
     const std::vector<ValueType> inputs{{DType::f32, {1, tokens, 128}}, {DType::f32, {128, 384}}};
     const Attributes product = ops::MatmulAttributes{};

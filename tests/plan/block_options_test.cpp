@@ -42,7 +42,7 @@ TEST(BlockOptions, SayWhatTheRewriteDoes) {
   for (const ModelShape& shape : kShapes) {
     const Graph graph = build_training_graph(config_for(shape, 4, 0.1), kTrainAndValidate, 2).graph;
     const std::vector<GraphBlock> blocks = find_blocks(graph);
-    CpuCatalogue catalogue = round_catalogue();
+    OpCatalogue catalogue = round_catalogue();
     NodeKernels kernels(2, catalogue);
     ASSERT_FALSE(blocks.empty());
     const std::size_t middle = blocks.size() / 2;
@@ -64,7 +64,7 @@ TEST(BlockOptions, NoneKeepsMoreThanEverything) {
       config.precision.compute = compute;
       const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
       const std::vector<GraphBlock> blocks = find_blocks(graph);
-      CpuCatalogue catalogue = round_catalogue();
+      OpCatalogue catalogue = round_catalogue();
       NodeKernels kernels(2, catalogue);
       const std::vector<BlockOption> curve = block_curve(graph, blocks[blocks.size() / 2], kernels);
       EXPECT_TRUE(curve.front().again.empty());
@@ -81,7 +81,7 @@ TEST(BlockOptions, NoneKeepsMoreThanEverything) {
 TEST(BlockOptions, NoSetIsBetter) {
   const Graph graph = build_training_graph(config_for({3, 64, 4, 128, 301}, 4), kTrainAndValidate, 2).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
   ASSERT_EQ(blocks.size(), 3u);
   std::vector<BlockOption> curve = block_options(block_curve(graph, blocks[1], kernels), 100);
@@ -113,7 +113,7 @@ TEST(BlockOptions, NoSetIsBetter) {
 TEST(BlockOptions, AreAsFewAsWanted) {
   const Graph graph = build_training_graph(config_for({3, 64, 4, 128, 301}, 4), kTrainAndValidate, 2).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
   EXPECT_EQ(block_options(block_curve(graph, blocks[1], kernels), 0).size(), 0u);
   EXPECT_EQ(block_options(block_curve(graph, blocks[1], kernels), 2).size(), 2u);

@@ -27,7 +27,7 @@ void expect_same_from_file(const Plan& plan, const Config& config, const Place& 
   const PlanRecord record = record_from_json(nlohmann::json::parse(to_json(record_of(plan)).dump()));
   EXPECT_EQ(record.decisions.late, plan.decisions.late);
   const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   const Plan again = build_plan(graph, find_blocks(graph), record.decisions, request_for_place(config, place), place.machine,
                                 catalogue, &record.offsets);
   EXPECT_EQ(again.plan_hash, plan.plan_hash);
@@ -58,7 +58,7 @@ TEST(HandBack, EveryBudgetOfADeepModelHasAPlan) {
   const Config config = config_for({24, 256, 8, 64, 997}, 8, 0.1);
   for (const Place& place : {Place{round_machine(), {kGiB * 8}}, Place{round_device(), {kGiB * 8, kGiB * 8}}}) {
     SCOPED_TRACE(place.machine.tiers[1].name);
-    CpuCatalogue catalogue = round_catalogue();
+    OpCatalogue catalogue = round_catalogue();
     PlanSpace space(source_for(config), request_for_place(config, place), place.machine, catalogue);
     EXPECT_TRUE(std::holds_alternative<Plan>(space.best({})));
     double before = 0;

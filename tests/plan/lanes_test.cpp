@@ -63,7 +63,7 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
   const Config config = config_for({2, 256, 4, 16, 301}, 2);
   const Paging paging{kPageStep, 4};
   const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
   const Simulation simulation = simulate(apply_paging(graph, find_blocks(graph), paging), 1, 1, true, kernels);
   double bytes = 0, pieces = 0;

@@ -91,7 +91,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
     for (int round = 0; round < 14; ++round) {
       const std::int64_t micro = std::array{1, 3, 6}[static_cast<std::size_t>(round % 3)];
       const Config config = config_for(shape, 6);
-      CpuCatalogue catalogue = round_catalogue();
+      OpCatalogue catalogue = round_catalogue();
       const Machine machine = round_machine();
       const Paging paging = kPagings[static_cast<std::size_t>(round) % std::size(kPagings)];
       BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
@@ -234,7 +234,7 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
       const nlohmann::json printed = nlohmann::json::parse(to_json(plan, {}, false).dump());
       const PlanRecord record = record_from_json(printed.at("record"));
       const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
-      CpuCatalogue catalogue({}, {});
+      OpCatalogue catalogue({}, {});
       const Plan rebuilt = build_plan(graph, find_blocks(graph), record.decisions, plan_request(config), round_machine(),
                                       catalogue, &record.offsets);
       EXPECT_EQ(rebuilt.plan_hash, plan.plan_hash);
@@ -254,7 +254,7 @@ TEST(PlanRecord, ChangedAddressesAreRefused) {
   Planner planner(config);
   const Plan plan = planner.plan(planner.space.floor());
   const Graph graph = build_training_graph(config, kTrainAndValidate, plan.decisions.micro_batch).graph;
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   int refused = 0;
   for (std::size_t i = 0; i < plan.offsets.size(); ++i) {
     std::vector<Bytes> offsets = plan.offsets;

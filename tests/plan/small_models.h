@@ -6,7 +6,7 @@
 #include <random>
 #include <variant>
 
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
 #include "plan/simulation.h"
@@ -63,7 +63,14 @@ inline Machine round_device() {
   return machine;
 }
 
-inline CpuCatalogue round_catalogue() { return CpuCatalogue(round_machine().rates, {}); }
+// The same where a GPU runs the kernels.
+inline Machine round_gpu() {
+  Machine machine = round_device();
+  machine.instruction_set = kCudaInstructions;
+  return machine;
+}
+
+inline OpCatalogue round_catalogue() { return OpCatalogue(round_machine().rates, {}); }
 
 inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndValidate) {
   return [config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
@@ -71,7 +78,7 @@ inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndV
 
 // The planner with what it borrows.
 struct Planner {
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   PlanSpace space;
 
   explicit Planner(const Config& config, DataFacts facts = kTrainAndValidate)
@@ -116,7 +123,8 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
     const BlockChoice& choice = choices.at(i % choices.size());
     decisions.blocks.push_back({blocks[i].name, choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice, {}});
   }
-  CpuCatalogue catalogue = round_catalogue();
+  const bool gpu = machine.instruction_set == kCudaInstructions;
+  OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
   return build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);
 }
 

@@ -37,7 +37,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   verify(run.program(), plan.graph);
   difference_found = replay(plan, run.program());
   if (!difference_found.empty()) return {};
-  Audit audit(run.program(), plan.graph, run.arena());
+  Audit audit(run.program(), plan.graph, run.device(), run.arena().mapped());
   run.executor().set_observer(&audit);
   run.before_phase([&](Phase phase) { audit.enter(phase); });
   run.load();
@@ -55,7 +55,7 @@ void run_seed(unsigned seed) {
     request.effective_batch = kEffective;
     request.micro_batch = micro;
     request.units_per_sample = network.context;
-    CpuCatalogue catalogue = round_catalogue();
+    OpCatalogue catalogue = round_catalogue();
     PlanSpace space([&](std::int64_t) { return random_network(seed, micro).graph; }, request, round_machine(), catalogue);
     std::set<std::string> hashes;
     for (int i = 0; i < 4; ++i) {
@@ -83,7 +83,7 @@ void run_skips(const SkipShape& shape, const std::vector<Bytes>& beyond, std::si
     request.micro_batch = micro;
     request.units_per_sample = network.context;
     request.beyond = beyond;
-    CpuCatalogue catalogue = round_catalogue();
+    OpCatalogue catalogue = round_catalogue();
     PlanSpace space([&](std::int64_t) { return skip_network(micro, shape).graph; }, request, round_machine(), catalogue);
     std::set<std::string> hashes, plans;
     double before = 1e30;

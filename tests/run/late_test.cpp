@@ -43,7 +43,7 @@ Plan as_late_as_can_be(const Plan& plan, const Config& config, const DataFacts& 
     moved = *apply_late(std::move(moved), {late});
     decisions.late.push_back(late);
   }
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   return build_plan(graph, find_blocks(graph), decisions, plan_request(config), round_machine(), catalogue, nullptr);
 }
 

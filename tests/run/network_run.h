@@ -38,6 +38,7 @@ class NetworkRun {
 
   const Program& program() const { return program_; }
   const Arena& arena() const { return arena_; }
+  Device& device() { return device_; }
   const Stores& stores() const { return stores_; }
   Executor& executor() { return executor_; }
   void before_phase(std::function<void(Phase)> enter) { enter_ = std::move(enter); }

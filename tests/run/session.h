@@ -64,7 +64,7 @@ class Session {
     executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks);
     trainer_.emplace(config, model_, plan, *executor_, data);
     if (watch == Watch::nothing) return;
-    audit_.emplace(program_, plan.graph, arena_);
+    audit_.emplace(program_, plan.graph, *device_, arena_.mapped());
     executor_->set_observer(&*audit_);
     trainer_->before_phase([this](Phase phase) { audit_->enter(phase); });
   }
@@ -130,8 +130,9 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
 inline std::string replay(const Plan& plan, const Program& program, bool compare_live = true) {
   const Arena arena(plan.arena, Session::kBeyond);
   NullDevice device;
+  CpuDevice memory(arena);
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  Audit audit(program, plan.graph, arena);
+  Audit audit(program, plan.graph, memory, arena.mapped());
   executor.set_observer(&audit);
   const auto nothing = [](Section) {};
   try {

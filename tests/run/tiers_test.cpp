@@ -136,12 +136,12 @@ TEST(Tiers, TheFarLinkCostsWhatPassesIt) {
 // The planner itself: the host's budget holds its process and what rests there, the disk takes what is left.
 TEST(Tiers, BudgetsHoldOnEach) {
   Config config = config_for(kDeep, 4);
-  const auto space_of = [&](Bytes host, Bytes disk, CpuCatalogue& catalogue) {
+  const auto space_of = [&](Bytes host, Bytes disk, OpCatalogue& catalogue) {
     PlanRequest request = plan_request(config);
     request.beyond = {host, disk};
     return PlanSpace(source_for(config), request, round_device(), catalogue);
   };
-  CpuCatalogue catalogue = round_catalogue();
+  OpCatalogue catalogue = round_catalogue();
   Bytes floor;
   std::array<bool, 2> used{};
   for (const Bytes host : {kMiB * 64, kMiB * 36, kGiB}) {

@@ -12,7 +12,7 @@
 #include "formats/file.h"
 #include "formats/safetensors.h"
 #include "models/gpt2.h"
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
 #include "program/program.h"
@@ -81,7 +81,7 @@ struct Running {
 
 TEST(Golden, EveryGradientOfOneBatch) {
   cpu::set_thread_count(2);
-  CpuCatalogue catalogue({}, {});
+  OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
   BatchValues batch;
   const GraphSource source = [&](std::int64_t micro) {
@@ -127,7 +127,7 @@ TEST(Golden, EveryGradientOfOneBatch) {
 
 TEST(Golden, LogitsAtEveryPosition) {
   cpu::set_thread_count(2);
-  CpuCatalogue catalogue({}, {});
+  OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
   const ModelGraph model = build_gpt2(config, {0, 0, true, kTokens}, 0);
   PlanRequest request;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/cpu_catalogue.h"
+#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/small_models.h"
 
@@ -25,7 +25,7 @@ TEST(MeasureStep, TimesEveryKernelOfAnUpdate) {
     PlanDecisions decisions{.micro_batch = 2, .accumulation = 2};
     const std::vector<GraphBlock> blocks = find_blocks(graph);
     for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
-    CpuCatalogue catalogue({}, {step.seconds.begin(), step.seconds.end()});
+    OpCatalogue catalogue({}, {step.seconds.begin(), step.seconds.end()});
     const Plan plan = build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);
     EXPECT_EQ(plan.costs_bound, 0);
     EXPECT_GT(plan.costs_recorded, 50);

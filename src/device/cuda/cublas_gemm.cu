@@ -167,19 +167,21 @@ void multiply(const GemmShape& s, const Stored& a_rows, const Stored& b_rows, co
 
 }  // namespace
 
-void Gemm::run(void*, const void* a, const void* b, const void* bias, void* c, std::byte*) const {
-  const GemmShape& s = bound_->shape;
-  const auto in = [&]<class T, class Result>(T, Result) {
-    for (std::int64_t i = 0; i < s.batch; ++i) {
-      multiply(s, bound_->a, bound_->b, bound_->c, static_cast<const T*>(a) + i * bound_->a.rows * bound_->a.stride,
-               static_cast<const T*>(b) + i * bound_->b.rows * bound_->b.stride, static_cast<const Result*>(bias),
-               static_cast<Result*>(c) + i * bound_->c.rows * bound_->c.stride);
-    }
-  };
-  const bool wide = s.result == DType::f32;
-  if (s.operands == DType::bf16) return wide ? in(Bf16{}, 0.0f) : in(Bf16{}, Bf16{});
-  if (s.operands == DType::f16) return wide ? in(F16{}, 0.0f) : in(F16{}, F16{});
-  in(0.0f, 0.0f);
+void Gemm::run(void* stream, const void* a, const void* b, const void* bias, void* c, std::byte*) const {
+  emulation::submit(stream, [bound = bound_, a, b, bias, c] {
+    const GemmShape& s = bound->shape;
+    const auto in = [&]<class T, class Result>(T, Result) {
+      for (std::int64_t i = 0; i < s.batch; ++i) {
+        multiply(s, bound->a, bound->b, bound->c, static_cast<const T*>(a) + i * bound->a.rows * bound->a.stride,
+                 static_cast<const T*>(b) + i * bound->b.rows * bound->b.stride, static_cast<const Result*>(bias),
+                 static_cast<Result*>(c) + i * bound->c.rows * bound->c.stride);
+      }
+    };
+    const bool wide = s.result == DType::f32;
+    if (s.operands == DType::bf16) return wide ? in(Bf16{}, 0.0f) : in(Bf16{}, Bf16{});
+    if (s.operands == DType::f16) return wide ? in(F16{}, 0.0f) : in(F16{}, F16{});
+    in(0.0f, 0.0f);
+  });
 }
 
 #endif

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static
 
 struct dim3 {
@@ -34,6 +36,12 @@ void sync_threads();
 inline constexpr std::size_t kLaneBytes = 32;
 const std::byte* exchange(const void* mine, std::size_t bytes);
 unsigned lane();
+
+// Asynchronous copies of the thread that runs into shared memory: what they will write is poisoned until it waits for all but the
+// latest `pending` groups. Null: zeros.
+void copy_later(void* to, const void* from, std::size_t bytes);
+void commit_copies();
+void wait_for_copies(unsigned pending);
 
 // Later launches start and resume the threads of a block from the last to the first.
 void reverse_turns(bool reversed);
@@ -59,6 +67,10 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, unsigned mask) {
   return plimsoll::cuda::emulation::shuffle(value, plimsoll::cuda::emulation::lane() ^ mask);
 }
+
+// Of integers: threads take turns.
+inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
+inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to ? value : *to); }
 
 // The intrinsics that kernels call by name. Those of CUDA differ in the last bits.
 inline float __expf(float x) { return std::exp(x); }

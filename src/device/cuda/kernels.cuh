@@ -16,6 +16,7 @@
 #include "device/cuda/errors.cuh"
 #else
 #include "device/cuda/emulation.h"
+#include "device/cuda/emulation_streams.h"
 #endif
 
 namespace plimsoll::cuda {
@@ -73,9 +74,13 @@ template <class T>
 __device__ __forceinline__ Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
-template <class T>
-__device__ __forceinline__ void store_pack(const Pack<T>& pack, T* to) {
-  *reinterpret_cast<Pack<T>*>(to) = pack;
+template <int kElements, class T>
+__device__ __forceinline__ Pack<T, kElements> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kElements>*>(from);
+}
+template <class T, int kElements>
+__device__ __forceinline__ void store_pack(const Pack<T, kElements>& pack, T* to) {
+  *reinterpret_cast<Pack<T, kElements>*>(to) = pack;
 }
 
 // The block's dynamic shared memory.
@@ -94,14 +99,15 @@ struct Grid {
   std::size_t shared_bytes = 0;  // past 48 KiB: see allow_shared
 };
 
-// Puts the kernel on a stream (a cudaStream_t). Errors of the launch itself throw E-CUDA-DEVICE.
+// Puts the kernel on a stream (as cuda::Stream has it). Errors of the launch itself throw E-CUDA-DEVICE.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, [[maybe_unused]] void* stream, Arguments... arguments) {
 #ifdef __CUDACC__
   kernel<<<grid.blocks, grid.threads, grid.shared_bytes, static_cast<cudaStream_t>(stream)>>>(Parameters(arguments)...);
   check(cudaGetLastError(), "launch of a kernel");
 #else
-  emulation::run(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(Parameters(arguments)...); });
+  emulation::submit(
+      stream, [=] { emulation::run(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(Parameters(arguments)...); }); });
 #endif
 }
 
@@ -154,6 +160,18 @@ __device__ __forceinline__ T block_sum(T value) {
   __syncthreads();
   const T mine = lane_of_warp() < blockDim.x / kWarp ? of_warps[lane_of_warp()] : T(0);
   value = warp_sum(mine);
+  __syncthreads();
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T block_max(T value) {
+  __shared__ T of_warps[kWarp];
+  value = warp_max(value);
+  if (blockDim.x <= kWarp) return value;
+  if (lane_of_warp() == 0) of_warps[warp_of_block()] = value;
+  __syncthreads();
+  value = warp_max(of_warps[lane_of_warp() < blockDim.x / kWarp ? lane_of_warp() : 0]);
   __syncthreads();
   return value;
 }

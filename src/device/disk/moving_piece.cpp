@@ -22,8 +22,9 @@ constexpr std::size_t kLargestPart = 1 << 20;
 MovingPiece::MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass)
     : file_(&file), piece_(&piece), read_(read), staging_(staging), pass_(std::move(pass)) {}
 
-MovingPiece::MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory)
-    : file_(&file), piece_(&piece), read_(read), staging_(staging), memory_(memory) {}
+MovingPiece::MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory,
+                         const Copy* copy)
+    : file_(&file), piece_(&piece), read_(read), staging_(staging), memory_(memory), copy_(copy) {}
 
 Error MovingPiece::failure(const std::string& why) const {
   return file_->failure(fmt::format("{} {} at byte {} of the page file failed: {}", read_ ? "reading" : "writing",
@@ -36,7 +37,7 @@ void MovingPiece::begin_part() {
   const std::size_t whole = left % kBlock != 0 && left <= staging_.size() ? 0 : std::min(left, kLargestPart) / kBlock * kBlock;
   std::byte* const there = memory_ == nullptr ? nullptr : memory_ + done_.n;
   have_ = 0;
-  staged_ = whole == 0 || there == nullptr || !file_->takes(there);
+  staged_ = whole == 0 || there == nullptr || copy_ != nullptr || !file_->takes(there);
   if (!staged_) {
     part_ = whole;
     room_ = {there, whole};
@@ -69,7 +70,9 @@ void MovingPiece::copy_part() {
   if (!staged_) return;
   if (memory_ == nullptr) return pass_(room_.first(part_));
   std::byte* const there = memory_ + done_.n;
-  std::memcpy(read_ ? there : room_.data(), read_ ? room_.data() : there, part_);
+  std::byte* const to = read_ ? there : room_.data();
+  const std::byte* const from = read_ ? room_.data() : there;
+  copy_ == nullptr ? static_cast<void>(std::memcpy(to, from, part_)) : (*copy_)(to, from, part_, read_);
 }
 
 void MovingPiece::end_part() {

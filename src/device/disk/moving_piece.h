@@ -25,11 +25,14 @@ struct StoredPiece {
 
 class MovingPiece {
  public:
+  // Between the staging and memory that is not the host's, which the disk does not reach. May wait for it; `read`: to there.
+  using Copy = std::function<void(std::byte* to, const std::byte* from, std::size_t bytes, bool read)>;
   // Takes each part that was read, or fills each part that is to be written.
   using Pass = std::function<void(std::span<std::byte>)>;
   // Everything but `pass` outlives it. `memory`: all bytes of the piece.
   MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass);
-  MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory);
+  MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory,
+              const Copy* copy = nullptr);
 
   // Whole blocks that the disk reads or writes.
   struct Blocks {
@@ -60,6 +63,7 @@ class MovingPiece {
   std::span<std::byte> staging_;
   Pass pass_;
   std::byte* memory_ = nullptr;          // null: the pass knows
+  const Copy* copy_ = nullptr;           // null: that of the host
   Hasher sum_;                           // however the piece is cut into parts
   Bytes done_;                           // of the piece, in whole parts
   bool staged_ = true;                   // the current part

@@ -41,9 +41,9 @@ PageFile::PageFile(const std::filesystem::path& folder, const Sizes& sizes, std:
       staging_(staging_bytes(sizes)),
       events_(sizes.events) {
   const auto slots = static_cast<std::size_t>((sizes.staging * sizes.transfers).n);
-  transfers_ =
-      make_transfers(sizes.engine, {file_, staging_.all().first(slots), slots_of(sizes, pieces_),
-                                    [this](std::uint32_t event, std::optional<Error> error) { over(event, std::move(error)); }});
+  transfers_ = make_transfers(
+      sizes.engine, {file_, staging_.all().first(slots), slots_of(sizes, pieces_),
+                     [this](std::uint32_t event, std::optional<Error> error) { over(event, std::move(error)); }, sizes.copy});
 }
 
 void PageFile::start(const Transfers::Request& request, std::size_t bytes) {

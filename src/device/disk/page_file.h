@@ -36,6 +36,7 @@ class PageFile final : public TierStore {
     Bytes staging;           // of each, and of reads and writes by the caller; a multiple of kPieceAlignment
     std::size_t events = 0;  // their numbers are smaller than this
     TransferEngine engine = TransferEngine::threads;
+    MovingPiece::Copy copy;  // of transfers whose memory is not the host's
   };
 
   // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left,
@@ -54,6 +55,7 @@ class PageFile final : public TierStore {
 
   Bytes height() const override { return height_of(pieces_); }
   Bytes written() const override { return written_of(pieces_); }
+  std::optional<TransferEngine> transfers() const override { return sizes_.engine; }
 
   bool direct() const { return file_.direct(); }  // past the page cache
   TransferEngine engine() const { return sizes_.engine; }

@@ -36,7 +36,7 @@ std::span<std::byte> slot_of(const Transfers::Room& room, int slot) {
 }
 
 MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot) {
-  return {room.file, *request.piece, request.read, slot_of(room, slot), request.memory};
+  return {room.file, *request.piece, request.read, slot_of(room, slot), request.memory, room.copy ? &room.copy : nullptr};
 }
 
 Error no_thread(const char* why) {

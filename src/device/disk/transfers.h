@@ -30,6 +30,7 @@ class Transfers {
     std::span<std::byte> staging;  // `slots` buffers of one size
     int slots = 1;
     std::function<void(std::uint32_t event, std::optional<Error>)> over;
+    MovingPiece::Copy copy;  // null: the memory is the host's
   };
 
   virtual ~Transfers() = default;  // what has not begun is dropped, what the disk is at is waited for

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "device/cpu/parallel.h"
-#include "device/cuda/emulation.h"
-#include "ops/cuda_kernel.h"
 
 namespace plimsoll::test {
 namespace {
@@ -31,15 +30,9 @@ std::unique_ptr<Kernel> bind_on_cpu(const KernelRequest& request) {
   return kernel == nullptr ? nullptr : kernel->bind(request);
 }
 
-std::unique_ptr<Kernel> bind_emulated(const KernelRequest& request) {
-  const CudaKernel* kernel = find_cuda_kernel(*request.op);
-  return kernel == nullptr ? nullptr : kernel->bind(request);
-}
-
 }  // namespace
 
 const Backend kCpu{"cpu", choose_on_cpu, bind_on_cpu, [](const OpDef&) { return true; }, false};
-const Backend kEmulatedCuda{"cuda", choose_cuda, bind_emulated, cuda_takes_ranges, true};
 
 GuardedBytes::GuardedBytes(std::size_t size, std::byte fill)
     : size_(size), all_((size + 63) / 64 * 64 + 2 * kGuard), memory_(static_cast<std::byte*>(std::aligned_alloc(64, all_))) {
@@ -62,10 +55,12 @@ BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Nu
       aliases_(aliases_of(op, a_case.attributes)),
       input_types_(input_types(a_case)),
       output_types_(output_types(op, a_case)),
+      backend_(*options.backend),
       reversed_(options.reversed) {
   for (std::size_t i = 0; i < input_types_.size(); ++i) {
-    buffers_.push_back(std::make_unique<GuardedBytes>(bytes_of(input_types_[i]), options.poison));
+    add_buffer(bytes_of(input_types_[i]), options.poison, true);
     const bool unread = a_case.overwrite && updates(aliases_, i), taken = options.in_place && options.in_place->input == i;
+    as_begun_.back().filled = !unread;
     if (!unread) encode(inputs[i], input_types_[i].dtype, buffers_[i]->data());
     inputs_.push_back(buffers_[i]->data());
     before_.emplace_back();
@@ -75,11 +70,16 @@ BoundCase::BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Nu
   cpu::set_thread_count(options.threads);
   const KernelRequest request{&op,           &a_case.attributes, input_types_,     output_types_, options.threads,
                               a_case.chunks, a_case.overwrite,   options.in_ranges};
-  choice_ = options.backend->choose(request);
-  kernel_ = options.backend->bind(request);
+  choice_ = backend_.choose(request);
+  kernel_ = backend_.bind(request);
   ensure(kernel_ != nullptr, "cases", "an op has no kernel");
-  buffers_.push_back(std::make_unique<GuardedBytes>(extent(choice_.scratch.n), options.poison));
+  add_buffer(extent(choice_.scratch.n), options.poison, false);
   scratch_ = buffers_.back()->data();
+}
+
+void BoundCase::add_buffer(std::size_t bytes, std::byte fill, bool wanted) {
+  const GuardedBytes& buffer = *buffers_.emplace_back(std::make_unique<GuardedBytes>(bytes, fill));
+  as_begun_.push_back({buffer.with_guards(), {buffer.data(), bytes}, false, wanted});
 }
 
 void BoundCase::place_output(std::size_t output, const RunOptions& options) {
@@ -87,29 +87,46 @@ void BoundCase::place_output(std::size_t output, const RunOptions& options) {
     if (alias.output == output && alias.kind == AliasKind::updates) return outputs_.push_back(inputs_[alias.input]);
   }
   if (options.in_place && options.in_place->output == output) return outputs_.push_back(inputs_[options.in_place->input]);
-  buffers_.push_back(std::make_unique<GuardedBytes>(bytes_of(output_types_[output]), options.poison));
+  add_buffer(bytes_of(output_types_[output]), options.poison, true);
   outputs_.push_back(buffers_.back()->data());
 }
 
 void BoundCase::run() {
-  cuda::emulation::reverse_turns(reversed_);
-  kernel_->run({inputs_, outputs_, scratch_});
+  run_calls([&] { call(inputs_, outputs_, {}); });
 }
 
 // Operands that are ranges begin with theirs: those of an update in place are the same bytes.
 void BoundCase::run_in_ranges(std::int64_t elements) {
   const RangeRule rule = op_.ranges(attributes_, input_types_);
   const std::int64_t all = input_types_[rule.inputs.front()].shape.elements();
-  for (int pass = 0; pass < rule.passes; ++pass) {
-    for (std::int64_t begin = 0; begin < all; begin += elements) {
-      std::vector<std::byte*> inputs = inputs_, outputs = outputs_;
-      for (const std::size_t input : rule.inputs) inputs[input] += begin * size_of(input_types_[input].dtype);
-      for (const Alias& alias : aliases_) {
-        if (alias.kind == AliasKind::updates) outputs[alias.output] = inputs[alias.input];
+  run_calls([&] {
+    for (int pass = 0; pass < rule.passes; ++pass) {
+      for (std::int64_t begin = 0; begin < all; begin += elements) {
+        std::vector<std::byte*> inputs = inputs_, outputs = outputs_;
+        for (const std::size_t input : rule.inputs) inputs[input] += begin * size_of(input_types_[input].dtype);
+        for (const Alias& alias : aliases_) {
+          if (alias.kind == AliasKind::updates) outputs[alias.output] = inputs[alias.input];
+        }
+        call(std::move(inputs), std::move(outputs), {begin, std::min(elements, all - begin), pass});
       }
-      kernel_->run({inputs, outputs, scratch_, {begin, std::min(elements, all - begin), pass}});
     }
+  });
+}
+
+void BoundCase::run_calls(const std::function<void()>& calls) {
+  if (backend_.reverse_turns != nullptr) backend_.reverse_turns(reversed_);
+  if (backend_.elsewhere == nullptr) return calls();
+  elsewhere_ = backend_.elsewhere(as_begun_);
+  elsewhere_->run(calls);
+  elsewhere_.reset();
+}
+
+void BoundCase::call(std::vector<std::byte*> inputs, std::vector<std::byte*> outputs, const NodeRange& range) {
+  if (elsewhere_ == nullptr) return kernel_->run({inputs, outputs, scratch_, range});
+  for (auto* addresses : {&inputs, &outputs}) {
+    for (std::byte*& address : *addresses) address = elsewhere_->address(address);
   }
+  kernel_->run({inputs, outputs, elsewhere_->address(scratch_), range, elsewhere_->stream()});
 }
 
 std::vector<Numbers> BoundCase::outputs() const {

@@ -72,8 +72,9 @@ struct Families {
       positions{&ops::kPositionGradient, position_gradient, {}, {}}, select{&ops::kSelectRow, select_row, {}, {}},
       slots{&ops::kTokenSlots, token_slots, {}, {}}, rows{&ops::kAddRows, add_rows, {}, {}};
 
-  void add_forward(const Extents& e) {
-    const OpCase exact{ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
+  void add_forward(const Extents& e, bool differentiable = true) {
+    OpCase exact{ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
+    if (!differentiable) exact = with_inputs_of(DType::f32, {}, exact);
     embedding.cases.push_back(with_inputs_of(DType::bf16, {1}, exact));
     embedding.cases.push_back(with_inputs_of(DType::bf16, {1, 2}, exact));
     embedding.cases.push_back(exact);
@@ -123,6 +124,16 @@ std::vector<OpCases> embedding_cases() {
     families.add_backward(e, false, false);
     families.add_backward(e, true, false);
     families.add_backward(e, true, true);
+    families.add_slots(e, false);
+    families.add_slots(e, true);
+  }
+  // Tokens that come more than 32 times, and as often as 64; rows of several strips and ranges; more positions than a GPU's block
+  // gives slots at once.
+  for (const Extents& e :
+       {Extents{2, 90, 8, 2, 90}, {1, 64, 5, 1, 64}, {2, 40, 260, 1, 40}, {1, 50, 4, 2100, 50}, {1, 8500, 1, 3000, 8500}}) {
+    families.add_forward(e, false);
+    families.add_backward(e, false, false);
+    families.add_backward(e, true, false);
     families.add_slots(e, false);
     families.add_slots(e, true);
   }

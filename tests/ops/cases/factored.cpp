@@ -123,11 +123,16 @@ void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
     narrow.rounds_at_random = true;
     cases->push_back(std::move(narrow));
   }
+  // The same with gradients of bf16.
+  for (const auto& [cases, gradient] : {std::pair{&parts.variances, a.states()}, std::pair{&parts.sizes, a.states() + 1},
+                                        std::pair{&parts.updates, a.changes() + a.states()}}) {
+    cases->push_back(with_inputs_of(DType::bf16, {gradient}, cases->back()));
+  }
 }
 
 Parts parts() {
   Parts all;
-  for (const Shape& shape : {Shape{1, 1}, Shape{65, 33}, Shape{3, 40001}, Shape{130, 1024}}) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{65, 33}, Shape{3, 40001}, Shape{130, 1024}, Shape{65, 1540}}) {
     add(all, shape, {});
     add(all, shape, {.weight_decay = 0.1, .clipped = false, .clip_value = 0.3, .average_blend = 0.25});
   }

@@ -70,6 +70,14 @@ const std::vector<Extents>& extents() {
 }
 const Extents kLarge{{4, 1024, 768}};
 
+// A GPU holds rows of up to 8,192 in registers, in pieces that differ; wider and odd ones it reads again. Groups of rows may have
+// more than one turn.
+const std::vector<Extents>& wide_extents() {
+  static const std::vector<Extents> list{{{40, 4}},   {{11, 200}},   {{3, 512}},  {{3, 1024}}, {{5, 1600}},   {{2, 2048}},
+                                         {{2, 3600}}, {{140, 3588}}, {{2, 8192}}, {{2, 8200}}, {{270, 1021}}, {{3, 1031}}};
+  return list;
+}
+
 OpCase forward(const Extents& e, double epsilon) {
   return {ops::LayerNormAttributes{epsilon}, {wanted(e.x, {-2, 3}), wanted({e.x.last()}, {0.5, 1.5}), wanted({e.x.last()})}};
 }
@@ -99,6 +107,14 @@ std::vector<OpCases> norm_cases() {
       forward_cases.push_back(std::move(rounded));
     }
     backward_cases.insert(backward_cases.end(), {backward(e, false, false), backward(e, true, false), backward(e, true, true)});
+  }
+  for (const Extents& e : wide_extents()) {
+    for (const DType output : {DType::f32, DType::bf16}) {
+      OpCase wide = with_inputs_of(DType::f32, {}, forward(e, 1e-5));
+      wide.attributes = ops::LayerNormAttributes{1e-5, output};
+      forward_cases.push_back(std::move(wide));
+    }
+    backward_cases.push_back(backward(e, true, false));
   }
   forward_cases.push_back(forward({{7, 65}}, 0.1));
   forward_cases.push_back(timed(forward(kLarge, 1e-5)));

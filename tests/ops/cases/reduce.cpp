@@ -41,11 +41,17 @@ const std::vector<Shape>& shapes() {
   return list;
 }
 const Shape kLarge{4096, 768};
+// Of more than a GPU's warp, its block, or a group of its blocks takes at once.
+const std::vector<Shape>& long_shapes() {
+  static const std::vector<Shape> list{{3, 2100}, {2, 2051}, {40, 3}, {1500, 8}};
+  return list;
+}
 
 std::vector<OpCase> reductions() {
   std::vector<OpCase> cases;
   for (const bool mean : {false, true}) {
     for (const Shape& shape : shapes()) cases.push_back({ops::ReduceAttributes{mean}, {wanted(shape)}});
+    for (const Shape& shape : long_shapes()) cases.push_back({ops::ReduceAttributes{mean}, {f32(shape)}});
   }
   cases.push_back(timed({ops::ReduceAttributes{}, {f32(kLarge)}}));
   return cases;
@@ -56,6 +62,7 @@ std::vector<OpCase> broadcasts() {
   for (const Shape& shape : shapes()) {
     cases.push_back({ops::BroadcastLastAttributes{65, 1}, {wanted(shape)}});
     cases.push_back({ops::BroadcastLastAttributes{7, 0.25}, {f32(shape)}});
+    cases.push_back({ops::BroadcastLastAttributes{8, 0.25}, {f32(shape)}});
   }
   cases.push_back({ops::BroadcastLastAttributes{1, 1}, {wanted(Shape{})}});
   cases.push_back(timed({ops::BroadcastLastAttributes{768, 0.5}, {f32({4096})}}));
@@ -68,6 +75,10 @@ std::vector<OpCase> sums_of_rows() {
     const OpCase adding{ops::AccumulateAttributes{true}, {f32(shape), f32({shape.last()})}};
     cases.insert(cases.end(), {OpCase{ops::AccumulateAttributes{false}, {f32(shape)}}, adding, in_window(adding)});
   }
+  for (const Shape& shape : long_shapes()) {
+    cases.push_back({ops::AccumulateAttributes{true}, {f32(shape), f32({shape.last()})}});
+  }
+  cases.push_back({ops::AccumulateAttributes{true}, {f32({17000, 1}), f32({1})}});
   cases.push_back(timed({ops::AccumulateAttributes{true}, {f32(kLarge), f32({kLarge.last()})}}));
   return cases;
 }
@@ -78,6 +89,7 @@ std::vector<OpCase> totals() {
     const OpCase adding{ops::NoAttributes{}, {f32(shape, {0, 11}), f64({1}, {0, 100})}};
     cases.insert(cases.end(), {adding, in_window(adding)});
   }
+  for (const Shape& shape : long_shapes()) cases.push_back({ops::NoAttributes{}, {f32(shape, {0, 11}), f64({1}, {0, 100})}});
   return cases;
 }
 

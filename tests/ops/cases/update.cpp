@@ -135,6 +135,16 @@ OpCase narrow(OpCase a_case, std::size_t states) {
   return a_case;
 }
 
+// The same update of a parameter of bf16, whose gradient is bf16 as well.
+template <class A>
+OpCase narrow_parameter(OpCase a_case) {
+  A attributes = a_case.attributes.as<A>();
+  attributes.rounding = {0x243F6A88, 0x85A308D3};
+  a_case.attributes = attributes;
+  a_case.rounds_at_random = true;
+  return with_inputs_of(DType::bf16, {0, attributes.changes()}, std::move(a_case));
+}
+
 // Learning rate, bias corrections, the number of the update, momentum.
 OpCase with_scalars(OpCase a_case, std::size_t at, Numbers scalars) {
   a_case.derive = [at, scalars = std::move(scalars)](std::vector<Numbers>& values) { values[at] = scalars; };
@@ -165,6 +175,8 @@ std::vector<OpCase> adamw_cases() {
     cases.push_back(averaged<ops::AdamWAttributes>(adamw_case(shape, 0.1)));
     cases.push_back(narrow<ops::AdamWAttributes>(adamw_case(shape, 0.1), 2));
     cases.push_back(averaged<ops::AdamWAttributes>(narrow<ops::AdamWAttributes>(adamw_case(shape, 0.1, /*clipped=*/false), 2)));
+    cases.push_back(narrow_parameter<ops::AdamWAttributes>(adamw_case(shape, 0.1)));
+    cases.push_back(narrow_parameter<ops::AdamWAttributes>(narrow<ops::AdamWAttributes>(adamw_case(shape, 0.1), 2)));
   }
   cases.push_back(timed(adamw_case(kLarge, 0.1)));
   cases.push_back(timed(narrow<ops::AdamWAttributes>(adamw_case(kLarge, 0.1), 2)));
@@ -193,6 +205,8 @@ std::vector<OpCase> lion_cases() {
     cases.push_back(lion_case(shape, 0, false, 0.25));
     cases.push_back(averaged<ops::LionAttributes>(lion_case(shape, 0.1, true)));
     cases.push_back(narrow<ops::LionAttributes>(lion_case(shape, 0.1, true), 1));
+    cases.push_back(narrow_parameter<ops::LionAttributes>(lion_case(shape, 0.1, true)));
+    cases.push_back(narrow_parameter<ops::LionAttributes>(narrow<ops::LionAttributes>(lion_case(shape, 0.1, true), 1)));
   }
   cases.push_back(timed(lion_case(kLarge, 0.1, true)));
   return cases;
@@ -218,6 +232,8 @@ std::vector<OpCase> sgd_cases() {
     for (const bool first : {false, true}) cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, first)));
     cases.push_back(averaged<ops::SgdAttributes>(sgd_case(shape, {false, 0.1}, false)));
     for (const bool first : {false, true}) cases.push_back(narrow<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, first), 1));
+    cases.push_back(narrow_parameter<ops::SgdAttributes>(sgd_case(shape, {false, 0.1}, false)));
+    cases.push_back(narrow_parameter<ops::SgdAttributes>(narrow<ops::SgdAttributes>(sgd_case(shape, {true, 0.1}, false), 1)));
   }
   cases.push_back(timed(sgd_case(kLarge, {true, 0.1, false, true}, false)));
   return cases;
@@ -227,13 +243,14 @@ std::vector<OpCase> sums() {
   std::vector<OpCase> cases;
   for (const Shape& shape : shapes()) cases.push_back({ops::NoAttributes{}, {f32(shape)}});
   cases.push_back({ops::NoAttributes{}, {f32({200003})}});
+  cases.push_back(with_inputs_of(DType::bf16, {0}, cases.back()));
   cases.push_back(timed({ops::NoAttributes{}, {f32(kLarge)}}));
   return cases;
 }
 
 std::vector<OpCase> clips() {
   std::vector<OpCase> cases;
-  for (const std::size_t count : {1, 7, 65}) {
+  for (const std::size_t count : {1, 7, 65, 900}) {
     for (const double limit : {0.0, 1.0, 1000.0}) {
       cases.push_back({ops::ClipAttributes{limit}, std::vector<CaseInput>(count, f64({1}, {0, 4}))});
       OpCase scaled{ops::ClipAttributes{limit, true}, cases.back().inputs};
@@ -253,7 +270,8 @@ std::vector<Numbers> report(const ReferenceCall& call) {
 std::vector<OpCase> reports() {
   return {{ops::NoAttributes{}, {f64({1})}},
           {ops::NoAttributes{}, {f64({2}), f64({1})}},
-          {ops::NoAttributes{}, {f64({1}), f64({2}), f64({1}), f64({65})}}};
+          {ops::NoAttributes{}, {f64({1}), f64({2}), f64({1}), f64({65})}},
+          {ops::NoAttributes{}, std::vector<CaseInput>(500, f64({2}))}};
 }
 
 // Sums of fp32 numbers are reported in fp64.

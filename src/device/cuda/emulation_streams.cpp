@@ -1,0 +1,156 @@
+#include "device/cuda/emulation_streams.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace plimsoll::cuda::emulation {
+namespace {
+
+struct EmulatedStream;
+
+// A record of an event: where it stands, and whether that stream has come there.
+struct Mark {
+  EmulatedStream* stream = nullptr;
+  bool passed = false;
+};
+
+struct EmulatedEvent {
+  std::shared_ptr<Mark> latest;
+};
+
+// Work; or, with an event, its record or a wait for the record that was its latest when the stream was given the step.
+struct Step {
+  std::function<void()> work;
+  EmulatedEvent* event = nullptr;
+  bool records = false;
+  std::shared_ptr<Mark> mark;
+};
+
+struct EmulatedStream {
+  std::deque<Step> steps;
+};
+
+struct EmulatedGraph {
+  std::vector<std::pair<EmulatedStream*, Step>> steps;
+};
+
+std::recursive_mutex mutex;  // of all below, and of the kernels that run
+std::vector<EmulatedStream*> streams;
+thread_local EmulatedGraph* capturing = nullptr;
+std::mt19937_64 draws;
+bool draws_order = false;
+
+void run_until(const std::shared_ptr<Mark>& mark);
+
+void run_next(EmulatedStream& stream) {
+  ensure(!stream.steps.empty(), "emulation", "a stream that nothing is left on is waited for");
+  const Step step = std::move(stream.steps.front());
+  stream.steps.pop_front();
+  if (step.event == nullptr) return step.work();
+  if (!step.records) return run_until(step.mark);
+  step.mark->passed = true;
+}
+
+void run_until(const std::shared_ptr<Mark>& mark) {
+  while (mark != nullptr && !mark->passed) run_next(*mark->stream);
+}
+
+void run_some() {
+  if (!draws_order) return;
+  for (std::uint64_t steps = draws() % 8; steps > 0 && !streams.empty(); --steps) {
+    EmulatedStream& stream = *streams[draws() % streams.size()];
+    if (!stream.steps.empty()) run_next(stream);
+  }
+}
+
+// Which record a wait is for is settled when it is given to the stream.
+void give(EmulatedStream& stream, Step step) {
+  const std::lock_guard lock(mutex);
+  if (capturing != nullptr) {
+    capturing->steps.emplace_back(&stream, std::move(step));
+    return;
+  }
+  if (step.event != nullptr && step.records) step.event->latest = std::make_shared<Mark>(Mark{&stream});
+  if (step.event != nullptr) step.mark = step.event->latest;
+  stream.steps.push_back(std::move(step));
+  run_some();
+}
+
+void not_while_capturing() { ensure(capturing == nullptr, "emulation", "the host waits while a graph is captured"); }
+
+}  // namespace
+
+void draw_order(std::uint64_t seed) {
+  draws.seed(seed);
+  draws_order = seed != 0;
+}
+
+void* make_stream() {
+  const std::lock_guard lock(mutex);
+  return streams.emplace_back(new EmulatedStream);
+}
+void* make_event() { return new EmulatedEvent; }
+
+void destroy_stream(void* stream) {
+  const std::lock_guard lock(mutex);
+  synchronize(stream);
+  std::erase(streams, static_cast<EmulatedStream*>(stream));
+  delete static_cast<EmulatedStream*>(stream);
+}
+void destroy_event(void* event) { delete static_cast<EmulatedEvent*>(event); }
+
+void submit(void* stream, std::function<void()> work) {
+  if (stream == nullptr) return work();
+  give(*static_cast<EmulatedStream*>(stream), {std::move(work)});
+}
+void record(void* event, void* stream) {
+  give(*static_cast<EmulatedStream*>(stream), {{}, static_cast<EmulatedEvent*>(event), true});
+}
+void wait(void* stream, void* event) {
+  give(*static_cast<EmulatedStream*>(stream), {{}, static_cast<EmulatedEvent*>(event), false});
+}
+
+void wait_on_host(void* event) {
+  not_while_capturing();
+  const std::lock_guard lock(mutex);
+  run_until(static_cast<EmulatedEvent*>(event)->latest);
+}
+
+void synchronize(void* stream) {
+  not_while_capturing();
+  const std::lock_guard lock(mutex);
+  auto& all = *static_cast<EmulatedStream*>(stream);
+  while (!all.steps.empty()) run_next(all);
+}
+
+void synchronize_all() {
+  const std::lock_guard lock(mutex);
+  for (EmulatedStream* stream : streams) synchronize(stream);
+}
+
+void* capture(const std::function<void()>& work) {
+  not_while_capturing();
+  auto graph = std::make_unique<EmulatedGraph>();
+  capturing = graph.get();
+  try {
+    work();
+  } catch (...) {
+    capturing = nullptr;
+    throw;
+  }
+  capturing = nullptr;
+  return graph.release();
+}
+std::size_t captured(void* graph) { return static_cast<EmulatedGraph*>(graph)->steps.size(); }
+void launch(void* graph) {
+  for (const auto& [stream, step] : static_cast<EmulatedGraph*>(graph)->steps) give(*stream, step);
+}
+void destroy_graph(void* graph) { delete static_cast<EmulatedGraph*>(graph); }
+
+}  // namespace plimsoll::cuda::emulation

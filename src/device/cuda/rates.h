@@ -1,0 +1,29 @@
+// What a GPU gives, measured: products, passes over memory, launches, the link to its host with both ways at once beside
+// products.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+
+namespace plimsoll::cuda {
+
+struct Rates {
+  double fp32_flops = 0, bf16_flops = 0;  // a second, of large products; fp32 without TF32
+  double pass_bytes = 0, copy_bytes = 0;  // a second: of a kernel that reads three and writes two, of one that copies
+  double launch_seconds = 0;              // of a kernel of a graph
+  double in_bytes = 0, out_bytes = 0;     // a second, to and from the device, both at once
+  double in_alone_bytes = 0, out_alone_bytes = 0;
+  Bytes outside;  // of the device by this process, less what it has asked for
+};
+
+// Takes a few gigabytes of the device and of the host, and some seconds. After open_device.
+Rates measure_rates();
+
+// A small one, for which the libraries are loaded.
+void try_product();
+
+// "cuBLASLt 13.1.0".
+std::string products_library();
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,260 @@
+// Tiles of attention on tensor cores: rows of a head as they lie in shared memory, and the products of a warp's rows with them.
+#pragma once
+
+#include "device/cuda/mma.cuh"
+#include "ops/attention/call.cuh"
+
+namespace plimsoll::cuda {
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// True, which the compiler does not know: it does not mix what is done then with what comes before, for which there are not
+// registers enough.
+__device__ __forceinline__ bool apart(const BlockOrder& order) { return order.tiles > 0; }
+
+// The head and the first row of a block and of a warp, of tiles of kTile rows, of which a warp has kOfWarp. The tiles with most
+// work are the last ones of a head, or the first ones.
+template <int kTile, int kOfWarp, bool kLastFirst>
+struct TilePlace {
+  std::int32_t head, begin, mine;
+
+  // Needs no registers where another one is made later: nothing is kept for it.
+  __device__ __forceinline__ explicit TilePlace(const BlockOrder& order) {
+    const BlockWork work(order, static_cast<std::uint32_t>(computed_here(static_cast<int>(blockIdx.x))));
+    head = work.head;
+    begin = (kLastFirst ? order.tiles - 1 - work.turn : work.turn) * kTile;
+    mine = begin + computed_here(static_cast<int>(threadIdx.x)) / kWarp * kOfWarp;
+  }
+  __device__ __forceinline__ std::int32_t end(std::int32_t tokens) const {
+    return begin + kTile < tokens ? begin + kTile : tokens;
+  }
+};
+
+// Where 16 bytes of a row begin in a tile, in elements. Eight rows in a column of chunks lie in all banks.
+template <int kHead>
+__device__ __forceinline__ int swizzled(int row, int chunk) {
+  return row * kHead + ((chunk ^ (row & 7)) << 3);
+}
+
+// Which row of a tile of keys is put where: the keys that a thread has in a fragment are neighbours, as are words of noise.
+struct InOrder {
+  __device__ __forceinline__ int operator()(int place) const { return place; }
+};
+// Of columns: those that a thread has of two products of eight columns side by side.
+struct FourInColumns {
+  __device__ __forceinline__ int operator()(int place) const {
+    return (place & ~15) + place % 8 / 2 * 4 + place / 8 % 2 * 2 + place % 2;
+  }
+};
+// Of rows, eight apart.
+template <int kHeld>
+struct HeldInRows {
+  __device__ __forceinline__ int operator()(int place) const {
+    return (place & ~(8 * kHeld - 1)) + place % 8 * kHeld + place / 8 % kHeld;
+  }
+};
+
+// A thread's share of copying tiles of rows: every 16 bytes that lie so many rows apart. An order permutes the bits of a place,
+// so that these rows are as far from the first one for each thread.
+template <int kHead, int kThreads, class Order>
+struct RowCopies {
+  static constexpr int kChunks = kHead / 8, kTogether = kThreads / kChunks;
+  int row, chunk, to;  // the first of its rows, which 16 bytes of it, and where in a tile they go
+
+  __device__ __forceinline__ RowCopies() {
+    const int thread = computed_here(static_cast<int>(threadIdx.x)), place = thread / kChunks;
+    row = Order{}(place);
+    chunk = thread % kChunks;
+    to = swizzled<kHead>(place, chunk);
+  }
+  // Of a tile whose first row this is.
+  template <class T>
+  __device__ __forceinline__ const T* begin(const T* tile, std::int32_t stride) const {
+    return tile + static_cast<std::int64_t>(row) * stride + chunk * 8;
+  }
+  // Begins to copy kRows rows, zeros past the last of `rows` that there are.
+  template <int kRows, class T>
+  __device__ __forceinline__ void copy(T* tile, const T* from, std::int32_t stride, int rows) const {
+#pragma unroll
+    for (int i = 0; i < kRows / kTogether; ++i) {
+      const int further = Order{}(i * kTogether);
+      copy_later<16>(tile + to + i * kTogether * kHead, from + further * stride, row >= rows - further);
+    }
+  }
+};
+
+template <int kRows, int kHead, int kThreads, class Order, class T>
+__device__ __forceinline__ void copy_rows(T* tile, const T* from, std::int32_t stride, int rows) {
+  const RowCopies<kHead, kThreads, Order> copies;
+  copies.template copy<kRows>(tile, copies.begin(from, stride), stride, rows);
+}
+
+// A walk over the tiles of keys and values of a head, on their way through two stages of shared memory.
+template <class T, int kKeys, int kHead, int kThreads>
+struct KeyWalk {
+  static constexpr int kElements = kKeys * kHead;
+  using Copies = RowCopies<kHead, kThreads, FourInColumns>;
+  T* stages;
+  const T* next;  // keys of this thread's share
+
+  // `rows`: of qkv.
+  __device__ __forceinline__ KeyWalk(const AttentionExtents& e, T* stages, const T* rows)
+      : stages(stages), next(Copies().begin(rows + e.width(), e.stride())) {}
+  __device__ __forceinline__ T* keys_at(std::int32_t key) const { return stages + key / kKeys % 2 * (2 * kElements); }
+  // Called for each tile in turn.
+  __device__ __forceinline__ void copy(const AttentionExtents& e, std::int32_t key) {
+    T* keys = keys_at(key);
+    const Copies copies;
+    copies.template copy<kKeys>(keys, next, e.stride(), e.tokens - key);
+    copies.template copy<kKeys>(keys + kElements, next + e.width(), e.stride(), e.tokens - key);
+    next += kKeys * e.stride();
+  }
+};
+
+template <int kM, int kN>
+__device__ __forceinline__ void set_zero(float (&c)[kM][kN][4]) {
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) c[i][j][0] = c[i][j][1] = c[i][j][2] = c[i][j][3] = 0;
+  }
+}
+
+// C = A B^T: 16 kM rows and 8 kN rows of two tiles, along the head.
+template <int kHead, int kUnroll, int kM, int kN, class T>
+__device__ __forceinline__ void multiply_rows(float (&c)[kM][kN][4], const T* a, const T* b) {
+  const int lane = static_cast<int>(lane_of_warp());
+  const int a_at = computed_here(swizzled<kHead>(lane % 16, lane / 16));
+  const int b_at = computed_here(swizzled<kHead>(lane % 8 + lane / 16 * 8, lane / 8 % 2));
+  set_zero(c);
+#pragma unroll kUnroll
+  for (int k = 0; k < kHead / 16; ++k) {
+    Pairs rows[kM];
+#pragma unroll
+    for (int i = 0; i < kM; ++i) rows[i] = load_matrices<false>(a + 16 * i * kHead + (a_at ^ 16 * k));
+#pragma unroll
+    for (int j = 0; j < kN / 2; ++j) {
+      const Pairs columns = load_matrices<false>(b + 16 * j * kHead + (b_at ^ 16 * k));
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        mma<T>(c[i][2 * j], rows[i], columns.at[0], columns.at[1]);
+        mma<T>(c[i][2 * j + 1], rows[i], columns.at[2], columns.at[3]);
+      }
+    }
+  }
+}
+
+// C += A B: A from registers, B the 8 kN rows of a tile.
+template <int kHead, int kM, int kN, class T>
+__device__ __forceinline__ void multiply_pairs(float (&c)[kM][kHead / 8][4], const Pair (&a)[kM][kN][2], const T* b) {
+  const int lane = static_cast<int>(lane_of_warp());
+  const int b_at = computed_here(swizzled<kHead>(lane % 16, lane / 16));
+#pragma unroll
+  for (int k = 0; k < kN / 2; ++k) {
+#pragma unroll
+    for (int j = 0; j < kHead / 16; ++j) {
+      const Pairs columns = load_matrices<true>(b + 16 * k * kHead + (b_at ^ 16 * j));
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        const Pairs rows{{a[i][2 * k][0], a[i][2 * k][1], a[i][2 * k + 1][0], a[i][2 * k + 1][1]}};
+        mma<T>(c[i][2 * j], rows, columns.at[0], columns.at[1]);
+        mma<T>(c[i][2 * j + 1], rows, columns.at[2], columns.at[3]);
+      }
+    }
+  }
+}
+
+// As operands of the next product.
+template <class T, int kM, int kN>
+__device__ __forceinline__ void round_to_pairs(const float (&c)[kM][kN][4], Pair (&pairs)[kM][kN][2]) {
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+      pairs[i][j][0] = narrow_pair<T>(c[i][j][0], c[i][j][1]);
+      pairs[i][j][1] = narrow_pair<T>(c[i][j][2], c[i][j][3]);
+    }
+  }
+}
+
+// Scores of keys in columns (FourInColumns) that come after the query of their row become -inf. `ahead`: the first of these
+// queries less the first key.
+template <int kM, int kN>
+__device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], int ahead) {
+  const int lane = static_cast<int>(lane_of_warp()), seen = ahead + lane / 4 - lane % 4 * 4;
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (j / 2 * 16 + j % 2 * 2 + e % 2 > seen + 16 * i + e / 2 * 8) scores[i][j][e] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Which weights of keys in columns (FourInColumns) dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r + e].
+// `query`, `key`: of the first row and column. Made before the scores are, while registers are free.
+template <int kM, int kN>
+__device__ __forceinline__ void keep_columns(unsigned (&kept)[kM], const HeadMask& mask, std::int32_t query, std::int32_t key) {
+  static_assert(kN <= 8);
+  const int lane = static_cast<int>(lane_of_warp()), row = computed_here(query + lane / 4);
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+    kept[i] = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int j = 0; j < kN; j += 2) {
+        kept[i] |= (mask.four_keys(row + 16 * i + 8 * r, key + 8 * j + lane % 4 * 4) & 15) << (16 * r + 2 * j);
+      }
+    }
+  }
+}
+
+// Rows of a head that a warp writes.
+struct RowsTo {
+  void* data;
+  std::int64_t first;  // element of the first row
+  std::int32_t stride;
+  int rows;   // that there are
+  bool wide;  // in fp32
+};
+
+// Row 16 i + 8 r + lane / 4 of c goes to row order(.). What is narrow passes through `own`, 16 kM rows of a tile that only this
+// warp still reads, so that a warp writes 16 bytes a lane.
+template <int kHead, int kM, class Order, class T>
+__device__ __forceinline__ void write_rows(const float (&c)[kM][kHead / 8][4], T* own, const RowsTo& to, Order order) {
+  const int lane = static_cast<int>(lane_of_warp());
+  if (!to.wide) __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int place = 16 * i + 8 * r + lane / 4, row = order(place);
+      float* wide = static_cast<float*>(to.data) + to.first + static_cast<std::int64_t>(row) * to.stride + lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < kHead / 8; ++j) {
+        const float* x = c[i][j] + 2 * r;
+        if (!to.wide) {
+          *reinterpret_cast<Pair*>(own + swizzled<kHead>(place, j) + lane % 4 * 2) = narrow_pair<T>(x[0], x[1]);
+        } else if (row < to.rows) {
+          *reinterpret_cast<Pack<float, 2>*>(wide + 8 * j) = {{x[0], x[1]}};
+        }
+      }
+    }
+  }
+  if (to.wide) return;
+  __syncwarp();
+  constexpr int kChunks = kHead / 8, kTogether = kWarp / kChunks;
+#pragma unroll
+  for (int i = 0; i < 16 * kM / kTogether; ++i) {
+    const int place = i * kTogether + lane / kChunks, row = order(place), chunk = lane % kChunks;
+    if (row >= to.rows) continue;
+    store_pack(load_pack(own + swizzled<kHead>(place, chunk)),
+               static_cast<T*>(to.data) + to.first + static_cast<std::int64_t>(row) * to.stride + chunk * 8);
+  }
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,193 @@
+#include "ops/embedding/cuda.h"
+
+#include "ops/cuda_kernel.h"
+#include "ops/elementwise/map.cuh"
+#include "ops/embedding/token_gradient.cuh"
+#include "ops/embedding/token_slots.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+struct Lookup {
+  std::int64_t all, tokens, width;  // positions of the batch, and of a sample
+  TableRange rows;
+  const std::int32_t* which;
+};
+
+// A warp has a position.
+template <int kElements, class T, class P>
+__global__ void __launch_bounds__(kTableThreads) embedding_kernel(Lookup look, const T* table, const P* positions, float* out) {
+  struct Both {
+    Pack<T, kElements> entry;
+    Pack<P, kElements> position;
+  };
+  for_items_of_warps(look.all, [&](std::int64_t i) {
+    const std::int32_t token = look.which[i];
+    if (!look.rows.contains(token)) return;
+    const T* entry = table + (token - look.rows.begin) * look.width;
+    const P* position = positions + i % look.tokens * look.width;
+    load_ahead<4>(
+        static_cast<std::int64_t>(lane_of_warp() * kElements), look.width, std::int64_t{kWarp * kElements},
+        [&](std::int64_t column) {
+          return Both{load_pack<kElements>(entry + column), load_pack<kElements>(position + column)};
+        },
+        [&](std::int64_t column, const Both& both) {
+          Pack<float, kElements> sum;
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) sum.at[e] = widen(both.entry.at[e]) + widen(both.position.at[e]);
+          store_pack(sum, out + i * look.width + column);
+        });
+  });
+}
+
+// A thread adds up what the samples have for its elements. Those past the sequence get zero.
+template <int kElements>
+__global__ void __launch_bounds__(kTableThreads)
+    position_gradient_kernel(std::int64_t batch, std::int64_t sample, std::int64_t all, bool add, const float* dy, float* sums) {
+  for_items(all / kElements, [&](std::int64_t pack) {
+    const std::int64_t i = pack * kElements;
+    Pack<float, kElements> sum{};
+    if (i < sample) {
+      load_ahead<4>(
+          std::int64_t{0}, batch, std::int64_t{1}, [&](std::int64_t b) { return load_pack<kElements>(dy + b * sample + i); },
+          [&](std::int64_t, const Pack<float, kElements>& more) { add_elements(more, sum); });
+    }
+    if (add) add_elements(load_pack<kElements>(sums + i), sum);
+    store_pack(sum, sums + i);
+  });
+}
+
+// The elements [begin, end) of a table, with which `sum` begins. A warp has a row, within which they may begin or end.
+template <int kElements>
+__global__ void __launch_bounds__(kTableThreads) add_rows_kernel(std::int64_t begin, std::int64_t end, std::int64_t width,
+                                                                 const float* rows, const std::int32_t* map, float* sum) {
+  struct Both {
+    Pack<float, kElements> sum, more;
+  };
+  const std::int64_t first = begin / width, last = (end + width - 1) / width;
+  for_items_of_warps(last - first, [&](std::int64_t item) {
+    const std::int64_t row = first + item;
+    const std::int32_t slot = map[row];
+    if (slot == 0) return;
+    const std::int64_t left = begin > row * width ? begin : row * width;
+    const std::int64_t right = end < (row + 1) * width ? end : (row + 1) * width;
+    const std::int64_t apart = (slot - 1 - row) * width;
+    load_ahead<4>(
+        left + lane_of_warp() * kElements, right, std::int64_t{kWarp * kElements},
+        [&](std::int64_t i) {
+          return Both{load_pack<kElements>(sum + (i - begin)), load_pack<kElements>(rows + (i + apart))};
+        },
+        [&](std::int64_t i, Both& both) {
+          add_elements(both.more, both.sum);
+          store_pack(both.sum, sum + (i - begin));
+        });
+  });
+}
+
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+__global__ void __launch_bounds__(kTableThreads)
+    select_row_kernel(std::int64_t width, const std::int32_t* which, const float* x, float* row) {
+  for_items(width, [&](std::int64_t i) { row[i] = x[*which * width + i]; });
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace {
+
+constexpr std::int64_t kPack = 4;  // elements that a lane takes at once where a row is a multiple of them
+
+cuda::TableRange rows_of(const NodeRange& range, std::int64_t all, std::int64_t width) {
+  if (range.whole()) return {0, all};
+  return {range.begin / width, range.elements / width};
+}
+
+// Calls f with a number of the type that a table is of.
+template <class F>
+auto with_type(DType dtype, F f) {
+  return dtype == DType::bf16 ? f(cuda::Bf16{}) : f(0.0f);
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  const Shape& y = request.outputs[0].shape;
+  const std::int64_t all = request.inputs[1].shape[0], tokens = y[1], width = y[2];
+  return with_type(request.inputs[1].dtype, [&]<class T>(T) {
+    return with_type(request.inputs[2].dtype, [&]<class P>(P) {
+      const auto kernel = width % kPack == 0 ? cuda::embedding_kernel<kPack, T, P> : cuda::embedding_kernel<1, T, P>;
+      return make_kernel([=, positions = y[0] * y[1]](const KernelCall& call) {
+        const cuda::Lookup look{positions, tokens, width, rows_of(call.range, all, width), call.in<std::int32_t>(0)};
+        cuda::launch(kernel, cuda::table_grid_of_warps(positions), call.stream, look, call.in<T>(1), call.in<P>(2), call.out(0));
+      });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {
+  const bool add = accumulates<ops::EmbeddingBackwardAttributes>(request);
+  return make_kernel([layout = CudaTokenGradientLayout(request), add](const KernelCall& call) {
+    const cuda::TokenLists lists(layout, rows_of(call.range, layout.rows, layout.width), add, call);
+    if (layout.width % kPack == 0) return cuda::add_tokens<kPack>(lists, call.stream);
+    cuda::add_tokens<1>(lists, call.stream);
+  });
+}
+
+std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
+  const Shape& dy = request.inputs[0].shape;
+  const bool add = accumulates<ops::EmbeddingBackwardAttributes>(request);
+  const std::int64_t batch = dy[0], sample = dy[1] * dy[2];
+  const std::int64_t all = add ? sample : request.attributes->as<ops::EmbeddingBackwardAttributes>().rows * dy[2];
+  const bool packs = dy[2] % kPack == 0;
+  const auto kernel = packs ? cuda::position_gradient_kernel<kPack> : cuda::position_gradient_kernel<1>;
+  return make_kernel([=](const KernelCall& call) {
+    cuda::launch(kernel, cuda::table_grid(packs ? all / kPack : all), call.stream, batch, sample, all, add, call.in(0),
+                 call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_slots(const KernelRequest& request) {
+  const std::int64_t tokens = request.inputs[0].shape.elements(), rows = request.inputs[1].shape.elements() - 1;
+  const std::int64_t slots = request.attributes->as<ops::TokenSlotsAttributes>().slots;
+  return make_kernel([tokens, rows, slots, begins = request.overwrite](const KernelCall& call) {
+    cuda::give_slots({tokens, rows, slots, call.in<std::int32_t>(0), reinterpret_cast<std::int32_t*>(call.scratch),
+                      call.out<std::int32_t>(1), call.out<std::int32_t>(0)},
+                     begins, call.stream);
+  });
+}
+
+// Ranges may begin within a row, and anywhere.
+void add_slots(const KernelCall& call, std::int64_t begin, std::int64_t end, std::int64_t width) {
+  const bool packs = width % kPack == 0 && begin % kPack == 0 && end % kPack == 0 && cuda::begins_a_pack<kPack>(call.out(0));
+  cuda::launch(packs ? cuda::add_rows_kernel<kPack> : cuda::add_rows_kernel<1>,
+               cuda::table_grid_of_warps((end + width - 1) / width - begin / width), call.stream, begin, end, width, call.in(1),
+               call.in<std::int32_t>(2), call.out(0));
+}
+
+std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const bool slots = request.attributes->as<ops::AddRowsAttributes>().slots;
+  return make_kernel([all = shape.elements(), width = shape.last(), slots](const KernelCall& call) {
+    const std::int64_t begin = call.range.begin, count = call.range.whole() ? all : call.range.elements;
+    if (slots) return add_slots(call, begin, begin + count, width);
+    cuda::map(count, cuda::Sum{}, call.stream, call.out(0), call.in(0), call.in(1));
+  });
+}
+
+std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {
+  return make_kernel([width = request.outputs[0].shape.last()](const KernelCall& call) {
+    cuda::launch(cuda::select_row_kernel, cuda::table_grid(width), call.stream, width, call.in<std::int32_t>(1), call.in(0),
+                 call.out(0));
+  });
+}
+
+}  // namespace
+
+CudaKernels embedding_cuda_kernels() {
+  return {{&ops::kEmbedding, bind},        {&ops::kTokenGradient, bind_tokens}, {&ops::kPositionGradient, bind_positions},
+          {&ops::kSelectRow, bind_select}, {&ops::kTokenSlots, bind_slots},     {&ops::kAddRows, bind_add_rows}};
+}
+
+}  // namespace plimsoll

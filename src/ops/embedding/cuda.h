@@ -1,0 +1,46 @@
+// Where a GPU keeps the lists from which it adds up the rows of each token: in scratch, all of it 32-bit integers but the sums.
+#pragma once
+
+#include "base/bytes.h"
+#include "ops/embedding/embedding.h"
+#include "ops/kernel.h"
+
+namespace plimsoll {
+
+// The rows that go into one row of the table are added in lists of kList, in ascending order, then the sums of the lists.
+struct CudaTokenGradientLayout {
+  static constexpr std::int64_t kList = 32;
+
+  std::int64_t tokens, rows, width;  // rows of the table
+  Bytes counts, starts, arrivals, places, lists, long_rows, sums, all;
+
+  explicit CudaTokenGradientLayout(const KernelRequest& request)
+      : tokens(request.inputs[0].shape.elements()),
+        rows(request.attributes->as<ops::EmbeddingBackwardAttributes>().rows),
+        width(request.inputs[1].shape.last()) {
+    Bytes end;
+    const auto place = [&end](std::int64_t elements) {
+      const Bytes begin = end;
+      end = align_up(end + Bytes{4 * elements}, Bytes{256});
+      return begin;
+    };
+    counts = place(rows + kCursors);
+    starts = place(rows);
+    arrivals = place(tokens);
+    places = place(tokens);
+    lists = place(4 * tokens);
+    long_rows = place(4 * (tokens / kList));
+    sums = place(tokens / kList * width);
+    all = end;
+  }
+  static constexpr std::int64_t kCursors = 3;  // behind the counts
+};
+
+inline Bytes cuda_token_gradient_scratch(const KernelRequest& request) { return CudaTokenGradientLayout(request).all; }
+
+// For each row of the table the first position that asks for it.
+inline Bytes cuda_token_slots_scratch(const KernelRequest& request) {
+  return Bytes{(request.inputs[1].shape.elements() - 1) * 4};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,246 @@
+#include "ops/norm/cuda.h"
+
+#include "ops/cuda_kernel.h"
+#include "ops/reduce/columns.cuh"
+#include "ops/reduce/row.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+struct LayerNorm {
+  std::int64_t rows, width;
+  float epsilon;
+  const float* x;
+  float *mean, *rstd;
+};
+
+// The variance is of differences from the mean.
+template <class Row, class T>
+__global__ void __launch_bounds__(Row::kBlock)
+    layer_norm_kernel(LayerNorm n, const float* __restrict__ gammas, const float* __restrict__ betas, T* y) {
+  constexpr int kElements = Row::kElements;
+  const float inverse = 1.0f / static_cast<float>(n.width);
+  for_rows<Row>(n.rows, [&](std::int64_t row) {
+    const Row x(n.x + row * n.width, n.width);
+    const float mean = sum_over(n.width, x, [](float e) { return e; }) * inverse;
+    const float variance = sum_over(n.width, x, [=](float e) { return (e - mean) * (e - mean); }) * inverse;
+    const float rstd = 1.0f / sqrtf(variance + n.epsilon);
+    Row::for_each(n.width, [&](int p, std::int64_t column) {
+      const Pack<float, kElements> of_x = x.at(p, column), gamma = load_pack<kElements>(gammas + column),
+                                   beta = load_pack<kElements>(betas + column);
+      Pack<T, kElements> of_y;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) of_y.at[e] = narrow<T>((of_x.at[e] - mean) * rstd * gamma.at[e] + beta.at[e]);
+      store_pack(of_y, y + row * n.width + column);
+    });
+    if (threadIdx.x % Row::kThreads == 0) n.mean[row] = mean, n.rstd[row] = rstd;
+  });
+}
+
+struct LayerNormBackward {
+  std::int64_t rows, width;
+  const float *dy, *x, *mean, *rstd, *gamma;
+  float *dx, *partials;  // [groups, 2, width]
+};
+
+// Over a row: of dy gamma, and of dy gamma z, with z the normalised x.
+struct RowSums {
+  float gradient, projection;
+};
+
+// dx = rstd (dy gamma - mean(dy gamma) - z mean(dy gamma z))
+__device__ __forceinline__ float slope(float dy, float gamma, float z, float rstd, const RowSums& means) {
+  return (dy * gamma - means.gradient - z * means.projection) * rstd;
+}
+
+// Of the threads of a team, in all of them, while all teams of the block do the same. `turn` alternates between two places, so
+// that one barrier is enough.
+__device__ __forceinline__ RowSums sum_of_team(RowSums mine, int turn, int team_warps) {
+  __shared__ RowSums of_warps[2][CudaLayerNormLayout::kMostThreads / kWarp];
+  mine = {warp_sum(mine.gradient), warp_sum(mine.projection)};
+  RowSums* const places = of_warps[turn % 2];
+  if (lane_of_warp() == 0) places[warp_of_block()] = mine;
+  __syncthreads();
+  const int first = static_cast<int>(warp_of_block()) / team_warps * team_warps;
+  RowSums all = places[first];
+#pragma unroll 4
+  for (int i = 1; i < team_warps; ++i) {
+    all.gradient += places[first + i].gradient;
+    all.projection += places[first + i].projection;
+  }
+  return all;
+}
+
+// A block takes a row for each team of its threads at a time. A thread has the same columns of each of its rows, and their sums
+// in registers; at the end those of the teams are added in order.
+template <int kPacks>
+__global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPacks <= 2 ? 2 : 1)
+    layer_norm_backward_kernel(LayerNormBackward n, int team_threads, int teams) {
+  using Floats = Pack<float, 4>;
+  const int team = static_cast<int>(threadIdx.x) / team_threads, thread = static_cast<int>(threadIdx.x) % team_threads;
+  const int width = static_cast<int>(n.width);
+  const float inverse = 1.0f / static_cast<float>(width);
+  const auto column_of = [&](int p) { return (p * team_threads + thread) * 4; };
+  const Floats zeros{};
+  Floats gamma[kPacks], dgamma[kPacks], dbeta[kPacks];
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    gamma[p] = column_of(p) < width ? load_pack(n.gamma + column_of(p)) : zeros;
+    dgamma[p] = dbeta[p] = zeros;
+  }
+  const int rows = static_cast<int>(n.rows), step = static_cast<int>(gridDim.x) * teams;
+  int turn = 0;
+  for (int base = static_cast<int>(blockIdx.x) * teams; base < rows; base += step, ++turn) {
+    const int row = base + team;
+    const bool here = row < rows;
+    const std::int64_t begin = row * n.width;
+    Floats dy[kPacks], z[kPacks];
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const bool loads = here && column_of(p) < width;
+      dy[p] = loads ? load_pack(n.dy + begin + column_of(p)) : zeros;
+      z[p] = loads ? load_pack(n.x + begin + column_of(p)) : zeros;
+    }
+    const float mean = here ? n.mean[row] : 0.0f, rstd = here ? n.rstd[row] : 0.0f;
+    RowSums sums{0, 0};
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        z[p].at[e] = (z[p].at[e] - mean) * rstd;
+        const float scaled = dy[p].at[e] * gamma[p].at[e];
+        sums.gradient += scaled;
+        sums.projection += scaled * z[p].at[e];
+        dgamma[p].at[e] += dy[p].at[e] * z[p].at[e];
+        dbeta[p].at[e] += dy[p].at[e];
+      }
+    }
+    sums = sum_of_team(sums, turn, team_threads / kWarp);
+    const RowSums means{sums.gradient * inverse, sums.projection * inverse};
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (!here || column_of(p) >= width) continue;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dy[p].at[e] = slope(dy[p].at[e], gamma[p].at[e], z[p].at[e], rstd, means);
+      store_pack(dy[p], n.dx + begin + column_of(p));
+    }
+  }
+  float* const partials = n.partials + static_cast<std::int64_t>(blockIdx.x) * 2 * width;
+  float* const of_teams = teams == 1 ? partials : shared_memory<float>();
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    if (column_of(p) >= width) continue;
+    store_pack(dgamma[p], of_teams + team * 2 * width + column_of(p));
+    store_pack(dbeta[p], of_teams + (team * 2 + 1) * width + column_of(p));
+  }
+  if (teams == 1) return;
+  __syncthreads();
+  for (int column = static_cast<int>(threadIdx.x); column < 2 * width; column += static_cast<int>(blockDim.x)) {
+    float sum = of_teams[column];
+    for (int i = 1; i < teams; ++i) sum += of_teams[i * 2 * width + column];
+    partials[column] = sum;
+  }
+}
+
+// Rows that are not held: dgamma and dbeta first, as dx may take the place of dy. A block has 32 columns, and every so many-th
+// row, by its warps in turn.
+constexpr int kWarpsOfBlock = 8;
+
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarp) layer_norm_columns_kernel(LayerNormBackward n) {
+  __shared__ RowSums of_warps[kWarpsOfBlock][kWarp];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane_of_warp();
+  RowSums sums{0, 0};  // of dbeta and of dgamma
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kWarpsOfBlock;
+  for (std::int64_t row = blockIdx.y * kWarpsOfBlock + warp_of_block(); column < n.width && row < n.rows; row += step) {
+    const float dy = n.dy[row * n.width + column], z = (n.x[row * n.width + column] - n.mean[row]) * n.rstd[row];
+    sums.gradient += dy;
+    sums.projection += dy * z;
+  }
+  of_warps[warp_of_block()][lane_of_warp()] = sums;
+  __syncthreads();
+  if (warp_of_block() != 0 || column >= n.width) return;
+  for (int w = 1; w < kWarpsOfBlock; ++w) {
+    sums.gradient += of_warps[w][lane_of_warp()].gradient;
+    sums.projection += of_warps[w][lane_of_warp()].projection;
+  }
+  float* const partials = n.partials + blockIdx.y * 2 * n.width;
+  partials[column] = sums.projection;
+  partials[n.width + column] = sums.gradient;
+}
+
+template <class Row>
+__global__ void __launch_bounds__(Row::kBlock) layer_norm_dx_kernel(LayerNormBackward n) {
+  const float inverse = 1.0f / static_cast<float>(n.width);
+  for_rows<Row>(n.rows, [&](std::int64_t row) {
+    const float *dy = n.dy + row * n.width, *x = n.x + row * n.width;
+    const float mean = n.mean[row], rstd = n.rstd[row];
+    RowSums sums{0, 0};
+    Row::for_each(n.width, [&](int, std::int64_t column) {
+      const float scaled = dy[column] * n.gamma[column];
+      sums.gradient += scaled;
+      sums.projection += scaled * ((x[column] - mean) * rstd);
+    });
+    const RowSums means{sum_of_threads<Row>(sums.gradient) * inverse, sum_of_threads<Row>(sums.projection) * inverse};
+    Row::for_each(n.width, [&](int, std::int64_t column) {
+      n.dx[row * n.width + column] = slope(dy[column], n.gamma[column], (x[column] - mean) * rstd, rstd, means);
+    });
+  });
+}
+
+// The sums of groups, and dx.
+void run_backward(const LayerNormBackward& n, const CudaLayerNormLayout& layout, void* stream) {
+  const auto groups = static_cast<unsigned>(layout.groups);
+  if (layout.packs == 0) {
+    const auto strips = static_cast<unsigned>(ceil_div(n.width, std::int64_t{kWarp}));
+    launch(layer_norm_columns_kernel, {{strips, groups}, {static_cast<unsigned>(kWarpsOfBlock * kWarp)}}, stream, n);
+    if (n.width <= 1024) return launch(layer_norm_dx_kernel<PassedRow<1>>, grid_of_rows<PassedRow<1>>(n.rows), stream, n);
+    return launch(layer_norm_dx_kernel<PassedRow<16>>, grid_of_rows<PassedRow<16>>(n.rows), stream, n);
+  }
+  const auto kernel = layout.packs == 1   ? layer_norm_backward_kernel<1>
+                      : layout.packs == 2 ? layer_norm_backward_kernel<2>
+                                          : layer_norm_backward_kernel<4>;
+  const auto shared_bytes = static_cast<std::size_t>(layout.teams == 1 ? 0 : layout.teams * 2 * layout.width * 4);
+  launch(kernel, {{groups}, {static_cast<unsigned>(layout.team * layout.teams)}, shared_bytes}, stream, n, layout.team,
+         layout.teams);
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace {
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  const auto epsilon = static_cast<float>(request.attributes->as<ops::LayerNormAttributes>().epsilon);
+  const Rows x(request.inputs[0]);
+  const auto bind_to = [&]<class T>(T) {
+    return cuda::with_row(x.width, [&]<class Row>(std::type_identity<Row>) {
+      return make_kernel([x, epsilon](const KernelCall& call) {
+        const cuda::LayerNorm n{x.rows, x.width, epsilon, call.in(0), call.out(1), call.out(2)};
+        cuda::launch(cuda::layer_norm_kernel<Row, T>, cuda::grid_of_rows<Row>(x.rows), call.stream, n, call.in(1), call.in(2),
+                     call.out<T>(0));
+      });
+    });
+  };
+  const DType output = request.outputs[0].dtype;
+  if (output == DType::bf16) return bind_to(cuda::Bf16{});
+  if (output == DType::f16) return bind_to(F16{});
+  return bind_to(0.0f);
+}
+
+std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
+  const bool add = accumulates<ops::AccumulateAttributes>(request);
+  return make_kernel([layout = CudaLayerNormLayout(request.inputs[1]), add](const KernelCall& call) {
+    const cuda::LayerNormBackward n{layout.rows, layout.width, call.in(0),
+                                    call.in(1),  call.in(2),   call.in(3),
+                                    call.in(4),  call.out(0),  reinterpret_cast<float*>(call.scratch)};
+    cuda::run_backward(n, layout, call.stream);
+    cuda::add_groups(layout.groups, 2 * layout.width, n.partials, {call.out(1), call.out(2), add}, call.stream);
+  });
+}
+
+}  // namespace
+
+CudaKernels norm_cuda_kernels() { return {{&ops::kLayerNorm, bind}, {&ops::kLayerNormBackward, bind_backward}}; }
+
+}  // namespace plimsoll

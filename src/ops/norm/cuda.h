@@ -1,0 +1,43 @@
+// How a GPU takes the rows of a layer norm's backward pass: each block has every so many-th row, and leaves its sums for dgamma
+// and dbeta in scratch. All follows from the shape.
+#pragma once
+
+#include <algorithm>
+
+#include "base/ceil_div.h"
+#include "ops/kernel.h"
+#include "ops/norm/norm.h"
+
+namespace plimsoll {
+
+struct CudaLayerNormLayout {
+  std::int64_t rows, width;
+  int packs = 0;        // of four columns that a thread holds of a row; 0: rows are too wide for that, or no multiple of four
+  int team = 0;         // threads of a row
+  int teams = 8;        // rows that a block takes at once
+  std::int64_t groups;  // of rows, one for each block: those of turn t begin with row t * groups * teams
+
+  static constexpr int kMostPacks = 4, kMostThreads = 512;
+  static constexpr std::int64_t kColumns = 32;  // of a block whose rows are not held: a warp has a row of them
+
+  // Of a block; few enough that two blocks of up to two packs have the registers that they need side by side.
+  static constexpr int most_threads(int packs) { return packs < kMostPacks ? 448 : kMostThreads; }
+
+  explicit CudaLayerNormLayout(const ValueType& x) : rows(Rows(x).rows), width(Rows(x).width) {
+    if (width % 4 == 0 && width <= 4 * kMostPacks * kMostThreads) {
+      packs = width <= 128 ? 1 : width <= 8 * most_threads(2) ? 2 : kMostPacks;
+      team = static_cast<int>(round_up(ceil_div(width, std::int64_t{4} * packs), std::int64_t{32}));
+      teams = most_threads(packs) / team;
+    }
+    const std::int64_t most = packs == 0 ? kSmallBlocks / ceil_div(width, kColumns) : packs < kMostPacks ? kBlocks : kBlocks / 2;
+    groups = std::clamp(ceil_div(rows, std::int64_t{teams}), std::int64_t{1}, std::max(std::int64_t{1}, most));
+  }
+  Bytes scratch() const { return Bytes{groups * 2 * width * 4}; }
+
+ private:
+  static constexpr std::int64_t kBlocks = 264, kSmallBlocks = 1056;  // that fill a GPU of 132 multiprocessors
+};
+
+inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return CudaLayerNormLayout(request.inputs[1]).scratch(); }
+
+}  // namespace plimsoll

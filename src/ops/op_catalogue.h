@@ -1,0 +1,38 @@
+// The kernel catalogue over our ops: implementation and scratch from the kernels themselves (oneDNN is asked, nothing is run; a
+// GPU's follow from shapes), seconds from what `plimsoll machine` recorded or else from the roofline.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "graph/kernel_catalogue.h"
+#include "graph/roofline.h"
+#include "ops/op_kernels.h"
+
+namespace plimsoll {
+
+class OpCatalogue : public KernelCatalogue {
+ public:
+  // `recorded`: seconds by timing_key.
+  OpCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, const OpKernels& kernels = kCpuKernels)
+      : roofline_(roofline), recorded_(std::move(recorded)), kernels_(kernels) {}
+
+  // Several threads may ask.
+  KernelChoice choose(const KernelRequest& request) override;
+  bool takes_ranges(const OpDef& op) const override { return kernels_.takes_ranges(op); }
+  // What choose() has been asked for, for measuring.
+  const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
+
+ private:
+  std::optional<double> recorded_seconds(KernelRequest request, double work) const;
+
+  Roofline roofline_;
+  std::unordered_map<std::string, double> recorded_;
+  OpKernels kernels_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, KernelChoice> asked_;
+};
+
+}  // namespace plimsoll

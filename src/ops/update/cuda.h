@@ -1,0 +1,27 @@
+// What sums over flat arrays on a GPU need, which no GPU is asked for. Each canonical tile leaves its sums in fp64, of which
+// scratch keeps a place; they are added up with the array's last range, so that however it is cut into ranges, the bits are the
+// same. An array of one tile leaves its sums where they are wanted.
+#pragma once
+
+#include "ops/attributes.h"
+#include "ops/kernel.h"
+
+namespace plimsoll {
+
+inline constexpr std::int64_t kCudaTile = 1 << 12;         // elements, of an update
+inline constexpr std::int64_t kCudaSquaresTile = 1 << 13;  // of a plain sum of squares
+static_assert(ops::kNormTile % kCudaTile == 0 && ops::kNormTile % kCudaSquaresTile == 0, "no range ends within a tile");
+
+inline Bytes cuda_tile_sums(std::int64_t elements, std::int64_t tile, int sums) {
+  const std::int64_t tiles = ceil_div(elements, tile);
+  return tiles == 1 ? Bytes{} : Bytes{tiles * sums * static_cast<std::int64_t>(sizeof(double))};
+}
+
+inline Bytes cuda_sum_of_squares_scratch(const KernelRequest& request) {
+  return cuda_tile_sums(request.inputs[0].shape.elements(), kCudaSquaresTile, 1);
+}
+inline Bytes cuda_update_scratch(const KernelRequest& request) {
+  return cuda_tile_sums(request.inputs[0].shape.elements(), kCudaTile, 2);
+}
+
+}  // namespace plimsoll

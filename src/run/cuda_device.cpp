@@ -1,0 +1,274 @@
+#include "run/cuda_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "ops/cuda_kernel.h"
+#include "plan/passes/paging.h"
+#include "plan/pinned.h"
+
+namespace plimsoll {
+namespace {
+
+// Staging is fed from, and never read by kernels; it has a place in the arena all the same.
+std::vector<Operand> host_operands(const Program& program) {
+  std::vector<Operand> all;
+  for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
+    for (const Instruction& instruction : *section) {
+      if (const auto* feed = std::get_if<Feed>(&instruction)) {
+        all.insert(all.end(), feed->reads.begin(), feed->reads.end());
+        all.insert(all.end(), feed->writes.begin(), feed->writes.end());
+      } else if (const auto* fetch = std::get_if<Fetch>(&instruction)) {
+        all.insert(all.end(), fetch->reads.begin(), fetch->reads.end());
+      }
+    }
+  }
+  return all;
+}
+
+struct Moved {
+  std::vector<TierStore::Piece> pieces;
+  std::size_t events = 0;
+};
+
+Moved moved_by(const Program& program, std::size_t tier) {
+  Moved moved;
+  std::map<Bytes, Bytes> pieces;  // several copies move the same one
+  for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
+    for (const Instruction& instruction : *section) {
+      const auto* copy = std::get_if<StartCopy>(&instruction);
+      if (copy == nullptr) continue;
+      const Operand& stored = copy->to.tier != 0 ? copy->to : copy->from;
+      if (stored.tier != tier) continue;
+      moved.events = std::max<std::size_t>(moved.events, copy->event + 1);
+      pieces.emplace(stored.offset, stored.bytes);
+    }
+  }
+  for (const auto& [offset, bytes] : pieces) moved.pieces.push_back({offset, bytes});
+  return moved;
+}
+
+std::size_t tier_named(const Plan& plan, const char* name) {
+  const auto found = std::find(plan.tiers.begin(), plan.tiers.end(), name);
+  return static_cast<std::size_t>(found - plan.tiers.begin());
+}
+
+}  // namespace
+
+Bytes CudaDevice::host_bytes(const Program& program) {
+  std::map<Bytes, Bytes> places;
+  for (const Operand& operand : host_operands(program)) {
+    Bytes& size = places[operand.offset];
+    size = std::max(size, operand.bytes);
+  }
+  Bytes sum = kPinnedPart;
+  for (const auto& [offset, size] : places) sum += align_up(size, kPinnedAlignment);
+  return align_up(sum, kPage);
+}
+
+CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options)
+    : size_(program.arena), arena_(program.arena + options.beyond), graphs_(options.graphs) {
+  const std::size_t host_tier = tier_named(plan, "host");
+  if (host_tier < plan.tiers.size()) {
+    const Moved moved = moved_by(program, host_tier);
+    host_tier_ = static_cast<std::uint8_t>(host_tier);
+    held_ = program.stored[host_tier];
+    for (const TierStore::Piece& piece : moved.pieces) pieces_.emplace(piece.offset, piece.bytes);
+    done_.resize(moved.events);
+    for (auto& event : done_) event = std::make_unique<cuda::Event>();
+  }
+  place_mirrors(program);
+  host_.emplace(held_ + host_bytes(program));
+  pinned_.emplace(host_->all());
+  open_disk(program, plan, options.disk);
+}
+
+CudaDevice::~CudaDevice() {
+  disk_.reset();  // its transfers use all of the rest
+  try {
+    cuda::synchronize_device();
+  } catch (const Error&) {  // has been told
+  }
+}
+
+void CudaDevice::place_mirrors(const Program& program) {
+  Bytes end = align_up(held_, kPinnedAlignment) + kPinnedPart;
+  std::map<Bytes, Bytes> places;  // one place in the arena may be that of several values, one after the other
+  for (const Operand& operand : host_operands(program)) {
+    Bytes& size = places[operand.offset];
+    size = std::max(size, operand.bytes);
+  }
+  for (const auto& [offset, size] : places) {
+    mirrors_.emplace(offset, Mirror{end, std::make_unique<cuda::Event>()});
+    end += align_up(size, kPinnedAlignment);
+  }
+}
+
+void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder) {
+  const std::size_t tier = tier_named(plan, "disk");
+  if (tier >= plan.tiers.size() || program.stored[tier].n == 0) return;
+  disk_tier_ = static_cast<std::uint8_t>(tier);
+  Moved moved = moved_by(program, tier);
+  PageFile::Sizes sizes{program.stored[tier], kTransfers, kTransferStaging, moved.events, plan.transfers};
+  sizes.copy = [this](std::byte* to, const std::byte* from, std::size_t bytes, bool read) {
+    const cuda::Stream& lane = (read ? disk_in_ : disk_out_).stream;
+    lane.copy(to, from, bytes);
+    lane.synchronize();
+  };
+  disk_ = std::make_unique<PageFile>(folder, sizes, std::move(moved.pieces));
+}
+
+Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
+  const CudaKernel* kernel = find_cuda_kernel(*request.op);
+  ensure(kernel != nullptr, "device cuda", "an op has no kernel");
+  return {kernel->bind(request), choose_cuda(request).scratch};
+}
+
+std::byte* CudaDevice::resting(const Operand& operand) const { return host_->base() + operand.offset.n; }
+
+// What a transfer reads and the room that it writes belong to it from here on: behind the kernels so far.
+void CudaDevice::begin(Lane& lane) {
+  lane.ready.record(compute_);
+  lane.stream.wait(lane.ready);
+}
+
+void CudaDevice::start(const StartCopy& copy) {
+  const bool in = copy.from.tier != 0;
+  const Operand& stored = in ? copy.from : copy.to;
+  std::byte* const here = address(in ? copy.to : copy.from);
+  const auto bytes = static_cast<std::size_t>(stored.bytes.n);
+  if (on_disk(stored.tier)) {
+    begin(in ? disk_in_ : disk_out_);
+    in ? disk_->start_read(copy.event, stored.offset, {here, bytes})
+       : disk_->start_write(copy.event, stored.offset, {here, bytes});
+    return;
+  }
+  Lane& lane = in ? in_ : out_;
+  begin(lane);
+  if (!in) written_[stored.offset] = stored.bytes;
+  lane.stream.copy(in ? here : resting(stored), in ? resting(stored) : here, bytes);
+  done_.at(copy.event)->record(lane.stream);
+  under_way_.insert(copy.event);
+}
+
+// What a segment before this one started came to an end with it.
+void CudaDevice::wait(const WaitCopy& copy) {
+  if (on_disk(copy.tier)) return disk_->wait(copy.event);
+  if (under_way_.erase(copy.event) > 0) compute_.wait(*done_.at(copy.event));
+}
+
+bool CudaDevice::waits_on_host(const Instruction& instruction) const {
+  if (const auto* start = std::get_if<StartCopy>(&instruction)) return on_disk(start->from.tier) || on_disk(start->to.tier);
+  const auto* wait = std::get_if<WaitCopy>(&instruction);
+  return wait != nullptr && on_disk(wait->tier);
+}
+
+// A graph ends where it began, on the stream of the kernels: whatever it has started is waited for there.
+void CudaDevice::join() {
+  for (const std::uint32_t event : under_way_) compute_.wait(*done_.at(event));
+  under_way_.clear();
+}
+
+// The first time kernel by kernel, for which the driver loads them; captured right behind that, so that nothing is allocated
+// later.
+void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
+  const auto all = [&] {
+    work();
+    join();
+  };
+  if (!graphs_) return all();
+  const auto [place, fresh] = captured_.try_emplace(segment);
+  if (!fresh) return place->second->launch(compute_);
+  all();
+  place->second = std::make_unique<cuda::Graph>(compute_, all);
+}
+
+const CudaDevice::Mirror& CudaDevice::mirror_of(const Operand& operand) const {
+  const auto found = mirrors_.find(operand.offset);
+  ensure(found != mirrors_.end(), "device cuda", "the host looks at what it neither feeds nor fetches");
+  return found->second;
+}
+
+std::byte* CudaDevice::host(const Operand& operand) const {
+  const Mirror& mirror = mirror_of(operand);
+  mirror.moved->wait();
+  return host_->base() + mirror.offset.n;
+}
+
+void CudaDevice::fed(const std::vector<Operand>& written) {
+  for (const Operand& operand : written) {
+    const Mirror& mirror = mirror_of(operand);
+    compute_.copy(address(operand), host_->base() + mirror.offset.n, static_cast<std::size_t>(operand.bytes.n));
+    mirror.moved->record(compute_);
+  }
+}
+
+void CudaDevice::fetch(const std::vector<Operand>& wanted) {
+  for (const Operand& operand : wanted) {
+    const Mirror& mirror = mirror_of(operand);
+    compute_.copy(host_->base() + mirror.offset.n, address(operand), static_cast<std::size_t>(operand.bytes.n));
+    mirror.moved->record(compute_);
+  }
+}
+
+void CudaDevice::stamp(std::size_t number) {
+  while (stamps_.size() <= number) stamps_.push_back(std::make_unique<cuda::TimedEvent>());
+  stamps_[number]->record(compute_);
+}
+
+double CudaDevice::seconds_between(std::size_t from, std::size_t to) const {
+  return stamps_.at(to)->seconds_since(*stamps_.at(from));
+}
+
+std::optional<TierUse> CudaDevice::use_of(std::size_t tier) const {
+  if (on_disk(static_cast<std::uint8_t>(tier))) return TierUse{disk_->height(), disk_->written(), disk_->engine()};
+  if (held_.n == 0 || tier != host_tier_) return {};
+  TierUse use;
+  for (const auto& [offset, bytes] : written_) {
+    use.height = align_up(offset + bytes, TierStore::kPieceAlignment);
+    use.written += align_up(bytes, TierStore::kPieceAlignment);
+  }
+  return use;
+}
+
+template <class Part>
+void CudaDevice::in_parts(const Operand& operand, const Part& part) const {
+  compute_.synchronize();
+  std::byte* const room = host_->base() + align_up(held_, kPinnedAlignment).n;
+  for (Bytes done; done < operand.bytes; done += kPinnedPart) {
+    const auto bytes = static_cast<std::size_t>(std::min(kPinnedPart, operand.bytes - done).n);
+    part(std::span(room, bytes), address(operand) + done.n);
+  }
+}
+
+void CudaDevice::read(const Operand& operand, const Sink& sink) const {
+  if (operand.tier == 0) {
+    return in_parts(operand, [&](std::span<std::byte> room, const std::byte* there) {
+      compute_.copy(room.data(), there, room.size());
+      compute_.synchronize();
+      sink(room);
+    });
+  }
+  compute_.synchronize();
+  if (on_disk(operand.tier)) return disk_->read(operand.offset, operand.bytes, sink);
+  sink({resting(operand), static_cast<std::size_t>(operand.bytes.n)});
+}
+
+void CudaDevice::write(const Operand& operand, const Source& source) {
+  if (operand.tier == 0) {
+    return in_parts(operand, [&](std::span<std::byte> room, std::byte* there) {
+      source(room);
+      compute_.copy(there, room.data(), room.size());
+      compute_.synchronize();
+    });
+  }
+  compute_.synchronize();
+  if (on_disk(operand.tier)) return disk_->write(operand.offset, operand.bytes, source);
+  for (const auto& [offset, bytes] : pieces_) {
+    if (operand.offset <= offset && offset < operand.offset + operand.bytes) written_[offset] = bytes;
+  }
+  source({resting(operand), static_cast<std::size_t>(operand.bytes.n)});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,88 @@
+// A GPU: the arena is memory of the device, kernels run on one stream, transfers beside them on one for each way. What is fed and
+// fetched has a place in pinned memory of the host; what rests on a host lies there, and a disk's pages pass through staging.
+// Work between two points at which the host takes part is launched as one graph from its second run on.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "device/arena.h"
+#include "device/cuda/runtime.h"
+#include "device/disk/page_file.h"
+#include "run/cuda_backend.h"
+#include "run/device.h"
+
+namespace plimsoll {
+
+class CudaDevice final : public Device {
+ public:
+  // Throws E-CUDA-DEVICE, E-MEM-ARENA where device or host have no room for their arenas, and what PageFile throws.
+  CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options);
+  ~CudaDevice() override;
+
+  // Of pinned memory beside what rests on the host.
+  static Bytes host_bytes(const Program& program);
+
+  BoundKernel bind(const KernelRequest& request) override;
+  std::byte* address(const Operand& operand) const override { return arena_.data() + operand.offset.n; }
+  void* stream() const override { return compute_.handle(); }
+  void start(const StartCopy& copy) override;
+  void wait(const WaitCopy& copy) override;
+  bool waits_on_host(const Instruction& instruction) const override;
+  void run(std::size_t segment, const std::function<void()>& work) override;
+  std::byte* host(const Operand& operand) const override;
+  void fed(const std::vector<Operand>& written) override;
+  void fetch(const std::vector<Operand>& wanted) override;
+  void read(const Operand& operand, const Sink& sink) const override;
+  void write(const Operand& operand, const Source& source) override;
+
+  void stamp(std::size_t number) override;
+  double seconds_between(std::size_t from, std::size_t to) const override;
+  Bytes resident() const override { return size_; }
+  std::optional<TierUse> use_of(std::size_t tier) const override;
+
+ private:
+  // Of an operand that the host feeds or fetches, by its place in the arena.
+  struct Mirror {
+    Bytes offset;                        // in the memory of the host
+    std::unique_ptr<cuda::Event> moved;  // behind the copy to or from it that was started last
+  };
+  struct Lane {
+    cuda::Stream stream;
+    cuda::Event ready;
+  };
+
+  void place_mirrors(const Program& program);
+  void open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder);
+  void begin(Lane& lane);
+  void join();
+  const Mirror& mirror_of(const Operand& operand) const;
+  bool on_disk(std::uint8_t tier) const { return disk_ != nullptr && tier == disk_tier_; }
+  std::byte* resting(const Operand& operand) const;
+  template <class Part>
+  void in_parts(const Operand& operand, const Part& part) const;
+
+  Bytes size_;  // of the arena
+  cuda::DeviceMemory arena_;
+  bool graphs_;
+  Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
+  std::map<Bytes, Mirror> mirrors_;
+  std::optional<Arena> host_;
+  std::optional<cuda::PinnedMemory> pinned_;
+  cuda::Stream compute_;
+  Lane in_, out_, disk_in_, disk_out_;
+  std::vector<std::unique_ptr<cuda::Event>> done_;  // of transfers between device and host, by their number
+  std::set<std::uint32_t> under_way_;               // of those, since the segment began
+  std::map<Bytes, Bytes> pieces_, written_;         // that may rest on the host and that do, by offset
+  std::uint8_t host_tier_ = 0;
+  std::map<std::size_t, std::unique_ptr<cuda::Graph>> captured_;
+  std::vector<std::unique_ptr<cuda::TimedEvent>> stamps_;
+  std::uint8_t disk_tier_ = 0;
+  std::unique_ptr<PageFile> disk_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+// Where a plan runs: the processor with its arena and the tiers past it, or a GPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "device/arena.h"
+#include "run/device.h"
+#include "run/stores.h"
+#include "train/config.h"
+
+namespace plimsoll {
+
+class Place {
+ public:
+  // Program and plan outlive it. `audited`: with bytes past the arena's end, and kernels one by one. Throws what Arena, Stores,
+  // load_cuda and CudaDevice do.
+  Place(const Config& config, const Program& program, const Plan& plan, bool audited);
+
+  Device& device() { return *device_; }
+  Bytes mapped() const { return mapped_; }
+  // Of the arena in this process; 0 where it is not.
+  std::uintptr_t base() const { return arena_ ? reinterpret_cast<std::uintptr_t>(arena_->base()) : 0; }
+
+ private:
+  Bytes mapped_;
+  std::optional<Arena> arena_;
+  std::optional<Stores> stores_;
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace plimsoll

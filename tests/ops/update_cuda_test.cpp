@@ -1,0 +1,104 @@
+// Optimizers on a GPU, over the emulation, beside those of the CPU: every width of what they change, with the same noise.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/attributes.h"
+#include "ops/cases/bound_case.h"
+#include "ops/update/update.h"
+
+namespace plimsoll::test {
+namespace {
+
+constexpr NoiseKey kKey{0x243F6A88, 0x85A308D3};
+const Shape kShape{2, 3, 8209};  // more than a range, and no whole number of blocks
+
+struct Widths {
+  DType parameter, gradient, state;
+};
+
+template <class A>
+OpCase case_of(A a, const Widths& widths) {
+  a.coded = widths.state == DType::u8;
+  OpCase result{a, {{{widths.parameter, kShape}, {}, false}}};
+  const std::int64_t blocks = (kShape.elements() + ops::kCodedBlock - 1) / ops::kCodedBlock;
+  for (std::size_t s = 0; s < a.states(); ++s) {
+    const Fill fill = a.coded ? Fill{0, 256} : Fill{0.01, 1};
+    result.inputs.push_back({{widths.state, kShape}, fill, false});
+    if (a.coded) result.inputs.push_back(f32({blocks}, {0.1, 1}));
+  }
+  if (a.average_blend > 0) result.inputs.push_back(f32(kShape));
+  result.inputs.push_back({{widths.gradient, kShape}, {}, false});
+  result.inputs.push_back(f64({ops::kUpdateScalars}));
+  result.inputs.push_back(f32({1}, {0.5, 1}));
+  result.derive = [at = a.changes() + 1](std::vector<Numbers>& values) { values[at] = {1e-2, 0.271, 0.142625, 3, 0.9, 1}; };
+  return result;
+}
+
+// Numbers agree up to a last bit here and there, codes up to one step.
+void expect_close(const Numbers& gpu, const Numbers& cpu, DType dtype) {
+  ASSERT_EQ(gpu.size(), cpu.size());
+  std::size_t other = 0;
+  for (std::size_t i = 0; i < gpu.size(); ++i) {
+    const double step =
+        dtype == DType::u8 ? 1 : (dtype == DType::bf16 ? 0x1p-7 : tolerance(DType::f32)) * std::abs(cpu[i]) + 1e-7;
+    ASSERT_LE(std::abs(gpu[i] - cpu[i]), step) << i;
+    other += gpu[i] != cpu[i];
+  }
+  if (dtype != DType::f64) EXPECT_LE(other, gpu.size() / 1000);
+}
+
+template <class A>
+void compare(const OpDef& op, A a) {
+  a.rounding = kKey;
+  for (const double blend : {0.0, 0.25}) {
+    for (const DType state : {DType::f32, DType::bf16, DType::u8}) {
+      for (const DType parameter : {DType::f32, DType::bf16}) {
+        for (const DType gradient : {DType::f32, DType::bf16}) {
+          a.average_blend = blend;
+          const OpCase a_case = case_of(a, {parameter, gradient, state});
+          SCOPED_TRACE(describe(op, a_case));
+          const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
+          BoundCase cpu(op, a_case, inputs), gpu(op, a_case, inputs, {.backend = &kCuda});
+          BoundCase ranged(op, a_case, inputs, {.backend = &kCuda, .in_ranges = true, .reversed = true});
+          cpu.run();
+          gpu.run();
+          ranged.run_in_ranges(ops::kNormTile);
+          EXPECT_EQ(gpu.faults(), "");
+          EXPECT_TRUE(ranged.output_bytes() == gpu.output_bytes());
+          const std::vector<ValueType> types = output_types(op, a_case);
+          for (std::size_t i = 0; i < types.size(); ++i) {
+            SCOPED_TRACE(i);
+            expect_close(gpu.outputs()[i], cpu.outputs()[i], types[i].dtype);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaUpdate, AdamWIsTheCpus) { compare(ops::kAdamW, ops::AdamWAttributes{.beta2 = 0.95, .weight_decay = 0.1}); }
+TEST(CudaUpdate, LionIsTheCpus) { compare(ops::kLion, ops::LionAttributes{.weight_decay = 0.1, .clip_value = 0.3}); }
+TEST(CudaUpdate, SgdIsTheCpus) {
+  compare(ops::kSgd, ops::SgdAttributes{.momentum = true, .weight_decay = 0.1, .nesterov = true});
+}
+
+// Nothing changes, and nothing is reported to have.
+TEST(CudaUpdate, SkipsWhatHasNoFiniteCoefficient) {
+  for (const double coefficient : {std::nan(""), HUGE_VAL}) {
+    OpCase a_case = case_of(ops::AdamWAttributes{.rounding = kKey}, {DType::bf16, DType::f32, DType::u8});
+    a_case.derive = [coefficient](std::vector<Numbers>& values) {
+      values[6] = {1e-2, 0.271, 0.142625, 3, 0.9, 1};
+      values[7] = {coefficient};
+    };
+    const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
+    BoundCase gpu(ops::kAdamW, a_case, inputs, {.backend = &kCuda});
+    gpu.run();
+    const std::vector<Numbers> outputs = gpu.outputs();
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_TRUE(outputs[i] == inputs[i]) << i;
+    EXPECT_EQ(outputs[5], Numbers(2));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test

@@ -1,0 +1,139 @@
+// A GPU's device, kernels and transfers over the emulation: it trains like the CPU, and to the same bits wherever things rest,
+// whatever runs again, with graphs and without, and in whatever order streams get on with their work.
+#include <algorithm>
+#include <bit>
+
+#include "device/cuda/emulation_streams.h"
+#include "plan/pinned.h"
+#include "run/cuda_device.h"
+#include "run/session.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kUpdates = 2;
+const ModelShape kSmall{3, 32, 2, 9, 70};
+
+class CudaSession {
+ public:
+  CudaSession(const Config& config, const Plan& plan, const DataFiles& data, bool graphs = true, Bytes beyond = {})
+      : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
+        program_(lower(plan)),
+        device_(program_, plan, {std::filesystem::temp_directory_path(), graphs, beyond}),
+        executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
+        trainer_(config, model_, plan, executor_, data) {}
+
+  Outcome train(int updates) {
+    Outcome outcome;
+    trainer_.load(nullptr);
+    for (int i = 0; i < updates; ++i) {
+      const Metrics metrics = trainer_.update();
+      outcome.losses.push_back(std::bit_cast<std::uint64_t>(metrics.loss));
+      outcome.norms.push_back(std::bit_cast<std::uint64_t>(metrics.grad_norm));
+    }
+    outcome.parameters = trainer_.hash_parameters();
+    return outcome;
+  }
+
+  Program& program() { return program_; }
+  CudaDevice& device() { return device_; }
+  Executor& executor() { return executor_; }
+  Trainer& trainer() { return trainer_; }
+
+ private:
+  TrainingGraph model_;
+  Program program_;
+  CudaDevice device_;
+  Executor executor_;
+  Trainer trainer_;
+};
+
+class CudaDeviceTest : public testing::TestWithParam<DType> {
+ protected:
+  CudaDeviceTest() {
+    cpu::set_thread_count(2);
+    config_.precision.compute = GetParam();
+  }
+  ~CudaDeviceTest() override { cuda::emulation::draw_order(0); }
+
+  Plan plan(std::int64_t micro, BlockMode mode = BlockMode::keep, const Paging& paging = {}, std::int64_t group = 1) const {
+    return plan_with(config_, micro, {mode}, 1, data_.files.facts(), paging, group, round_gpu());
+  }
+  static Paging elsewhere(bool all, Bytes near = Paging::kAllNear) {
+    Paging paging{kPageStep, 3, all, all};
+    paging.near = near;
+    return paging;
+  }
+
+  TokenData data_{kSmall.vocab, 400, 90};
+  Config config_ = config_for(kSmall, 4);
+};
+
+TEST_P(CudaDeviceTest, TrainsLikeTheCpu) {
+  const Plan on_gpu = plan(2), on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  const Outcome gpu = CudaSession(config_, on_gpu, data_.files).train(3), cpu = Session(config_, on_cpu, data_.files).train(3);
+  const double within = GetParam() == DType::f32 ? 1e-5 : 1e-2;
+  for (std::size_t i = 0; i < gpu.losses.size(); ++i) {
+    EXPECT_NEAR(std::bit_cast<double>(gpu.losses[i]), std::bit_cast<double>(cpu.losses[i]), within * 5) << i;
+    EXPECT_NEAR(std::bit_cast<double>(gpu.norms[i]), std::bit_cast<double>(cpu.norms[i]),
+                within * std::bit_cast<double>(cpu.norms[i]))
+        << i;
+  }
+}
+
+TEST_P(CudaDeviceTest, HasTheSameBitsWhereverThingsRest) {
+  for (const std::int64_t micro : {1, 4}) {
+    const Outcome resident = CudaSession(config_, plan(micro), data_.files).train(kUpdates);
+    for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
+      for (const Paging& paging :
+           {Paging{}, elsewhere(false), elsewhere(true), elsewhere(true, Bytes{0}), elsewhere(true, kKiB * 64)}) {
+        const Plan moved = plan(micro, mode, paging);
+        SCOPED_TRACE(testing::Message() << micro << " " << static_cast<int>(mode) << " " << moved.stored[1].n << " "
+                                        << moved.stored[2].n);
+        EXPECT_EQ(CudaSession(config_, moved, data_.files).train(kUpdates), resident);
+      }
+    }
+    if (micro > 1) continue;
+    const Plan together = plan(1, BlockMode::keep, elsewhere(true), 2);
+    EXPECT_EQ(CudaSession(config_, together, data_.files).train(kUpdates), resident);
+  }
+}
+
+TEST_P(CudaDeviceTest, HasTheSameBitsInAnyOrderOfStreamsAndWithoutGraphs) {
+  const Outcome resident = CudaSession(config_, plan(1), data_.files).train(kUpdates);
+  for (const Paging& paging : {elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan moved = plan(1, BlockMode::recompute, paging);
+    for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
+      SCOPED_TRACE(seed);
+      cuda::emulation::draw_order(seed);
+      EXPECT_EQ(CudaSession(config_, moved, data_.files, seed % 2 == 0).train(kUpdates), resident);
+    }
+  }
+}
+
+TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
+  for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan audited = plan(1, BlockMode::recompute, paging);
+    CudaSession session(config_, audited, data_.files, /*graphs=*/false, Session::kBeyond);
+    Audit audit(session.program(), audited.graph, session.device(), audited.arena + Session::kBeyond);
+    session.executor().set_observer(&audit);
+    session.trainer().before_phase([&](Phase phase) { audit.enter(phase); });
+    session.trainer().load(nullptr);
+    session.trainer().update();
+    session.trainer().evaluate_now();
+    session.trainer().update();
+    EXPECT_EQ(difference(audited, audit.phases()), "");
+    for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
+      const std::optional<TierUse> use = session.device().use_of(tier);
+      ASSERT_EQ(use.has_value(), audited.stored[tier].n > 0) << tier;
+      EXPECT_EQ(use.value_or(TierUse{}).height, audited.stored[tier]) << tier;
+    }
+    EXPECT_LE(CudaDevice::host_bytes(session.program()), pinned_bytes(audited.graph, audited.timeline));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaDeviceTest, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& each) { return std::string(name(each.param)); });
+
+}  // namespace
+}  // namespace plimsoll
