@@ -201,7 +201,7 @@ class TrainCommand {
       executor.set_observer(&*audit);
       trainer.before_phase([&](Phase phase) { audit->enter(phase); });
     } else {
-      trainer.after_warmup([&] { check_reserve(plan); });
+      trainer.after_warmup([&] { check_reserve(plan, place.device()); });
     }
     if (!arguments_.fault.empty()) {
       fmt::print(stderr, "note: this training is made wrong on purpose: --fault {}\n", arguments_.fault);
@@ -247,15 +247,27 @@ class TrainCommand {
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
   }
 
+  static Error outside_of_plan(std::string message) {
+    return {ErrorKind::environment,
+            ExitCode::does_not_fit,
+            "E-MEM-RESERVE",
+            "process",
+            std::move(message),
+            "what `plimsoll machine` measured",
+            {"remove the machine file and let it be measured again"}};
+  }
+
   // Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
-  void check_reserve(const Plan& plan) const {
+  void check_reserve(const Plan& plan, const Device& device) const {
+    if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
+      throw outside_of_plan(fmt::format("the device has {} in use, of all processes, {} were planned for this one",
+                                        to_text(*used), to_text(plan.process)));
+    }
     const bool here = config_.device != DeviceChoice::cuda;
     const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
     const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
     if (outside <= planned) return;
-    throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-RESERVE", "process",
-                fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
-                "what `plimsoll machine` measured", {"remove the machine file and let it be measured again"});
+    throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)));
   }
 
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {

@@ -207,9 +207,9 @@ void Audit::check_sentinel(const RunKernel& kernel) {
   if (!planted_) return;
   const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
   const Operand behind = bytes_between(begin, begin + kSentinelBytes);
-  bool intact = false;
+  bool intact = true;  // where nothing is computed, nothing is read
   device_.read(behind, [&](std::span<const std::byte> bytes) {
-    intact = std::ranges::all_of(bytes, [](std::byte byte) { return byte == kSentinel; });
+    intact = intact && std::ranges::all_of(bytes, [](std::byte byte) { return byte == kSentinel; });
   });
   device_.write(behind, [&](std::span<std::byte> bytes) { std::ranges::copy(behind_, bytes.begin()); });
   if (!intact) {

@@ -42,6 +42,7 @@ class CudaDevice final : public Device {
 
   void stamp(std::size_t number) override;
   double seconds_between(std::size_t from, std::size_t to) const override;
+  std::optional<Bytes> used() const override { return cuda::used_memory(); }
   Bytes resident() const override { return size_; }
   std::optional<TierUse> use_of(std::size_t tier) const override;
 

@@ -61,6 +61,8 @@ class Device {
   virtual void stamp(std::size_t /*number*/) {}
   virtual double seconds_between(std::size_t /*from*/, std::size_t /*to*/) const { return 0; }
 
+  // Of a GPU, by all processes, now; nothing where the process itself is what counts.
+  virtual std::optional<Bytes> used() const { return {}; }
   // Of the arena, as the system counts it; and of a tier, nothing where the program keeps nothing there.
   virtual Bytes resident() const { return {}; }
   virtual std::optional<TierUse> use_of(std::size_t /*tier*/) const { return {}; }

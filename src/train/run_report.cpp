@@ -68,6 +68,7 @@ void RunReport::finish(const Progress& progress, const Device& device, Audit* au
   for (std::size_t i = 1; i < measured_tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
   process_hwm = peak_resident();
   measured_arena = device.resident();
+  measured_device_ = device.used();
   if (audit == nullptr) return;
   method_ = "audit";
   measured_arena = measured_live_.emplace();
@@ -101,7 +102,8 @@ json RunReport::to_json() const {
     phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
   }
   const bool ended = process_hwm.n > 0;
-  const Bytes outside = process_hwm - align_up(measured_arena, kPage);
+  // The arena of a GPU is no part of the process.
+  const Bytes outside = measured_device_ ? process_hwm : process_hwm - align_up(measured_arena, kPage);
   const bool has_host = predicted_host_.n > 0;
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
@@ -116,6 +118,7 @@ json RunReport::to_json() const {
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
                    {"host_bytes", ended && has_host ? json(outside.n) : json(nullptr)},
                    {"reserve_bytes", ended && !has_host ? json(outside.n) : json(nullptr)},
+                   {"device_bytes", bytes_or_null(measured_device_)},
                    {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
                    {"live_bytes", live},
                    {"tiers", tiers},

@@ -50,7 +50,7 @@ struct RunReport {
   Budget budget_;
   Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
-  std::optional<Bytes> measured_live_;
+  std::optional<Bytes> measured_live_, measured_device_;
   std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
   std::array<std::string, kMostTiers> tiers_;
   std::string method_ = "resident";

@@ -128,11 +128,9 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
 
 // What the `check` device and the audit's ranges say of a program that computes nothing: "" or the message.
 inline std::string replay(const Plan& plan, const Program& program, bool compare_live = true) {
-  const Arena arena(plan.arena, Session::kBeyond);
   NullDevice device;
-  CpuDevice memory(arena);
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  Audit audit(program, plan.graph, memory, arena.mapped());
+  Audit audit(program, plan.graph, device, plan.arena + Session::kBeyond);
   executor.set_observer(&audit);
   const auto nothing = [](Section) {};
   try {

@@ -1,0 +1,70 @@
+// Faults on purpose, which compute-sanitizer has to find: hidden tests, one for each of its tools, run by scripts/sanitize alone.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "device/cuda/kernels.cuh"
+#include "device/cuda/runtime.h"
+#include "ops/cases/bound_case.h"
+
+namespace plimsoll::test {
+namespace {
+
+constexpr int kThreads = 256;
+
+// One more element than its memory has, which belongs to whatever lies behind it.
+__global__ void overrun_kernel(int n, float* to) {
+  for (int i = static_cast<int>(threadIdx.x); i <= n; i += kThreads) to[i] = 1;
+}
+
+// Neighbours leave numbers for each other and do not wait.
+__global__ void race_kernel(float* to) {
+  __shared__ float left[kThreads];
+  left[threadIdx.x] = to[threadIdx.x];
+  to[threadIdx.x] = left[(threadIdx.x + kThreads / 2) % kThreads];
+}
+
+__global__ void unwritten_kernel(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x] + 1; }
+
+// A barrier that half of a warp does not come to.
+__global__ void barrier_kernel(float* to) {
+  if (threadIdx.x % cuda::kWarp < cuda::kWarp / 2) __syncwarp(cuda::kAllLanes);
+  to[threadIdx.x] = 1;
+}
+
+// Two buffers of a case, as op cases have them.
+class Planted : public testing::Test {
+ protected:
+  template <class... Parameters, class... Arguments>
+  void run(void (*kernel)(Parameters...), Arguments... arguments) {
+    const CaseBuffer buffers[] = {{first_.with_guards(), {first_.data(), first_.size()}, true, true},
+                                  {second_.with_guards(), {second_.data(), second_.size()}, false, false}};
+    there_ = kCuda.elsewhere(buffers);
+    there_->run([&] { cuda::launch(kernel, cuda::Grid{{1}, {kThreads}}, there_->stream(), arguments(*there_)...); });
+  }
+  auto first() {
+    return [this](const Elsewhere& there) { return reinterpret_cast<float*>(there.address(first_.data())); };
+  }
+  auto second() {
+    return [this](const Elsewhere& there) { return reinterpret_cast<float*>(there.address(second_.data())); };
+  }
+
+  GuardedBytes first_{kThreads * sizeof(float), std::byte{0}}, second_{kThreads * sizeof(float), std::byte{0}};
+  std::unique_ptr<Elsewhere> there_;
+};
+
+// The guards see it where buffers have them.
+TEST_F(Planted, DISABLED_Overrun) {
+  run(overrun_kernel, [](const Elsewhere&) { return kThreads; }, first());
+  EXPECT_TRUE(first_.intact()) << "planted: a write past the end";
+}
+
+TEST_F(Planted, DISABLED_Race) { run(race_kernel, first()); }
+
+TEST_F(Planted, DISABLED_Unwritten) { run(unwritten_kernel, second(), first()); }
+
+TEST_F(Planted, DISABLED_Barrier) { run(barrier_kernel, first()); }
+
+}  // namespace
+}  // namespace plimsoll::test

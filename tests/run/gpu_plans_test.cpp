@@ -1,0 +1,51 @@
+// Plans for a GPU that nobody has here: GPT-2 at a context of 1,024 and 524,288 tokens an update on the H200 of machines/. Each
+// budget has a plan within it, whose program is right on the `check` device and computes nothing on `null`.
+#include <string>
+
+#include "run/session.h"
+#include "train/planning.h"
+
+namespace plimsoll {
+namespace {
+
+struct GpuCase {
+  const char* preset;
+  std::int64_t gigabytes;
+};
+
+class GpuPlans : public testing::TestWithParam<GpuCase> {};
+
+TEST_P(GpuPlans, FitAndAreRightOnTheCheckDevice) {
+  const auto [preset, gigabytes] = GetParam();
+  Config config;
+  config.model.shape = gpt2_preset(preset);
+  config.model.context = config.model.shape.context;
+  config.train.effective_batch = 512;
+  config.precision.compute = DType::bf16;
+  config.memory.budget = kGiB * gigabytes;
+  config.memory.host_memory = kGiB * 40;
+  const MachineRecord machine = read_machine_file(PLIMSOLL_SOURCE_DIR "/machines/h200.toml");
+  PlanRequest request = plan_request(config);
+  request.beyond = {*config.memory.host_memory};
+  OpCatalogue catalogue = catalogue_of(machine);
+  PlanSpace space(source_for(config, {2, false}), request, machine.machine, catalogue);
+  const Plan plan = std::get<Plan>(space.best({config.memory.budget, config.memory.host_memory, {}}));
+  EXPECT_LE(plan.process, *config.memory.budget);
+  EXPECT_LE(plan.host, *config.memory.host_memory);
+  const Program program = lower(plan);
+  verify(program, plan.graph);
+  EXPECT_EQ(replay(plan, program), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(H200, GpuPlans,
+                         testing::Values(GpuCase{"gpt2", 4}, GpuCase{"gpt2", 8}, GpuCase{"gpt2", 16}, GpuCase{"gpt2", 40},
+                                         GpuCase{"gpt2-xl", 4}, GpuCase{"gpt2-xl", 8}, GpuCase{"gpt2-xl", 16},
+                                         GpuCase{"gpt2-xl", 40}),
+                         [](const auto& each) {
+                           std::string name = std::string(each.param.preset) + "_" + std::to_string(each.param.gigabytes);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace plimsoll
