@@ -41,7 +41,7 @@ target_compile_options(
   plimsoll_cuda
   PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda>
           # Local memory is the driver's to set aside, for every thread that can be resident.
-          $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage,-Werror>
+          $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage$<$<BOOL:${PLIMSOLL_WERROR}>:,-Werror>>
           $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
           $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-march=x86-64-v2;-ffp-contract=off>)
 target_link_libraries(plimsoll_cuda PRIVATE CUDA::cublasLt)

@@ -32,8 +32,8 @@ int run_eval(const EvalArguments& arguments) {
   config.model.shape.vocab = model.vocab;
   const MachineRecord machine =
       calibrated_machine(config.threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  // What trains on a GPU is evaluated on this computer; so is what trains on a simulated device, within what both may take.
-  if (config.device == DeviceChoice::cuda) config.memory.budget.reset();
+  // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
+  if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {
     *config.memory.budget += config.memory.host_memory.value_or(Bytes{0});
     if (!config.memory.host_memory) config.memory.budget.reset();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -58,7 +59,7 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
       KernelSeconds seconds = record.kernel_seconds;
       seconds.insert(step.seconds.begin(), step.seconds.end());
       if (!gpu) seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
-      return Measured{std::move(seconds), step.fits && step.seconds.empty() ? step.others : 0};
+      return Measured{std::move(seconds), !gpu && step.fits && step.seconds.empty() ? step.others : 0};
     });
     record.kernel_seconds = std::move(measured.seconds);
     if (measured.busy > 0) {
@@ -79,12 +80,12 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
     }
   }
   if (!gpu) return keep_kernels(record, cache_folder());
-  keep_cuda_kernels(record, here, cache_folder());
+  write_machine_file(cuda_machine_file(record, here, cache_folder()), record);
   return record;
 }
 
 // The object of the machine file with keys on top: `plan --machine` takes either.
-nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& facts, const MemoryFact& available) {
+nlohmann::json machine_json(const MachineRecord& record, Bytes memory, Bytes available, const std::filesystem::path& file) {
   nlohmann::json object = nlohmann::json::parse(machine_file_text(record));
   const Machine& machine = record.machine;
   object.update({{"machine_hash", machine.hash},
@@ -92,10 +93,10 @@ nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& fac
                  {"copy_bytes_per_second", record.copy_bytes_per_second},
                  {"update_bytes_per_second", machine.rates.bytes_per_second},
                  {"call_seconds", machine.rates.step_seconds},
-                 {"memory_bytes", facts.memory.n},
-                 {"available_bytes", available.bytes.n},
+                 {"memory_bytes", memory.n},
+                 {"available_bytes", available.n},
                  {"kernels_measured", record.kernel_seconds.size()},
-                 {"file", machine_file_path(cache_folder(), facts).string()}});
+                 {"file", file.string()}});
   if (machine.rates.bf16_flops_per_second > 0) object["gemm_bf16_flops_per_second"] = machine.rates.bf16_flops_per_second;
   object["reserve"].update({{"code_bytes", machine.reserve.code.n},
                             {"per_primitive_bytes", machine.reserve.per_primitive.n},
@@ -110,7 +111,10 @@ nlohmann::json machine_json(const MachineRecord& record, const MachineFacts& fac
 int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::optional<Config> config;
-  if (!arguments.config.file.empty()) config = load_settings(arguments.config);
+  if (!arguments.config.file.empty()) {
+    config = load_settings(arguments.config);
+    demand_verified(*config);
+  }
   const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
   const MachineRecord here = calibrated_machine(threads, cache_folder(), say);
@@ -118,10 +122,14 @@ int run_machine(const MachineArguments& arguments) {
   MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
   if (config) record = measure_config(*config, record, here);
   const Machine& machine = record.machine;
-  const MemoryFact available = available_memory();
+  const MemoryFact available =
+      gpu ? MemoryFact{machine.tiers.front().capacity, "the memory of " + machine.name} : available_memory();
+  const Bytes memory = gpu ? available.bytes : facts.memory;
+  const std::filesystem::path file =
+      gpu ? cuda_machine_file(record, here, cache_folder()) : machine_file_path(cache_folder(), facts);
   if (arguments.json) {
     const std::string text =
-        machine_json(record, facts, available).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        machine_json(record, memory, available.bytes, file).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     fmt::print("{}\n", text);
     return 0;
   }
@@ -132,11 +140,11 @@ int run_machine(const MachineArguments& arguments) {
   fmt::print("matrix products {:.0f} GFLOP/s{}, update pass {:.1f} GB/s, copy {:.1f} GB/s\n",
              machine.rates.flops_per_second / 1e9, narrow, machine.rates.bytes_per_second / 1e9,
              record.copy_bytes_per_second / 1e9);
-  fmt::print("memory {}, available {} ({})\n", to_text(facts.memory), to_text(available.bytes), available.source);
+  fmt::print("memory {}, available {} ({})\n", to_text(memory), to_text(available.bytes), available.source);
   fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
              to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),
              to_text(machine.reserve.threads));
-  fmt::print("{} kernels measured; file {}\n", record.kernel_seconds.size(), machine_file_path(cache_folder(), facts).string());
+  fmt::print("{} kernels measured; file {}\n", record.kernel_seconds.size(), file.string());
   return 0;
 }
 

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 namespace {
 
-void demand_verified(bool gpu, bool unverified) {
+void demand(bool gpu, bool unverified) {
   if (!gpu || unverified) return;
   throw config_error("E-CUDA-UNVERIFIED", "--device cuda", "nothing of it has run on a GPU yet: its numbers are not proved",
                      "--unverified, to try it all the same", {"--device cuda --unverified", "--device cpu"});
@@ -27,15 +27,18 @@ Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   if (arguments.unverified) sets.push_back("machine.unverified=true");
   Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
   for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
-  demand_verified(loaded.device == DeviceChoice::cuda, loaded.unverified);
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;
 }
 
+void demand_verified(const Config& config) { demand(config.device == DeviceChoice::cuda, config.unverified); }
+
 bool wants_gpu(const ConfigArguments& arguments) {
-  const bool gpu = arguments.device == "cuda";
-  demand_verified(gpu, arguments.unverified);
-  return gpu;
+  Config config;
+  if (!arguments.device.empty())
+    config_key("machine.device").set(config, budget_setting("machine.device", "--device", arguments.device));
+  demand(config.device == DeviceChoice::cuda, arguments.unverified);
+  return config.device == DeviceChoice::cuda;
 }
 
 MemorySettings load_budgets(const BudgetArguments& budgets) {

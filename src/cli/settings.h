@@ -6,10 +6,13 @@
 
 namespace plimsoll {
 
-// E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created; E-CUDA-UNVERIFIED (exit 2).
+// E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
 
-// What --device says where there is no configuration.
+// Before a GPU is used: E-CUDA-UNVERIFIED (exit 2) where the user has not agreed to one that nothing is proved on.
+void demand_verified(const Config& config);
+
+// The same of what --device says where there is no configuration.
 bool wants_gpu(const ConfigArguments& arguments);
 
 // The budgets alone, for commands without a configuration.

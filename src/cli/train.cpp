@@ -247,27 +247,26 @@ class TrainCommand {
     fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
   }
 
-  static Error outside_of_plan(std::string message) {
-    return {ErrorKind::environment,
-            ExitCode::does_not_fit,
-            "E-MEM-RESERVE",
-            "process",
-            std::move(message),
-            "what `plimsoll machine` measured",
-            {"remove the machine file and let it be measured again"}};
+  static Error outside_of_plan(std::string message, std::string remedy) {
+    return {ErrorKind::environment, ExitCode::does_not_fit,
+            "E-MEM-RESERVE",        "process",
+            std::move(message),     "what `plimsoll machine` measured",
+            {std::move(remedy)}};
   }
 
   // Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
   void check_reserve(const Plan& plan, const Device& device) const {
     if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
-      throw outside_of_plan(fmt::format("the device has {} in use, of all processes, {} were planned for this one",
-                                        to_text(*used), to_text(plan.process)));
+      throw outside_of_plan(fmt::format("the device has {} in use, by all processes, {} were planned for this one",
+                                        to_text(*used), to_text(plan.process)),
+                            "nvidia-smi, to see whose they are");
     }
     const bool here = config_.device != DeviceChoice::cuda;
     const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
     const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
     if (outside <= planned) return;
-    throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)));
+    throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
+                          "remove the machine file and let it be measured again");
   }
 
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {
@@ -407,9 +406,10 @@ class TrainCommand {
     }
   }
 
-  // What the process may take: with that of a device on this computer.
+  // What the process may take: with that of a device on this computer, without that of a GPU.
   Bytes promised(const Plan& plan) const {
     const Bytes host = plan.host.n > 0 ? prepared_.budget.host_memory.value_or(plan.host) : Bytes{0};
+    if (config_.device == DeviceChoice::cuda) return host;
     return prepared_.budget.memory.value_or(plan.process) + host;
   }
 
@@ -456,8 +456,10 @@ int run_train(const TrainArguments& arguments) {
                        fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
   parse_faults(arguments.fault);  // before there is a folder
+  Config config = load_settings(arguments.config);
+  demand_verified(config);
   catch_signals();
-  return TrainCommand(arguments, load_settings(arguments.config)).run();
+  return TrainCommand(arguments, std::move(config)).run();
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/pinned.h"
 #include "plan/simulation.h"
 
 namespace plimsoll {
@@ -80,9 +81,11 @@ Together together_of(const BatchModel& model, const PlanRequest& request) {
 namespace {
 
 // Bytes of the process on a host for each micro-batch that goes together: four times the steps, as all may be made again and
-// parameters, accumulators and activations come and go.
+// parameters, accumulators and activations come and go; and what is fed.
 Bytes steps_of_host(const BatchModel& model, const Machine& machine) {
-  return machine.host_reserve.per_step * static_cast<std::int64_t>(4 * model.graph.order.size());
+  const Bytes steps = machine.host_reserve.per_step * static_cast<std::int64_t>(4 * model.graph.order.size());
+  if (machine.instruction_set != kCudaInstructions) return steps;
+  return steps + pinned_bytes(model.graph, make_timeline(model.graph, model.accumulation, true));
 }
 
 // What the budget of a host leaves beside its process, which is counted with the kernels of a loss in chunks.

@@ -27,7 +27,8 @@ struct CudaRates {
   struct Way {
     double bytes_per_second = 0, alone_bytes_per_second = 0;
   } in, out;
-  Bytes outside;  // of the device, beside what was asked for: its context, code, libraries
+  Bytes outside;     // of the device, beside what was asked for: its context, code, libraries
+  Bytes graph_node;  // and of one kernel of a graph
 };
 
 struct CudaOptions {

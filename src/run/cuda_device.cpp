@@ -1,52 +1,35 @@
 #include "run/cuda_device.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "ops/cuda_kernel.h"
 #include "plan/passes/paging.h"
 #include "plan/pinned.h"
+#include "run/moved.h"
 
 namespace plimsoll {
 namespace {
 
-// Staging is fed from, and never read by kernels; it has a place in the arena all the same.
-std::vector<Operand> host_operands(const Program& program) {
-  std::vector<Operand> all;
+// Places in the arena that the host feeds or fetches, with the most bytes there: one may be that of several values, one after the
+// other. Staging is fed from, and never read by kernels; it has a place in the arena all the same.
+std::map<Bytes, Bytes> mirrored_places(const Program& program) {
+  std::map<Bytes, Bytes> places;
+  const auto add = [&](const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) {
+      Bytes& size = places[operand.offset];
+      size = std::max(size, operand.bytes);
+    }
+  };
   for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
     for (const Instruction& instruction : *section) {
-      if (const auto* feed = std::get_if<Feed>(&instruction)) {
-        all.insert(all.end(), feed->reads.begin(), feed->reads.end());
-        all.insert(all.end(), feed->writes.begin(), feed->writes.end());
-      } else if (const auto* fetch = std::get_if<Fetch>(&instruction)) {
-        all.insert(all.end(), fetch->reads.begin(), fetch->reads.end());
-      }
+      if (const auto* feed = std::get_if<Feed>(&instruction)) add(feed->reads), add(feed->writes);
+      if (const auto* fetch = std::get_if<Fetch>(&instruction)) add(fetch->reads);
     }
   }
-  return all;
-}
-
-struct Moved {
-  std::vector<TierStore::Piece> pieces;
-  std::size_t events = 0;
-};
-
-Moved moved_by(const Program& program, std::size_t tier) {
-  Moved moved;
-  std::map<Bytes, Bytes> pieces;  // several copies move the same one
-  for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
-    for (const Instruction& instruction : *section) {
-      const auto* copy = std::get_if<StartCopy>(&instruction);
-      if (copy == nullptr) continue;
-      const Operand& stored = copy->to.tier != 0 ? copy->to : copy->from;
-      if (stored.tier != tier) continue;
-      moved.events = std::max<std::size_t>(moved.events, copy->event + 1);
-      pieces.emplace(stored.offset, stored.bytes);
-    }
-  }
-  for (const auto& [offset, bytes] : pieces) moved.pieces.push_back({offset, bytes});
-  return moved;
+  return places;
 }
 
 std::size_t tier_named(const Plan& plan, const char* name) {
@@ -57,18 +40,16 @@ std::size_t tier_named(const Plan& plan, const char* name) {
 }  // namespace
 
 Bytes CudaDevice::host_bytes(const Program& program) {
-  std::map<Bytes, Bytes> places;
-  for (const Operand& operand : host_operands(program)) {
-    Bytes& size = places[operand.offset];
-    size = std::max(size, operand.bytes);
-  }
   Bytes sum = kPinnedPart;
-  for (const auto& [offset, size] : places) sum += align_up(size, kPinnedAlignment);
+  for (const auto& [offset, size] : mirrored_places(program)) sum += align_up(size, kPinnedAlignment);
   return align_up(sum, kPage);
 }
 
 CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options)
-    : size_(program.arena), arena_(program.arena + options.beyond), graphs_(options.graphs) {
+    : used_before_(cuda::used_memory()),
+      arena_(program.arena + options.beyond),
+      resident_(cuda::used_memory() - used_before_),
+      graphs_(options.graphs) {
   const std::size_t host_tier = tier_named(plan, "host");
   if (host_tier < plan.tiers.size()) {
     const Moved moved = moved_by(program, host_tier);
@@ -94,12 +75,7 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::place_mirrors(const Program& program) {
   Bytes end = align_up(held_, kPinnedAlignment) + kPinnedPart;
-  std::map<Bytes, Bytes> places;  // one place in the arena may be that of several values, one after the other
-  for (const Operand& operand : host_operands(program)) {
-    Bytes& size = places[operand.offset];
-    size = std::max(size, operand.bytes);
-  }
-  for (const auto& [offset, size] : places) {
+  for (const auto& [offset, size] : mirrored_places(program)) {
     mirrors_.emplace(offset, Mirror{end, std::make_unique<cuda::Event>()});
     end += align_up(size, kPinnedAlignment);
   }
@@ -112,11 +88,13 @@ void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::
   Moved moved = moved_by(program, tier);
   PageFile::Sizes sizes{program.stored[tier], kTransfers, kTransferStaging, moved.events, plan.transfers};
   sizes.copy = [this](std::byte* to, const std::byte* from, std::size_t bytes, bool read) {
-    const cuda::Stream& lane = (read ? disk_in_ : disk_out_).stream;
+    ready_of(read ? to : from).wait();
+    const cuda::Stream& lane = read ? disk_in_ : disk_out_;
     lane.copy(to, from, bytes);
     lane.synchronize();
   };
   disk_ = std::make_unique<PageFile>(folder, sizes, std::move(moved.pieces));
+  staging_.emplace(disk_->staging());
 }
 
 Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
@@ -133,13 +111,27 @@ void CudaDevice::begin(Lane& lane) {
   lane.stream.wait(lane.ready);
 }
 
+// A piece moves between disk and staging at once; between staging and device when the kernels so far are over.
+void CudaDevice::begin_on_disk(std::byte* room) {
+  const std::lock_guard lock(rooms_);
+  std::unique_ptr<cuda::Event>& event = ready_[room];
+  if (event == nullptr) event = std::make_unique<cuda::Event>();
+  event->record(compute_);
+}
+
+// By an address within the room of a transfer.
+const cuda::Event& CudaDevice::ready_of(const std::byte* address) {
+  const std::lock_guard lock(rooms_);
+  return *std::prev(ready_.upper_bound(address))->second;
+}
+
 void CudaDevice::start(const StartCopy& copy) {
   const bool in = copy.from.tier != 0;
   const Operand& stored = in ? copy.from : copy.to;
   std::byte* const here = address(in ? copy.to : copy.from);
   const auto bytes = static_cast<std::size_t>(stored.bytes.n);
   if (on_disk(stored.tier)) {
-    begin(in ? disk_in_ : disk_out_);
+    begin_on_disk(here);
     in ? disk_->start_read(copy.event, stored.offset, {here, bytes})
        : disk_->start_write(copy.event, stored.offset, {here, bytes});
     return;
@@ -152,7 +144,7 @@ void CudaDevice::start(const StartCopy& copy) {
   under_way_.insert(copy.event);
 }
 
-// What a segment before this one started came to an end with it.
+// What a graph before this one started came to an end with it.
 void CudaDevice::wait(const WaitCopy& copy) {
   if (on_disk(copy.tier)) return disk_->wait(copy.event);
   if (under_way_.erase(copy.event) > 0) compute_.wait(*done_.at(copy.event));
@@ -177,7 +169,7 @@ void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
     work();
     join();
   };
-  if (!graphs_) return all();
+  if (!graphs_) return work();
   const auto [place, fresh] = captured_.try_emplace(segment);
   if (!fresh) return place->second->launch(compute_);
   all();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
@@ -43,7 +44,7 @@ class CudaDevice final : public Device {
   void stamp(std::size_t number) override;
   double seconds_between(std::size_t from, std::size_t to) const override;
   std::optional<Bytes> used() const override { return cuda::used_memory(); }
-  Bytes resident() const override { return size_; }
+  Bytes resident() const override { return resident_; }
   std::optional<TierUse> use_of(std::size_t tier) const override;
 
  private:
@@ -60,6 +61,8 @@ class CudaDevice final : public Device {
   void place_mirrors(const Program& program);
   void open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder);
   void begin(Lane& lane);
+  void begin_on_disk(std::byte* room);
+  const cuda::Event& ready_of(const std::byte* address);
   void join();
   const Mirror& mirror_of(const Operand& operand) const;
   bool on_disk(std::uint8_t tier) const { return disk_ != nullptr && tier == disk_tier_; }
@@ -67,15 +70,16 @@ class CudaDevice final : public Device {
   template <class Part>
   void in_parts(const Operand& operand, const Part& part) const;
 
-  Bytes size_;  // of the arena
+  Bytes used_before_;  // of the device
   cuda::DeviceMemory arena_;
+  Bytes resident_;  // the difference that it made
   bool graphs_;
   Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
   std::map<Bytes, Mirror> mirrors_;
   std::optional<Arena> host_;
   std::optional<cuda::PinnedMemory> pinned_;
-  cuda::Stream compute_;
-  Lane in_, out_, disk_in_, disk_out_;
+  cuda::Stream compute_, disk_in_, disk_out_;
+  Lane in_, out_;
   std::vector<std::unique_ptr<cuda::Event>> done_;  // of transfers between device and host, by their number
   std::set<std::uint32_t> under_way_;               // of those, since the segment began
   std::map<Bytes, Bytes> pieces_, written_;         // that may rest on the host and that do, by offset
@@ -83,7 +87,10 @@ class CudaDevice final : public Device {
   std::map<std::size_t, std::unique_ptr<cuda::Graph>> captured_;
   std::vector<std::unique_ptr<cuda::TimedEvent>> stamps_;
   std::uint8_t disk_tier_ = 0;
+  std::mutex rooms_;
+  std::map<const std::byte*, std::unique_ptr<cuda::Event>> ready_;  // by the room of a transfer, which the kernels had before
   std::unique_ptr<PageFile> disk_;
+  std::optional<cuda::PinnedMemory> staging_;  // of the disk
 };
 
 }  // namespace plimsoll

@@ -30,7 +30,8 @@ CudaRates measure() {
           .copy_bytes_per_second = rates.copy_bytes,
           .in = {rates.in_bytes, rates.in_alone_bytes},
           .out = {rates.out_bytes, rates.out_alone_bytes},
-          .outside = rates.outside};
+          .outside = rates.outside,
+          .graph_node = rates.graph_node};
 }
 
 std::unique_ptr<Device> make_device(const Program& program, const Plan& plan, const CudaOptions& options) {

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Of the device, what graphs and modules that are loaded later add to a context that has run products and copies.
+// Of the device, what modules that are loaded later add to a context that has run products and copies.
 constexpr Bytes kLater{48 << 20};
 // Of the host, handles and descriptions of one library kernel, and a node of a graph.
 constexpr Bytes kHandle{16 << 10}, kGraphNode{1 << 10};
@@ -49,7 +49,7 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   machine.host_reserve.code += module;
   machine.host_reserve.per_primitive = kHandle;
   machine.host_reserve.per_step += kGraphNode;
-  machine.reserve = {.code = align_up(rates.outside + kLater, kMiB)};
+  machine.reserve = {.code = align_up(rates.outside + kLater, kMiB), .per_step = align_up(rates.graph_node, Bytes{64})};
   record.copy_bytes_per_second = rates.copy_bytes_per_second;
   record.kernel_seconds.clear();
   machine.hash = machine_hash(machine);
@@ -82,8 +82,9 @@ MachineRecord cuda_machine(const MachineRecord& here, const std::filesystem::pat
   return read_machine_file(file);
 }
 
-void keep_cuda_kernels(const MachineRecord& record, const MachineRecord& here, const std::filesystem::path& cache) {
-  write_machine_file(file_of(record.machine.name, record.machine.libraries, here, cache), record);
+std::filesystem::path cuda_machine_file(const MachineRecord& record, const MachineRecord& here,
+                                        const std::filesystem::path& cache) {
+  return file_of(record.machine.name, record.machine.libraries, here, cache);
 }
 
 }  // namespace plimsoll

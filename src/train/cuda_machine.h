@@ -14,7 +14,8 @@ namespace plimsoll {
 MachineRecord cuda_machine(const MachineRecord& here, const std::filesystem::path& cache,
                            const std::function<void(const std::string&)>& say);
 
-// Keeps the seconds of kernels in its file.
-void keep_cuda_kernels(const MachineRecord& record, const MachineRecord& here, const std::filesystem::path& cache);
+// The file that keeps it.
+std::filesystem::path cuda_machine_file(const MachineRecord& record, const MachineRecord& here,
+                                        const std::filesystem::path& cache);
 
 }  // namespace plimsoll

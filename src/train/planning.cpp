@@ -337,6 +337,15 @@ OpCatalogue catalogue_of(const MachineRecord& record) {
                      kernels_of(record.machine));
 }
 
+namespace {
+
+// What waits for a GPU's kernels would keep a ring's one thread from all the rest.
+TransferPolicy transfers_for(const Config& config) {
+  return config.device == DeviceChoice::cuda ? TransferPolicy::threads : config.plan.transfers;
+}
+
+}  // namespace
+
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {
   constexpr int kPercent = 95;
@@ -369,7 +378,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   const bool simulated = !place.machine && config.device == DeviceChoice::sim;
   if (simulated) simulate_device(input.machine.machine, cache, say);
   if (config.memory.disk) {
-    add_disk_tier(input.machine.machine, *config.memory.disk, config.plan.transfers, cache, say);
+    add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));

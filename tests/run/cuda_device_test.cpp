@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "device/cuda/emulation_streams.h"
+#include "device/cuda/rates.h"
 #include "plan/pinned.h"
 #include "run/cuda_device.h"
 #include "run/session.h"
@@ -111,6 +112,26 @@ TEST_P(CudaDeviceTest, HasTheSameBitsInAnyOrderOfStreamsAndWithoutGraphs) {
   }
 }
 
+TEST_P(CudaDeviceTest, EvaluatesBetweenUpdatesAndLeavesNoTrace) {
+  const Plan plain = plan(2);
+  const Outcome resident = CudaSession(config_, plain, data_.files).train(3);
+  CudaSession session(config_, plain, data_.files);
+  session.trainer().load(nullptr);
+  std::vector<double> losses;
+  for (int update = 0; update < 3; ++update) {
+    session.trainer().update();
+    losses.push_back(session.trainer().evaluate_now().loss);
+  }
+  EXPECT_EQ(session.trainer().hash_parameters(), resident.parameters);
+  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  Session cpu(config_, on_cpu, data_.files);
+  cpu.trainer().load(nullptr);
+  for (const double loss : losses) {
+    cpu.trainer().update();
+    EXPECT_NEAR(loss, cpu.trainer().evaluate_now().loss, GetParam() == DType::f32 ? 1e-4 : 2e-2);
+  }
+}
+
 TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
   for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
     const Plan audited = plan(1, BlockMode::recompute, paging);
@@ -130,6 +151,39 @@ TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
     }
     EXPECT_LE(CudaDevice::host_bytes(session.program()), pinned_bytes(audited.graph, audited.timeline));
   }
+}
+
+TEST(CudaRates, AreMeasuredByWorkThatRuns) {
+  const cuda::Rates rates = cuda::measure_rates();
+  for (const double rate : {rates.fp32_flops, rates.bf16_flops, rates.pass_bytes, rates.copy_bytes, rates.launch_seconds,
+                            rates.in_bytes, rates.out_bytes, rates.in_alone_bytes, rates.out_alone_bytes}) {
+    EXPECT_GT(rate, 0);
+  }
+}
+
+TEST(EmulatedCapture, RefusesWhatCudaRefuses) {
+  const cuda::Stream origin, other;
+  cuda::Event before, inside;
+  before.record(origin);
+  std::byte a{}, b{};
+  EXPECT_THROW(cuda::Graph(origin, [&] { other.copy(&a, &b, 1); }), Error);
+  EXPECT_THROW(cuda::Graph(origin, [&] { origin.wait(before); }), Error);
+  const auto forked = [&] {
+    inside.record(origin);
+    other.wait(inside);
+    other.copy(&a, &b, 1);
+  };
+  EXPECT_THROW(cuda::Graph(origin, forked), Error);
+  cuda::Event back;
+  const cuda::Graph joined(origin, [&] {
+    forked();
+    back.record(other);
+    origin.wait(back);
+  });
+  b = std::byte{7};
+  joined.launch(origin);
+  origin.synchronize();
+  EXPECT_EQ(a, b);
 }
 
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaDeviceTest, testing::Values(DType::f32, DType::bf16),

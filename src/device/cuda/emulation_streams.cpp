@@ -1,6 +1,8 @@
 #include "device/cuda/emulation_streams.h"
 
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -38,7 +40,40 @@ struct EmulatedStream {
 
 struct EmulatedGraph {
   std::vector<std::pair<EmulatedStream*, Step>> steps;
+  // While it is captured: the streams that take part, each with how much of it is known to the origin; and what events know.
+  std::map<EmulatedStream*, std::map<EmulatedStream*, std::size_t>> known;
+  std::map<EmulatedEvent*, std::map<EmulatedStream*, std::size_t>> recorded;
+  std::map<EmulatedStream*, std::size_t> given;
 };
+
+// Streams know their own steps and what they have waited for.
+void take_in(EmulatedGraph& graph, EmulatedStream& stream, const Step& step) {
+  if (step.event != nullptr && !step.records) {
+    const auto recorded = graph.recorded.find(step.event);
+    ensure(recorded != graph.recorded.end(), "emulation", "a graph waits for what was recorded before it");
+    for (const auto& [other, steps] : recorded->second) {
+      std::size_t& most = graph.known[&stream][other];
+      most = std::max(most, steps);
+    }
+  }
+  const auto known = graph.known.find(&stream);
+  ensure(known != graph.known.end(), "emulation", "a graph is given work of a stream that takes no part in it");
+  known->second[&stream] = ++graph.given[&stream];
+  if (step.event != nullptr && step.records) graph.recorded[step.event] = known->second;
+}
+
+// A record that nothing waits for is no work.
+void check_joined(EmulatedGraph& graph, EmulatedStream& origin) {
+  std::map<EmulatedStream*, std::size_t> last;  // work of each
+  std::map<EmulatedStream*, std::size_t> at;
+  for (const auto& [stream, step] : graph.steps) {
+    ++at[stream];
+    if (step.event == nullptr) last[stream] = at[stream];
+  }
+  for (const auto& [stream, steps] : last) {
+    ensure(graph.known[&origin][stream] >= steps, "emulation", "a graph ends while a stream has not come back");
+  }
+}
 
 std::recursive_mutex mutex;  // of all below, and of the kernels that run
 std::vector<EmulatedStream*> streams;
@@ -73,6 +108,7 @@ void run_some() {
 void give(EmulatedStream& stream, Step step) {
   const std::lock_guard lock(mutex);
   if (capturing != nullptr) {
+    take_in(*capturing, stream, step);
     capturing->steps.emplace_back(&stream, std::move(step));
     return;
   }
@@ -134,9 +170,11 @@ void synchronize_all() {
   for (EmulatedStream* stream : streams) synchronize(stream);
 }
 
-void* capture(const std::function<void()>& work) {
+void* capture(void* origin, const std::function<void()>& work) {
   not_while_capturing();
+  auto& begins = *static_cast<EmulatedStream*>(origin);
   auto graph = std::make_unique<EmulatedGraph>();
+  graph->known[&begins] = {};
   capturing = graph.get();
   try {
     work();
@@ -145,6 +183,7 @@ void* capture(const std::function<void()>& work) {
     throw;
   }
   capturing = nullptr;
+  check_joined(*graph, begins);
   return graph.release();
 }
 std::size_t captured(void* graph) { return static_cast<EmulatedGraph*>(graph)->steps.size(); }

@@ -9,12 +9,17 @@
 
 namespace plimsoll::cuda {
 
-// Throws E-CUDA-DEVICE, which says what was done, and the runtime's own words.
+// Throws what was done and the runtime's own words: E-MEM-ARENA (exit 3) where memory is missing, else E-CUDA-DEVICE (exit 5),
+// for a device that has worked so far.
 inline void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  throw Error(ErrorKind::environment, ExitCode::configuration, "E-CUDA-DEVICE", "device cuda",
-              std::string(what) + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")",
-              "a GPU that works and has the memory", {});
+  const std::string text = std::string(what) + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")";
+  if (result == cudaErrorMemoryAllocation) {
+    throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-ARENA", "device cuda", text,
+                "memory that other processes leave free", {"nvidia-smi", "a smaller --memory"});
+  }
+  throw Error(ErrorKind::environment, ExitCode::data, "E-CUDA-DEVICE", "device cuda", text, "a GPU that works",
+              {"--resume, from the last checkpoint", "--set machine.gpu_graphs=false, to see which kernel it is"});
 }
 
 }  // namespace plimsoll::cuda

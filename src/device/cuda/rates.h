@@ -14,7 +14,8 @@ struct Rates {
   double launch_seconds = 0;              // of a kernel of a graph
   double in_bytes = 0, out_bytes = 0;     // a second, to and from the device, both at once
   double in_alone_bytes = 0, out_alone_bytes = 0;
-  Bytes outside;  // of the device by this process, less what it has asked for
+  Bytes outside;     // of the device by this process, less what it has asked for
+  Bytes graph_node;  // of which one kernel of a graph takes so much
 };
 
 // Takes a few gigabytes of the device and of the host, and some seconds. After open_device.

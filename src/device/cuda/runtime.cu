@@ -27,13 +27,16 @@ std::string version_text(int version) {
   return version == 0 ? "none" : std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Error no_device(cudaError_t why, int driver, int runtime) {
+constexpr int kOldest = 90;  // Hopper
+std::string capability_text(int capability) { return std::to_string(capability / 10) + "." + std::to_string(capability % 10); }
+
+Error no_device(const std::string& why, int driver, int runtime) {
   return {ErrorKind::environment,
           ExitCode::configuration,
           "E-CUDA-DEVICE",
           "device cuda",
-          std::string("no GPU can be used: ") + (why == cudaSuccess ? "there is none" : cudaGetErrorString(why)) +
-              "; CUDA of the driver: " + version_text(driver) + ", of this module: " + version_text(runtime),
+          "no GPU can be used: " + why + "; CUDA of the driver: " + version_text(driver) +
+              ", of this module: " + version_text(runtime),
           "a GPU of NVIDIA's whose driver knows CUDA " + version_text(runtime),
           {"nvidia-smi", "plimsoll train CONFIG --device cpu"}};
 }
@@ -49,11 +52,14 @@ DeviceFacts open_device() {
   const cudaError_t first = cudaGetDeviceCount(&count);
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  if (first != cudaSuccess || count == 0) throw no_device(first, driver, runtime);
+  if (first != cudaSuccess || count == 0) {
+    throw no_device(first == cudaSuccess ? "there is none" : cudaGetErrorString(first), driver, runtime);
+  }
+  forget(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // who waits leaves the processor to the others
   check(cudaSetDevice(0), "the device's context");
-  // What the driver sets aside for malloc and printf in kernels, which have neither.
-  check(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 0), "the limit of a heap");
-  check(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 1 << 10), "the limit of a buffer");
+  // What the driver sets aside for malloc and printf in kernels, which have neither; as little as it agrees to.
+  forget(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 10), cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 1 << 10));
+  forget(cudaGetLastError());
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "what the device is");
   DeviceFacts facts;
@@ -61,6 +67,11 @@ DeviceFacts open_device() {
   facts.capability = 10 * properties.major + properties.minor;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory = Bytes{static_cast<std::int64_t>(properties.totalGlobalMem)};
+  if (facts.capability < kOldest) {
+    throw no_device(facts.name + " is of compute capability " + capability_text(facts.capability) + ", kernels are for " +
+                        capability_text(kOldest) + " and newer",
+                    driver, runtime);
+  }
   facts.driver = driver;
   facts.runtime = runtime;
   return facts;
@@ -210,8 +221,8 @@ void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const
 void Stream::wait(const Event& event) const { emulation::wait(handle_, event.handle_); }
 void Stream::synchronize() const { emulation::synchronize(handle_); }
 
-Graph::Graph(const Stream&, const std::function<void()>& work)
-    : handle_(emulation::capture(work)), nodes_(emulation::captured(handle_)) {}
+Graph::Graph(const Stream& stream, const std::function<void()>& work)
+    : handle_(emulation::capture(stream.handle(), work)), nodes_(emulation::captured(handle_)) {}
 Graph::~Graph() { emulation::destroy_graph(handle_); }
 void Graph::launch(const Stream&) const { emulation::launch(handle_); }
 

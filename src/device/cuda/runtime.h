@@ -1,5 +1,5 @@
-// What the host does with a GPU: memory, streams, events, copies, graphs. Each failure is an E-CUDA-DEVICE that names what was
-// done. Over the emulation the same calls act on the host's memory (emulation_streams.h).
+// What the host does with a GPU: memory, streams, events, copies, graphs. Each failure says what was done (errors.cuh). Over the
+// emulation the same calls act on the host's memory (emulation_streams.h).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ struct DeviceFacts {
   int driver = 0, runtime = 0;  // 13000: CUDA 13.0; the newest that the driver knows, and what this module was built with
 };
 
-// Makes the device's context with as little beside it as the driver allows: no heap, no buffer for printing.
+// Makes the device's context with as little beside it as the driver allows. Throws E-CUDA-DEVICE (exit 2) where there is no
+// device, or none that these kernels are for.
 DeviceFacts open_device();
 // Of the whole device, by whatever processes.
 Bytes free_memory(), used_memory();

@@ -60,6 +60,8 @@ class PageFile final : public TierStore {
   bool direct() const { return file_.direct(); }  // past the page cache
   TransferEngine engine() const { return sizes_.engine; }
   int fd() const { return file_.fd(); }
+  // Through which transfers of other memory than the host's pass.
+  std::span<std::byte> staging() const { return staging_.all(); }
 
  private:
   struct Event {

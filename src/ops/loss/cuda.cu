@@ -1,5 +1,6 @@
 #include "ops/loss/cuda.h"
 
+#include <optional>
 #include <tuple>
 
 #include "device/cuda/cublas_gemm.h"
@@ -122,8 +123,12 @@ class Loss {
   }
 
  private:
+  struct Gradients {
+    cuda::Gemm dh, dw, first_dw;
+  };
   struct Products {
-    cuda::Gemm logits, dh, dw, first_dw;
+    cuda::Gemm logits;
+    std::optional<Gradients> gradients;
   };
 
   static cuda::LossTerms terms_of(const ops::LossAttributes& a, std::int64_t vocab) {
@@ -133,13 +138,16 @@ class Loss {
 
   Products products(std::int64_t rows) const {
     const auto [vocab, width, row, operands] = std::tuple(layout_.vocab, layout_.width, layout_.row, layout_.operands);
-    GemmShape dw{.m = vocab, .n = width, .k = rows, .transpose_a = true, .accumulate = true, .operands = operands};
-    const cuda::Gemm adds(dw, kGemmWorkspace, {.a = row});
-    dw.accumulate = false;
-    return {cuda::Gemm({.m = rows, .n = vocab, .k = width, .transpose_b = true, .operands = operands, .result = operands},
-                       kGemmWorkspace, {.c = row}),
-            cuda::Gemm({.m = rows, .n = width, .k = vocab, .operands = operands}, kGemmWorkspace, {.a = row}), adds,
-            cuda::Gemm(dw, kGemmWorkspace, {.a = row})};
+    Products of_rows{
+        cuda::Gemm({.m = rows, .n = vocab, .k = width, .transpose_b = true, .operands = operands, .result = operands},
+                   kGemmWorkspace, {.c = row})};
+    if (!backward_) return of_rows;
+    GemmShape dw{.m = vocab, .n = width, .k = rows, .transpose_a = true, .operands = operands};
+    const cuda::Gemm writes(dw, kGemmWorkspace, {.a = row});
+    dw.accumulate = true;
+    of_rows.gradients = {cuda::Gemm({.m = rows, .n = width, .k = vocab, .operands = operands}, kGemmWorkspace, {.a = row}),
+                         cuda::Gemm(dw, kGemmWorkspace, {.a = row}), writes};
+    return of_rows;
   }
 
   template <class T>
@@ -164,8 +172,9 @@ class Loss {
       cuda::launch(kernel, {{static_cast<unsigned>(rows)}, {cuda::kRowThreads}}, call.stream, layout_.vocab, layout_.row, terms_,
                    call.in<std::int32_t>(2) + token, call.in(3), logits, call.out(0) + token);
       if (!backward_) continue;
-      products.dh.run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
-      const cuda::Gemm& dw = token == 0 && !adds_ ? products.first_dw : products.dw;
+      const Gradients& gradients = *products.gradients;
+      gradients.dh.run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
+      const cuda::Gemm& dw = token == 0 && !adds_ ? gradients.first_dw : gradients.dw;
       dw.run(call.stream, logits, of_tile, nullptr, call.out(2), workspace);
     }
   }

@@ -1,6 +1,6 @@
 // Reductions. `reduce` sums or averages over the last axis; `sum_rows` sums over all axes but the last (the gradient of a bias)
-// and adds into an accumulator; `sum_losses` adds per-unit losses in their order, in fp64, into the window's total; `count_small`
-// counts what fp16 cannot hold well.
+// and adds into an accumulator; `sum_losses` adds per-unit losses sample by sample, in fp64, into the window's total;
+// `count_small` counts what fp16 cannot hold well.
 #pragma once
 
 #include "graph/builder.h"
