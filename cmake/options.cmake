@@ -62,3 +62,15 @@ if(PLIMSOLL_MOLD AND (CMAKE_CXX_COMPILER_ID MATCHES Clang OR CMAKE_CXX_COMPILER_
 endif()
 # A library that nothing calls is not loaded: its pages would count against the budget.
 target_link_options(plimsoll_options INTERFACE -Wl,--as-needed)
+
+# What program and CUDA module have in common: a module of other headers is refused.
+file(GLOB_RECURSE headers ${PROJECT_SOURCE_DIR}/src/*.h)
+list(SORT headers)
+set(interface "${PROJECT_VERSION}")
+foreach(header IN LISTS headers)
+  file(SHA256 ${header} hash)
+  string(APPEND interface ${hash})
+endforeach()
+string(SHA256 interface "${interface}")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/interface_id.h CONTENT "#define PLIMSOLL_INTERFACE \"${interface}\"\n")
+target_include_directories(plimsoll_options INTERFACE ${PROJECT_BINARY_DIR}/generated)

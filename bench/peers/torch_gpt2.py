@@ -6,6 +6,7 @@ each timed step and the share of the machine that other processes took meanwhile
 further arguments the model is GPT-2 124M with the vocabulary padded to 50,304.
 
   python3 torch_gpt2.py --batch 4 --context 256 --steps 8 [--dtype bf16] [--compile] [--checkpoint [BLOCKS]]
+  python3 torch_gpt2.py --batch 16 --accumulation 32 --context 1024 --dtype bf16 --device cuda [--sdpa flash]
 """
 import argparse
 import contextlib
@@ -14,6 +15,9 @@ import math
 import os
 import statistics
 import time
+
+
+SDPA = {"flash": "flash", "cudnn": "cudnn", "efficient": "mem_efficient"}
 
 
 def arguments():
@@ -26,6 +30,7 @@ def arguments():
                    help="bf16: autocast; pure_bf16: weights and states too")
     p.add_argument("--device", default="cpu")
     p.add_argument("--dropout", type=float, default=0.0)
+    p.add_argument("--sdpa", choices=["auto", *SDPA], default="auto", help="the one backend of attention that may run on a GPU")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--checkpoint", type=int, nargs="?", const=1 << 30, default=0, metavar="BLOCKS",
                    help="recompute so many of the first blocks in the backward pass; all of them without a number")
@@ -108,8 +113,16 @@ def update(model, raw_model, optimizer, tokens, autocast):
     return float(total)
 
 
+def choose_sdpa(chosen):
+    """Leaves one way to compute attention; the plain one is never among them."""
+    if chosen != "auto":
+        for name, setting in (*SDPA.items(), ("math", "math")):
+            getattr(torch.backends.cuda, f"enable_{setting}_sdp")(name == chosen)
+
+
 def main(a):
     torch.set_num_threads(a.threads)
+    choose_sdpa(a.sdpa)
     torch.manual_seed(1)
     device = torch.device(a.device)
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -132,7 +145,7 @@ def main(a):
     count = a.accumulation * a.batch * a.context
     print(json.dumps(dict(
         torch=torch.__version__, batch=a.batch, accumulation=a.accumulation, context=a.context, dtype=a.dtype, compile=a.compile,
-        checkpoint=a.checkpoint, threads=a.threads, tokens_per_second=round(count / statistics.median(seconds), 1),
+        checkpoint=a.checkpoint, sdpa=a.sdpa, threads=a.threads, tokens_per_second=round(count / statistics.median(seconds), 1),
         best_tokens_per_second=round(count / min(seconds), 1), vm_hwm_bytes=high_water_mark(),
         device_peak_bytes=torch.cuda.max_memory_reserved() if device.type == "cuda" else None, first_loss=round(losses[0], 5),
         last_loss=round(losses[-1], 5), step_seconds=[round(s, 4) for s in seconds], others_share=[round(o, 3) for o in others])))

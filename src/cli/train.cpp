@@ -191,7 +191,8 @@ class TrainCommand {
     plan.forget_analysis();
     begin_report(plan);
 
-    Place place(config_, program, plan, arguments_.audit);
+    const CudaPace pace = config_.gpu_graphs ? CudaPace::graphs : CudaPace::checked;
+    Place place(config_, program, plan, arguments_.audit ? CudaPace::kernels : pace, arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = place.base();
     Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
     Trainer trainer(config_, model, plan, executor, data);

@@ -2,6 +2,7 @@
 // asks for a GPU it loads nothing either.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,14 +32,18 @@ struct CudaRates {
   Bytes graph_node;  // and of one kernel of a graph
 };
 
+// How a GPU is given its work, which is the same: whole graphs; kernel by kernel; or that, and each is waited for, so that a
+// failure has its name.
+enum class CudaPace : std::uint8_t { graphs, kernels, checked };
+
 struct CudaOptions {
   std::filesystem::path disk = ".";  // folder of the page file, where a plan has a disk
-  bool graphs = true;                // else kernels are launched one by one: the same work
-  Bytes beyond;                      // past the arena's end, for the audit
+  CudaPace pace = CudaPace::graphs;
+  Bytes beyond;  // past the arena's end, for the audit
 };
 
 struct CudaBackend {
-  const char* version;  // of the program that it is built for
+  const char* interface;  // of the headers that it is built with
   // Makes the context. E-CUDA-DEVICE (exit 2) where there is no device, or its driver is too old.
   CudaFacts (*open)();
   CudaRates (*measure)();

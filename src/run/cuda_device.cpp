@@ -49,7 +49,7 @@ CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptio
     : used_before_(cuda::used_memory()),
       arena_(program.arena + options.beyond),
       resident_(cuda::used_memory() - used_before_),
-      graphs_(options.graphs) {
+      pace_(options.pace) {
   const std::size_t host_tier = tier_named(plan, "host");
   if (host_tier < plan.tiers.size()) {
     const Moved moved = moved_by(program, host_tier);
@@ -169,11 +169,15 @@ void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
     work();
     join();
   };
-  if (!graphs_) return work();
+  if (pace_ != CudaPace::graphs) return work();
   const auto [place, fresh] = captured_.try_emplace(segment);
   if (!fresh) return place->second->launch(compute_);
   all();
   place->second = std::make_unique<cuda::Graph>(compute_, all);
+}
+
+void CudaDevice::check() {
+  if (pace_ == CudaPace::checked) cuda::synchronize_device();
 }
 
 const CudaDevice::Mirror& CudaDevice::mirror_of(const Operand& operand) const {

@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
   void wait(const WaitCopy& copy) override;
   bool waits_on_host(const Instruction& instruction) const override;
   void run(std::size_t segment, const std::function<void()>& work) override;
+  void check() override;
   std::byte* host(const Operand& operand) const override;
   void fed(const std::vector<Operand>& written) override;
   void fetch(const std::vector<Operand>& wanted) override;
@@ -73,7 +74,7 @@ class CudaDevice final : public Device {
   Bytes used_before_;  // of the device
   cuda::DeviceMemory arena_;
   Bytes resident_;  // the difference that it made
-  bool graphs_;
+  CudaPace pace_;
   Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
   std::map<Bytes, Mirror> mirrors_;
   std::optional<Arena> host_;

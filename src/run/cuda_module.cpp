@@ -3,6 +3,7 @@
 
 #include "device/cuda/rates.h"
 #include "device/cuda/runtime.h"
+#include "interface_id.h"
 #include "run/cuda_backend.h"
 #include "run/cuda_device.h"
 
@@ -38,7 +39,7 @@ std::unique_ptr<Device> make_device(const Program& program, const Plan& plan, co
   return std::make_unique<CudaDevice>(program, plan, options);
 }
 
-constexpr CudaBackend kBackend{PLIMSOLL_VERSION, open, measure, make_device};
+constexpr CudaBackend kBackend{PLIMSOLL_INTERFACE, open, measure, make_device};
 
 }  // namespace
 }  // namespace plimsoll

@@ -44,6 +44,9 @@ class Device {
   // Instructions in a row in which it does not: `work` does them. Those of one number are always the same.
   virtual void run(std::size_t /*segment*/, const std::function<void()>& work) { work(); }
 
+  // After an instruction that it was given: throws what went wrong with it, where the device is asked to look at each.
+  virtual void check() {}
+
   // Where the host writes and reads an operand of tier 0 that is fed or fetched; after feeding it kernels see it, after fetching
   // it the host sees what kernels have left.
   virtual std::byte* host(const Operand& operand) const = 0;

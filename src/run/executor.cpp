@@ -92,6 +92,17 @@ static bool copies_what_is_written(const Instruction& instruction) {
   return (start != nullptr && start->adds) || (wait != nullptr && wait->adds);
 }
 
+// A failure names the instruction that it belongs to, or that needed what failed.
+template <class Work>
+void Executor::name_failure(const Instruction& instruction, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(instruction, graph_), error.where),
+                error.message, error.expected, error.remedies);
+  }
+}
+
 void Executor::run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work) {
   if (window_start && copies_what_is_written(instruction)) return;
   if (observer_ != nullptr) observer_->before(instruction, window_start);
@@ -100,9 +111,13 @@ void Executor::run(const Instruction& instruction, const Bound* bound, bool wind
       [&](const RunKernel& run) {
         const Kernel* kernel = window_start ? bound->write : bound->add;
         if (kernel == nullptr) return;
-        kernel->run({bound->inputs, bound->outputs, bound->scratch, run.range, device_.stream()});
+        name_failure(instruction, [&] {
+          kernel->run({bound->inputs, bound->outputs, bound->scratch, run.range, device_.stream()});
+          device_.check();
+        });
       },
-      [&](const StartCopy& copy) { device_.start(copy); }, [&](const WaitCopy& copy) { wait(copy); },
+      [&](const StartCopy& copy) { name_failure(instruction, [&] { device_.start(copy), device_.check(); }); },
+      [&](const WaitCopy& copy) { name_failure(instruction, [&] { device_.wait(copy); }); },
       [&](const Feed& feed) {
         work(feed.section);
         device_.fed(feed.writes);
@@ -154,16 +169,6 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::func
 
 void Executor::load(const std::function<void()>& work) { run(program_.load, work); }
 void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
-
-// A transfer's failure names the instruction that needed it.
-void Executor::wait(const WaitCopy& copy) {
-  try {
-    device_.wait(copy);
-  } catch (const Error& error) {
-    throw Error(error.kind, error.exit, error.code, fmt::format("{} ({})", describe(copy, graph_), error.where), error.message,
-                error.expected, error.remedies);
-  }
-}
 
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];

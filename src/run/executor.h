@@ -65,7 +65,8 @@ class Executor {
   void run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work);
   void run(const std::vector<Instruction>& instructions, const std::function<void()>& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
-  void wait(const WaitCopy& copy);
+  template <class Work>
+  void name_failure(const Instruction& instruction, const Work& work);
 
   const Graph& graph_;
   const Program& program_;

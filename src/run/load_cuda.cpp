@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "interface_id.h"
 #include "run/cuda_backend.h"
 
 namespace plimsoll {
@@ -39,7 +40,7 @@ const CudaBackend& load() {
   }
   using Get = const CudaBackend* (*)();
   const auto get = reinterpret_cast<Get>(dlsym(handle, kCudaBackendSymbol));
-  if (get == nullptr || std::string_view(get()->version) != PLIMSOLL_VERSION) {
+  if (get == nullptr || std::string_view(get()->interface) != PLIMSOLL_INTERFACE) {
     throw cannot_load(module, "it is of another build", "the module that was built with this program", {"scripts/build"});
   }
   return *get();

@@ -452,7 +452,7 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return name_of(c.device, kDevices); }},
     {"machine.unverified", "cuda: although it has not been proved on a GPU yet (--unverified)", "false",
      [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
-    {"machine.gpu_graphs", "cuda: kernels are launched as graphs; false: one by one, with the same bits", "true",
+    {"machine.gpu_graphs", "cuda: kernels are launched as graphs; false: one by one, each waited for, with the same bits", "true",
      [](C& c, const S& s) { c.gpu_graphs = flag(s); }, [](const C& c) { return std::string(c.gpu_graphs ? "true" : "false"); }},
     {"machine.host_bytes_per_second", "sim: of the link between device and host, each way; 0: as it can", "0",
      [](C& c, const S& s) { c.links.host = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.host); }},

@@ -97,8 +97,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   const Program program = lower(*plan);
   Config place_config;
   if (machine.instruction_set == kCudaInstructions) place_config.device = DeviceChoice::cuda;
-  place_config.gpu_graphs = false;  // kernel by kernel
-  Place place(place_config, program, *plan, /*audited=*/false);
+  Place place(place_config, program, *plan, CudaPace::kernels);
   Executor executor(plan->graph, program, place.device(), machine.threads, 1);
   executor.load([&] {
     for (const Operand& state : executor.state()) {

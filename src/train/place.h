@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "device/arena.h"
+#include "run/cuda_backend.h"
 #include "run/device.h"
 #include "run/stores.h"
 #include "train/config.h"
@@ -14,9 +15,9 @@ namespace plimsoll {
 
 class Place {
  public:
-  // Program and plan outlive it. `audited`: with bytes past the arena's end, and kernels one by one. Throws what Arena, Stores,
-  // load_cuda and CudaDevice do.
-  Place(const Config& config, const Program& program, const Plan& plan, bool audited);
+  // Program and plan outlive it. `beyond`: bytes past the arena's end, for the audit. Throws what Arena, Stores, load_cuda and
+  // CudaDevice do.
+  Place(const Config& config, const Program& program, const Plan& plan, CudaPace pace, Bytes beyond = {});
 
   Device& device() { return *device_; }
   Bytes mapped() const { return mapped_; }

@@ -1,7 +1,7 @@
 // Faults on purpose, which compute-sanitizer has to find: hidden tests, one for each of its tools, run by scripts/sanitize alone.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <memory>
 #include <vector>
 
 #include "device/cuda/kernels.cuh"
@@ -27,10 +27,13 @@ __global__ void race_kernel(float* to) {
 
 __global__ void unwritten_kernel(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x] + 1; }
 
-// A barrier that half of a warp does not come to.
+// A barrier that not all of a block come to.
 __global__ void barrier_kernel(float* to) {
-  if (threadIdx.x % cuda::kWarp < cuda::kWarp / 2) __syncwarp(cuda::kAllLanes);
-  to[threadIdx.x] = 1;
+  if (threadIdx.x <= cuda::kWarp) {
+    to[threadIdx.x] = 1;
+    __syncthreads();
+    to[threadIdx.x] += to[cuda::kWarp - threadIdx.x];
+  }
 }
 
 // Two buffers of a case, as op cases have them.
@@ -38,8 +41,8 @@ class Planted : public testing::Test {
  protected:
   template <class... Parameters, class... Arguments>
   void run(void (*kernel)(Parameters...), Arguments... arguments) {
-    const CaseBuffer buffers[] = {{first_.with_guards(), {first_.data(), first_.size()}, true, true},
-                                  {second_.with_guards(), {second_.data(), second_.size()}, false, false}};
+    const std::vector<CaseBuffer> buffers = {{first_.with_guards(), {first_.data(), first_.size()}, true, true},
+                                             {second_.with_guards(), {second_.data(), second_.size()}, false, false}};
     there_ = kCuda.elsewhere(buffers);
     there_->run([&] { cuda::launch(kernel, cuda::Grid{{1}, {kThreads}}, there_->stream(), arguments(*there_)...); });
   }
@@ -56,7 +59,8 @@ class Planted : public testing::Test {
 
 // The guards see it where buffers have them.
 TEST_F(Planted, DISABLED_Overrun) {
-  run(overrun_kernel, [](const Elsewhere&) { return kThreads; }, first());
+  run(
+      overrun_kernel, [](const Elsewhere&) { return kThreads; }, first());
   EXPECT_TRUE(first_.intact()) << "planted: a write past the end";
 }
 

@@ -17,10 +17,10 @@ const ModelShape kSmall{3, 32, 2, 9, 70};
 
 class CudaSession {
  public:
-  CudaSession(const Config& config, const Plan& plan, const DataFiles& data, bool graphs = true, Bytes beyond = {})
+  CudaSession(const Config& config, const Plan& plan, const DataFiles& data, CudaPace pace = CudaPace::graphs, Bytes beyond = {})
       : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
         program_(lower(plan)),
-        device_(program_, plan, {std::filesystem::temp_directory_path(), graphs, beyond}),
+        device_(program_, plan, {std::filesystem::temp_directory_path(), pace, beyond}),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
         trainer_(config, model_, plan, executor_, data) {}
 
@@ -107,7 +107,8 @@ TEST_P(CudaDeviceTest, HasTheSameBitsInAnyOrderOfStreamsAndWithoutGraphs) {
     for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
       SCOPED_TRACE(seed);
       cuda::emulation::draw_order(seed);
-      EXPECT_EQ(CudaSession(config_, moved, data_.files, seed % 2 == 0).train(kUpdates), resident);
+      EXPECT_EQ(CudaSession(config_, moved, data_.files, CudaPace{static_cast<std::uint8_t>(seed % 3)}).train(kUpdates),
+                resident);
     }
   }
 }
@@ -135,7 +136,7 @@ TEST_P(CudaDeviceTest, EvaluatesBetweenUpdatesAndLeavesNoTrace) {
 TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
   for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
     const Plan audited = plan(1, BlockMode::recompute, paging);
-    CudaSession session(config_, audited, data_.files, /*graphs=*/false, Session::kBeyond);
+    CudaSession session(config_, audited, data_.files, CudaPace::kernels, Session::kBeyond);
     Audit audit(session.program(), audited.graph, session.device(), audited.arena + Session::kBeyond);
     session.executor().set_observer(&audit);
     session.trainer().before_phase([&](Phase phase) { audit.enter(phase); });
