@@ -12,7 +12,6 @@
 #include "program/program.h"
 #include "run/executor.h"
 #include "train/place.h"
-#include "train/planning.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -29,7 +28,7 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
     for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
-    OpCatalogue catalogue({}, {}, kernels_of(machine));
+    OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
     Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;
   }

@@ -21,8 +21,10 @@ class Place {
 
   Device& device() { return *device_; }
   Bytes mapped() const { return mapped_; }
-  // Of the arena in this process; 0 where it is not.
-  std::uintptr_t base() const { return arena_ ? reinterpret_cast<std::uintptr_t>(arena_->base()) : 0; }
+  // Of the arena; nothing where it is not in this process.
+  std::optional<std::uintptr_t> base() const {
+    return arena_ ? std::optional(reinterpret_cast<std::uintptr_t>(arena_->base())) : std::nullopt;
+  }
 
  private:
   Bytes mapped_;

@@ -153,7 +153,7 @@ json RunReport::to_json() const {
         {"arena_bytes", predicted_arena_.n},
         {"live_bytes", predicted_live_.n}}},
       {"measured", measured},
-      {"arena", {{"base", arena_base > 0 ? json(arena_base) : json(nullptr)}, {"bytes", predicted_arena_.n}}},
+      {"arena", {{"base", arena_base ? json(*arena_base) : json(nullptr)}, {"bytes", predicted_arena_.n}}},
       {"updates", progress_.updates},
       {"samples", progress_.samples},
       {"units", progress_.units},

@@ -23,7 +23,7 @@ struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
   std::string data_hash, parameters_hash, fault;  // fault: what was made wrong on purpose
-  std::uintptr_t arena_base = 0;
+  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing where it is not in this process
   std::optional<EvaluationResult> validation;
   Bytes measured_arena, process_hwm;
 

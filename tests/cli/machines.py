@@ -38,8 +38,10 @@ def described(test, file, tiers):
         hand = ["--set", "plan.optimizer_state=disk", "--set", "plan.parameters=memory", "--set", "plan.gradients=memory"]
         paging = test.succeeds(*arguments, "--memory", "7GiB", *beyond, *hand)["decisions"]["paging"]
         test.equal("by hand", paging["what"], ["optimizer state"])
-        small = ["--host-memory", "1MiB", "--set", "plan.optimizer_state=disk"]
-        test.fails(2, "E-DISK-SIZE", *arguments, "--memory", "7GiB", *small)
+        small = ["--memory", "7GiB", "--set", "plan.optimizer_state=disk", "--host-memory"]
+        test.fails(2, "E-DISK-SIZE", *arguments, *small, "64MiB")
+        # What is fed and fetched takes pinned memory there, before anything rests.
+        test.fails(2, "E-HOST-SIZE", *arguments, *small, "1MiB")
 
 
 def three(test, file):
