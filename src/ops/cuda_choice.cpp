@@ -18,7 +18,7 @@ namespace {
 // Of the ops whose kernels need scratch; all others work in their outputs.
 struct Needs {
   Bytes (*scratch)(const KernelRequest&);
-  bool library = false;  // products are cuBLASLt's, which need not write all of it
+  bool cublas = false;  // products are cuBLASLt's, which need not write all of it
 };
 const std::unordered_map<const OpDef*, Needs>& needs() {
   static const std::unordered_map<const OpDef*, Needs> rules = {
@@ -48,7 +48,7 @@ KernelChoice choose_cuda(const KernelRequest& request) {
   const auto found = needs().find(request.op);
   if (found == needs().end()) return own_kernel();
   KernelChoice choice = own_kernel(found->second.scratch(request));
-  if (!found->second.library) return choice;
+  if (!found->second.cublas) return choice;
   choice.implementation = "cublaslt";
   choice.primitives = 1;
   return choice;
