@@ -19,12 +19,13 @@ namespace {
 struct Needs {
   Bytes (*scratch)(const KernelRequest&);
   bool cublas = false;  // products are cuBLASLt's, which need not write all of it
+  bool whole = false;   // no operand comes in ranges
 };
 const std::unordered_map<const OpDef*, Needs>& needs() {
   static const std::unordered_map<const OpDef*, Needs> rules = {
       {&ops::kMatmul, {cuda_matmul_scratch, true}},
-      {&ops::kLinearCrossEntropy, {cuda_loss_scratch, true}},
-      {&ops::kLinearCrossEntropyBackward, {cuda_loss_scratch, true}},
+      {&ops::kLinearCrossEntropy, {cuda_loss_scratch, true, true}},
+      {&ops::kLinearCrossEntropyBackward, {cuda_loss_scratch, true, true}},
       {&ops::kAttentionBackward, {cuda_attention_backward_scratch}},
       {&ops::kLayerNormBackward, {cuda_layer_norm_scratch}},
       {&ops::kTokenGradient, {cuda_token_gradient_scratch}},
@@ -55,7 +56,10 @@ KernelChoice choose_cuda(const KernelRequest& request) {
 }
 
 // The loss works on the whole vocabulary at once: a table that does not fit beside its tile fits no GPU.
-bool cuda_takes_ranges(const OpDef& op) { return &op != &ops::kLinearCrossEntropy && &op != &ops::kLinearCrossEntropyBackward; }
+bool cuda_takes_ranges(const OpDef& op) {
+  const auto found = needs().find(&op);
+  return found == needs().end() || !found->second.whole;
+}
 
 const OpKernels kCudaKernels{choose_cuda, cuda_takes_ranges, true};
 
