@@ -50,11 +50,17 @@ endif()
 find_package(Threads REQUIRED)
 plimsoll_dependency(threads TARGETS Threads::Threads)
 
-# oneDNN: matrix products on the CPU. Its CMake package asks for the OpenCL headers, which are not needed here.
-find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-plimsoll_dependency(dnnl TARGETS ${DNNL_LIBRARY} HEADERS dnnl oneapi/dnnl/)
-target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+# oneDNN: matrix products on the CPU; without it, and where threads are not OpenMP's, they run on our own kernels. Its CMake
+# package asks for the OpenCL headers, which are not needed here.
+if(PLIMSOLL_ONEDNN AND NOT PLIMSOLL_STD_THREADS)
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+  find_library(DNNL_LIBRARY dnnl REQUIRED)
+  plimsoll_dependency(dnnl TARGETS ${DNNL_LIBRARY} HEADERS dnnl oneapi/dnnl/)
+  target_include_directories(plimsoll_external_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+  target_compile_definitions(plimsoll_external_dnnl INTERFACE PLIMSOLL_ONEDNN)
+else()
+  plimsoll_dependency(dnnl HEADERS dnnl oneapi/dnnl/)
+endif()
 
 # Highway: our own kernels, written once and compiled for SSE4 (no AES needed), AVX2 and AVX-512, chosen when the program
 # starts. Its *-inl.h files are written to be included by other such files, so they are allowed in headers.

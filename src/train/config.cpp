@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/hash.h"
+#include "device/cpu/library_gemm.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
 #include "train/machine_facts.h"
@@ -71,7 +72,9 @@ bool operator==(const Config& a, const Config& b) {
 }
 
 Bf16Speed bf16_speed_here() {
-  const bool fast = multiplies_bf16();
+  const std::optional<cpu::LibraryFacts> library = cpu::library_facts();
+  if (!library) return {false, "this build has no library that multiplies bf16"};
+  const bool fast = library->multiplies_bf16;
   return {fast, fmt::format("this processor has {}instructions for products of bf16", fast ? "" : "no ")};
 }
 

@@ -300,10 +300,13 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
-  const DType order[] = {bf16.fast ? DType::bf16 : DType::f32, bf16.fast ? DType::f32 : DType::bf16, DType::f16};
+  // A processor's speed says nothing of a GPU's.
+  const Bf16Speed speed =
+      config.device == DeviceChoice::cuda ? Bf16Speed{true, "GPUs multiply bf16 at several times the rate"} : bf16;
+  const DType order[] = {speed.fast ? DType::bf16 : DType::f32, speed.fast ? DType::f32 : DType::bf16, DType::f16};
   config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
   config.notes.push_back(
-      fmt::format("precision.compute: auto stands for {}: {}", precision_name(config.precision.compute), bf16.reason));
+      fmt::format("precision.compute: auto stands for {}: {}", precision_name(config.precision.compute), speed.reason));
 }
 
 void check_rounding(const Config& config, const GivenSettings& given) {

@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <fstream>
 #include <limits>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
+
+#include "device/cpu/library_gemm.h"
 
 namespace plimsoll {
 namespace {
@@ -54,28 +56,11 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-std::string_view onednn_instruction_set() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_all: return "any";
-    case dnnl_cpu_isa_sse41: return "sse41";
-    case dnnl_cpu_isa_avx: return "avx";
-    case dnnl_cpu_isa_avx2: return "avx2";
-    case dnnl_cpu_isa_avx512_mic: return "avx512_mic";
-    case dnnl_cpu_isa_avx512_mic_4ops: return "avx512_mic_4ops";
-    case dnnl_cpu_isa_avx512_core: return "avx512_core";
-    case dnnl_cpu_isa_avx512_core_vnni: return "avx512_core_vnni";
-    case dnnl_cpu_isa_avx512_core_bf16: return "avx512_core_bf16";
-    case dnnl_cpu_isa_avx512_core_amx: return "avx512_core_amx";
-    case dnnl_cpu_isa_avx2_vnni: return "avx2_vnni";
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 bool multiplies_bf16() {
-  const auto isa = dnnl_get_effective_cpu_isa();
-  return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx || isa == dnnl_cpu_isa_all;
+  const std::optional<cpu::LibraryFacts> library = cpu::library_facts();
+  return library && library->multiplies_bf16;
 }
 
 namespace {
@@ -194,11 +179,12 @@ int usable_cores() {
 }
 
 MachineFacts machine_facts(int threads) {
-  const dnnl_version_t& version = *dnnl_version();
+  const std::optional<cpu::LibraryFacts> library = cpu::library_facts();
+  std::vector<std::string> libraries{fmt::format("Highway {}.{}.{}", HWY_MAJOR, HWY_MINOR, HWY_PATCH)};
+  if (library) libraries.insert(libraries.begin(), library->name);
   return {.processor = processor_name(),
-          .instruction_set = fmt::format("{}, {}", onednn_instruction_set(), highway_target()),
-          .libraries = {fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch),
-                        fmt::format("Highway {}.{}.{}", HWY_MAJOR, HWY_MINOR, HWY_PATCH)},
+          .instruction_set = library ? fmt::format("{}, {}", library->instruction_set, highway_target()) : highway_target(),
+          .libraries = std::move(libraries),
           .build = build_name(),
           .threads = threads,
           .memory = total_memory().bytes};

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 struct MachineFacts {
   std::string processor;               // model name
-  std::string instruction_set;         // "avx512_core_bf16, AVX3_ZEN4": what oneDNN and Highway use
+  std::string instruction_set;         // "avx512_core_bf16, AVX3_ZEN4": what oneDNN, where the build has it, and Highway use
   std::vector<std::string> libraries;  // "oneDNN 2.6.3"
   std::string build;                   // version and hash of this executable: its needs and kernels are its own
   int threads = 1;

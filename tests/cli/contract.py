@@ -219,7 +219,7 @@ def options(test):
     for command in (["--help"], ["--version"], ["plan", "--help"], ["train", "--help"]):
         test.that(test.succeeds(*command), f"{command} says something")
     version = test.succeeds("--version")
-    for word in ("plimsoll", "oneDNN", "threads"):
+    for word in ("plimsoll", "Highway", "threads"):
         test.that(word in version, f"--version names {word}")
     names = {
         "train.per_device_train_batch_size": "2",

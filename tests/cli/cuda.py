@@ -70,7 +70,7 @@ def mapped_by_the_processor(test):
     finally:
         process.kill()
         process.communicate()
-    test.that("libdnnl" in maps, "the process that trains is looked at")
+    test.that("/plimsoll" in maps, "the process that trains is looked at")
     for name in MAPPED:
         test.that(name not in maps, f"a run on the processor maps no {name}")
 

@@ -294,6 +294,8 @@ TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
   const Config either = small({"precision.compute=auto"});
   EXPECT_EQ(either.precision.compute, multiplies_bf16() ? DType::bf16 : DType::f32);
   EXPECT_TRUE(has_note(either, "auto stands for"));
+  const Config gpu = small({"precision.compute=auto", "machine.device=cuda", "machine.unverified=true"}, {}, {false, "no"});
+  EXPECT_EQ(gpu.precision.compute, DType::bf16);
   const std::vector<std::string> sets{"precision.compute=auto"};
   for (const bool fast : {false, true}) {
     const Config elsewhere = small(sets, {}, {fast, "so it is"});

@@ -1,18 +1,19 @@
-// Matrix products of dense row-major operands, run by oneDNN or, where oneDNN would hide memory, by our own kernel
-// (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type, whose products are added in fp32: by instructions of the
-// processor for that where it has them, else A and B are widened first. C is rounded to their type where that is asked for.
-// Everything else is fp32. plan_gemm tells what will run
-// and every byte that it needs, without running it; Gemm binds it once and runs it in the scratch. The implementation follows
-// from the shape, the number of threads, the library and the processor (its instruction set and its maker) alone: never from a
-// timing.
+// Matrix products of dense row-major operands, run by oneDNN (library_gemm.h) or, where oneDNN would hide memory or is slower, by
+// our own kernel (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type, whose products are added in fp32: by
+// instructions of the processor for that where it has them, else A and B are widened first. C is rounded to their type where that
+// is asked for. Everything else is fp32. plan_gemm tells what will run and every byte that it needs, without running it; Gemm
+// binds it once and runs it in the scratch. The implementation follows from the shape, the number of threads, the library and the
+// processor (its instruction set and its maker) alone: never from a timing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
+#include "device/cpu/library_gemm.h"
 #include "tensor/gemm_shape.h"
 
 namespace plimsoll::cpu {
@@ -39,15 +40,13 @@ class Gemm {
   const GemmShape& shape() const { return shape_; }
   const GemmPlan& plan() const { return plan_; }
 
-  struct Bound;  // a oneDNN primitive with its memory objects, shared by Gemms of equal shape
-
  private:
   void run_widened(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
 
   GemmShape shape_;
   int threads_;
   GemmPlan plan_;
-  std::shared_ptr<const Bound> bound_;  // null: our own kernel runs
+  std::optional<LibraryGemm> library_;  // nothing: our own kernel runs
   std::unique_ptr<const Gemm> wide_;    // runs in its stead, on widened operands
 };
 
