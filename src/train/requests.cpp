@@ -60,4 +60,8 @@ Budget plan_budget(const Config& config) {
   return budget;
 }
 
+GraphSource source_of(const Config& config, DataFacts facts) {
+  return [&config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
+}
+
 }  // namespace plimsoll

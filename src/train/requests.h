@@ -6,6 +6,7 @@
 #include "autodiff/training.h"
 #include "plan/plan.h"
 #include "train/config.h"
+#include "train/setup.h"
 
 namespace plimsoll {
 
@@ -13,6 +14,8 @@ OptimizerSettings optimizer_settings(const Config& config);
 // saves stays true. For a machine whose kernels run on the host.
 PlanRequest plan_request(const Config& config);
 Budget plan_budget(const Config& config);
+// The training graph for each micro-batch. `config` outlives it.
+GraphSource source_of(const Config& config, DataFacts facts);
 // What the tiers past the first have room for.
 std::vector<Bytes> rooms_beyond(const Budget& budget, bool host);
 
