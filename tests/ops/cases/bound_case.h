@@ -60,7 +60,7 @@ struct Backend {
   KernelChoice (*choose)(const KernelRequest&);
   std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null where it has no kernel for the op
   bool (*takes_ranges)(const OpDef&);                     // where the op has a rule for them
-  bool rounds_products;                                   // what lies between two products of 16-bit operands is rounded to them
+  bool rounds_between;                                    // what lies between two products of 16-bit operands is rounded to them
   void (*reverse_turns)(bool reversed) = nullptr;
   std::unique_ptr<Elsewhere> (*elsewhere)(std::span<const CaseBuffer>) = nullptr;  // null: kernels work where buffers are
 };
