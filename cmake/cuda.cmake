@@ -25,7 +25,9 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/*.cu ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cu)
-add_library(plimsoll_cuda MODULE ${kernels} src/ops/cuda_kernels.cpp src/run/cuda_device.cpp src/run/cuda_module.cpp)
+add_library(
+  plimsoll_cuda MODULE ${kernels} src/device/cuda/driver_memory.cpp src/ops/cuda_kernels.cpp src/run/cuda_device.cpp
+                       src/run/cuda_module.cpp)
 target_include_directories(plimsoll_cuda PRIVATE src ${PROJECT_BINARY_DIR}/generated)
 target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_VERSION="${PROJECT_VERSION}")
 # For Hopper as it is, and for what comes after it as PTX.

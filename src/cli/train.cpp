@@ -258,9 +258,9 @@ class TrainCommand {
   // Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
   void check_reserve(const Plan& plan, const Device& device) const {
     if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
-      throw outside_of_plan(fmt::format("the device has {} in use, by all processes, {} were planned for this one",
-                                        to_text(*used), to_text(plan.process)),
-                            "nvidia-smi, to see whose they are");
+      throw outside_of_plan(fmt::format("the driver counts {} of the device for this process, {} were planned", to_text(*used),
+                                        to_text(plan.process)),
+                            "nvidia-smi, to see whose they are, where this runs in a container");
     }
     const bool here = config_.device != DeviceChoice::cuda;
     const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});

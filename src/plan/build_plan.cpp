@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "plan/apart.h"
@@ -13,6 +14,7 @@
 #include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
+#include "plan/passes/paging.h"
 #include "plan/pinned.h"
 #include "plan/simulation.h"
 
@@ -227,17 +229,46 @@ std::string hash_plan(const Plan& plan) {
   return hasher.hex();
 }
 
+// Nodes of a GPU's graph that a node becomes, at most: its kernels, on each range, and copies of what streams.
+std::int64_t launches_of(const Graph& graph, const Node& node, std::int64_t page) {
+  constexpr std::int64_t kKernels = 4;
+  const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
+  if (node.op->transfer != Transfer::none) return pieces(node.inputs[0], page);
+  if (!node.pages.valid()) return kKernels;
+  const RangeRule rule = ranges_of(graph, node);
+  const auto copies = static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size());
+  return rule.passes * pieces(node.inputs[rule.inputs.front()], range_elements(graph, node, page)) * (kKernels + copies);
+}
+
+// What takes something beside the arena: each step, and on a GPU each node of the graphs that it keeps. With a disk it keeps
+// none, whose transfers wait on the host.
+std::size_t steps_beside(const Plan& plan, const Simulation& simulation, const Machine& machine) {
+  const Timeline& timeline = simulation.timeline;
+  if (machine.instruction_set != kCudaInstructions) return timeline.steps.size();
+  const std::size_t disk = disk_of(machine);
+  if (disk != 0 && plan.stored[disk].n > 0) return 0;
+  const Paging& paging = plan.decisions.paging;
+  const std::int64_t page = paging.active() ? page_elements(simulation.graph, paging) : 1;
+  std::int64_t launches = 0;
+  for (const Step& step : timeline.steps) {
+    if (step.kind != Step::Kind::node) continue;
+    const Forms forms = forms_of(step.section, timeline.rounds);
+    const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
+    launches += count * launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
+  }
+  return static_cast<std::size_t>(launches);
+}
+
 // What tiers past the first hold, and what lies outside the arenas.
 void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
   const Paging& paging = plan.decisions.paging;
   const int primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads);
-  const std::size_t steps = simulation.timeline.steps.size();
   plan.stored = stored_layout(simulation.graph).ends;
-  plan.reserve = reserve_items(machine.reserve, primitives, steps, plan.arena);
+  plan.reserve = reserve_items(machine.reserve, primitives, steps_beside(plan, simulation, machine), plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!has_host(machine)) return;
-  plan.host_reserve = reserve_items(machine.host_reserve, primitives, steps, plan.stored[1]);
+  plan.host_reserve = reserve_items(machine.host_reserve, primitives, simulation.timeline.steps.size(), plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
   if (machine.instruction_set == kCudaInstructions) {
     plan.host_reserve.push_back({"pinned: fed and fetched", pinned_bytes(simulation.graph, simulation.timeline), "counted"});

@@ -85,7 +85,7 @@ namespace {
 Bytes steps_of_host(const BatchModel& model, const Machine& machine) {
   const Bytes steps = machine.host_reserve.per_step * static_cast<std::int64_t>(4 * model.graph.order.size());
   if (machine.instruction_set != kCudaInstructions) return steps;
-  return steps + pinned_bytes(model.graph, make_timeline(model.graph, model.accumulation, true));
+  return steps + pinned_bytes(model.graph, make_timeline(model.graph, model.accumulation, true)) - kPinnedPart;
 }
 
 // What the budget of a host leaves beside its process, which is counted with the kernels of a loss in chunks.
@@ -95,7 +95,9 @@ Bytes room_of_host(BatchModel& model, const PlanRequest& request, const Machine&
   const Simulation simulation = simulate(model.graph, model.accumulation, 1, request.saves, model.kernels);
   constexpr int kOfTheLoss = 8;
   const int primitives = count_primitives(simulation, 1, machine.threads) + kOfTheLoss;
-  const Bytes process = total(reserve_items(machine.host_reserve, primitives, 0, Bytes{0})) + steps_of_host(model, machine);
+  const Bytes part = machine.instruction_set == kCudaInstructions ? kPinnedPart : Bytes{0};
+  const Bytes items = total(reserve_items(machine.host_reserve, primitives, 0, Bytes{0}));
+  const Bytes process = items + part + steps_of_host(model, machine);
   if (request.beyond.front() >= process) return request.beyond.front() - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",
                      fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),

@@ -88,6 +88,7 @@ struct PlanSpace::State {
   Bytes bound_of(const BatchCandidates& batch) const;
   Bytes least_bound(bool in_memory) const;
   TimeBound time_bound(Bytes memory) const;
+  Bytes least_reserve(const BatchCandidates& batch, Bytes arena) const;
   Bytes least_process(const Candidate& candidate) const;
   // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
   // between are taken for too small, as they are before there is a plan.
@@ -247,10 +248,15 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   return plan;
 }
 
-// Every plan of the batch has the instructions and generated kernels of the smallest one.
+// Every plan of the batch has the instructions and generated kernels of the smallest one; a GPU may keep none of them
+// (build_plan).
+Bytes PlanSpace::State::least_reserve(const BatchCandidates& batch, Bytes arena) const {
+  const std::size_t steps = machine.instruction_set == kCudaInstructions ? 0 : batch.least_steps();
+  return total(reserve_items(machine.reserve, batch.least_primitives(), steps, arena));
+}
+
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
-  const BatchCandidates& batch = batches[candidate.batch];
-  return candidate.held() + total(reserve_items(machine.reserve, batch.least_primitives(), batch.least_steps(), Bytes{0}));
+  return candidate.held() + least_reserve(batches[candidate.batch], Bytes{0});
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
@@ -278,8 +284,7 @@ Bytes PlanSpace::floor() {
 
 // No plan of these candidates is smaller.
 Bytes PlanSpace::State::bound_of(const BatchCandidates& batch) const {
-  const auto reserve = reserve_items(machine.reserve, batch.least_primitives(), batch.least_steps(), batch.arena_bound());
-  return batch.arena_bound() + total(reserve) + batch.outside();
+  return batch.arena_bound() + least_reserve(batch, batch.arena_bound()) + batch.outside();
 }
 
 Bytes PlanSpace::State::least_bound(bool in_memory) const {

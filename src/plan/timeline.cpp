@@ -28,6 +28,16 @@ StepRange Timeline::of(Phase phase) const {
   return {};
 }
 
+Forms forms_of(Section section, std::int64_t rounds) {
+  switch (section) {
+    case Section::micro: return {true, rounds > 1};
+    case Section::evaluate: return {true, true};
+    case Section::update:
+    case Section::generate: break;
+  }
+  return {false, true};
+}
+
 namespace {
 
 // For each node of the update section, after how many nodes of the micro-step it can run.

@@ -44,6 +44,13 @@ struct Timeline {
   StepRange of(Phase phase) const;
 };
 
+// Whether steps of a section run as the first round of a window or of an evaluation, which writes what is summed, and as a later
+// one. A device that keeps what it was given keeps each.
+struct Forms {
+  bool first = false, later = false;
+};
+Forms forms_of(Section section, std::int64_t rounds);
+
 // With one round a window, a node of the update section that need not wait for the last gradient runs within the micro-step,
 // as soon as all that it reads is final and nothing there reads any more what it changes: sums of squares always, updates where
 // no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.

@@ -1,6 +1,7 @@
 #include "run/cuda_device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -84,6 +85,7 @@ void CudaDevice::place_mirrors(const Program& program) {
 void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder) {
   const std::size_t tier = tier_named(plan, "disk");
   if (tier >= plan.tiers.size() || program.stored[tier].n == 0) return;
+  if (pace_ == CudaPace::graphs) pace_ = CudaPace::kernels;
   disk_tier_ = static_cast<std::uint8_t>(tier);
   Moved moved = moved_by(program, tier);
   PageFile::Sizes sizes{program.stored[tier], kTransfers, kTransferStaging, moved.events, plan.transfers};
@@ -162,18 +164,38 @@ void CudaDevice::join() {
   under_way_.clear();
 }
 
-// The first time kernel by kernel, for which the driver loads them; captured right behind that, so that nothing is allocated
-// later.
+// The first time kernel by kernel, for which the driver loads them; captured right behind that.
 void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
+  if (pace_ != CudaPace::graphs) return work();
   const auto all = [&] {
     work();
     join();
   };
-  if (pace_ != CudaPace::graphs) return work();
   const auto [place, fresh] = captured_.try_emplace(segment);
-  if (!fresh) return place->second->launch(compute_);
+  Captured& captured = place->second;
+  if (!fresh) {
+    captured.graph->launch(compute_);
+    written_.merge(captured.writes);
+    return;
+  }
+  auto before = std::exchange(written_, {});
   all();
-  place->second = std::make_unique<cuda::Graph>(compute_, all);
+  captured.graph = std::make_unique<cuda::Graph>(compute_, all);
+  captured.writes = std::exchange(written_, std::move(before));
+}
+
+// On zeros, so that no kernel follows an index to where nothing is; what rests on the host begins as zeros again after it.
+// Segments load nothing and allocate nothing later.
+void CudaDevice::prepare(const std::function<void()>& everything) {
+  arena_.fill_with_zeros();
+  everything();
+  cuda::synchronize_device();
+  const auto forget = [&](const std::map<Bytes, Bytes>& writes) {
+    for (const auto& [offset, bytes] : writes) std::memset(host_->base() + offset.n, 0, static_cast<std::size_t>(bytes.n));
+  };
+  for (const auto& [segment, captured] : captured_) forget(captured.writes);
+  forget(written_);
+  written_.clear();
 }
 
 void CudaDevice::check() {

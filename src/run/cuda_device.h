@@ -1,6 +1,7 @@
 // A GPU: the arena is memory of the device, kernels run on one stream, transfers beside them on one for each way. What is fed and
 // fetched has a place in pinned memory of the host; what rests on a host lies there, and a disk's pages pass through staging.
-// Work between two points at which the host takes part is launched as one graph from its second run on.
+// Work between two points at which the host takes part is launched as one graph, unless the plan has a disk: its transfers wait
+// on the host wherever one begins or ends, and graphs that end there would wait for all others.
 #pragma once
 
 #include <filesystem>
@@ -35,6 +36,7 @@ class CudaDevice final : public Device {
   void wait(const WaitCopy& copy) override;
   bool waits_on_host(const Instruction& instruction) const override;
   void run(std::size_t segment, const std::function<void()>& work) override;
+  void prepare(const std::function<void()>& everything) override;
   void check() override;
   std::byte* host(const Operand& operand) const override;
   void fed(const std::vector<Operand>& written) override;
@@ -44,7 +46,7 @@ class CudaDevice final : public Device {
 
   void stamp(std::size_t number) override;
   double seconds_between(std::size_t from, std::size_t to) const override;
-  std::optional<Bytes> used() const override { return cuda::used_memory(); }
+  std::optional<Bytes> used() const override { return cuda::process_memory(); }
   Bytes resident() const override { return resident_; }
   std::optional<TierUse> use_of(std::size_t tier) const override;
 
@@ -85,7 +87,11 @@ class CudaDevice final : public Device {
   std::set<std::uint32_t> under_way_;               // of those, since the segment began
   std::map<Bytes, Bytes> pieces_, written_;         // that may rest on the host and that do, by offset
   std::uint8_t host_tier_ = 0;
-  std::map<std::size_t, std::unique_ptr<cuda::Graph>> captured_;
+  struct Captured {
+    std::unique_ptr<cuda::Graph> graph;
+    std::map<Bytes, Bytes> writes;  // to the host, until it has been launched
+  };
+  std::map<std::size_t, Captured> captured_;
   std::vector<std::unique_ptr<cuda::TimedEvent>> stamps_;
   std::uint8_t disk_tier_ = 0;
   std::mutex rooms_;

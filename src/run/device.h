@@ -43,6 +43,9 @@ class Device {
   virtual bool waits_on_host(const Instruction&) const { return false; }
   // Instructions in a row in which it does not: `work` does them. Those of one number are always the same.
   virtual void run(std::size_t /*segment*/, const std::function<void()>& work) { work(); }
+  // Before anything that the arena holds counts: `everything` runs each segment, of whatever section, for a device that loads and
+  // allocates when it meets work for the first time.
+  virtual void prepare(const std::function<void()>& /*everything*/) {}
 
   // After an instruction that it was given: throws what went wrong with it, where the device is asked to look at each.
   virtual void check() {}
@@ -64,7 +67,7 @@ class Device {
   virtual void stamp(std::size_t /*number*/) {}
   virtual double seconds_between(std::size_t /*from*/, std::size_t /*to*/) const { return 0; }
 
-  // Of a GPU, by all processes, now; nothing where the process itself is what counts.
+  // Of a GPU, what its driver counts for this process now; nothing where the process itself is what counts.
   virtual std::optional<Bytes> used() const { return {}; }
   // Of the arena, as the system counts it; and of a tier, nothing where the program keeps nothing there.
   virtual Bytes resident() const { return {}; }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/visit.h"
 #include "plan/node_kernels.h"
+#include "plan/timeline.h"
 
 namespace plimsoll {
 
@@ -42,6 +43,7 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
     segments += sections_.back().segments.size();
   }
   cache_.reset();
+  device_.prepare([&] { prepare(); });
 }
 
 Executor::~Executor() = default;
@@ -143,20 +145,34 @@ std::vector<Executor::Segment> Executor::segments_of(const std::vector<Instructi
 }
 
 // A segment that writes accumulators and the same one that adds to them are two.
-void Executor::run(Section section, bool window_start, const Feeder& feed) {
+void Executor::run(Section section, const BoundSection& bound, std::size_t segment, bool window_start, const Feeder& work) {
   const std::vector<Instruction>& instructions = program_.of(section);
+  const auto [begin, end, host] = bound.segments[segment];
+  const auto all = [&, begin = begin, end = end] {
+    for (std::size_t i = begin; i < end; ++i) run(instructions[i], &bound.instructions[i], window_start, work);
+  };
+  if (host) return all();
+  device_.run(2 * (bound.first + segment) + (window_start ? 1 : 0), all);
+}
+
+void Executor::run(Section section, bool window_start, const Feeder& feed) {
   const BoundSection& bound = sections_[static_cast<std::size_t>(section)];
-  for (std::size_t number = 0; number < bound.segments.size(); ++number) {
-    const Segment segment = bound.segments[number];
-    const auto all = [&] {
-      for (std::size_t i = segment.begin; i < segment.end; ++i) {
-        run(instructions[i], &bound.instructions[i], window_start, feed);
+  for (std::size_t i = 0; i < bound.segments.size(); ++i) run(section, bound, i, window_start, feed);
+}
+
+// Everything that the host takes no part in, in each of its forms. What is fed is as it was before anybody wrote it, zeros,
+// wherever buffers of the form before have been.
+void Executor::prepare() {
+  for (const Section section : kSections) {
+    const BoundSection& bound = sections_[static_cast<std::size_t>(section)];
+    const Forms forms = forms_of(section, program_.rounds);
+    for (const bool first : {true, false}) {
+      if (!(first ? forms.first : forms.later)) continue;
+      for (std::size_t i = 0; i < bound.segments.size(); ++i) {
+        const Instruction& begin = program_.of(section)[bound.segments[i].begin];
+        if (const auto* feed = std::get_if<Feed>(&begin)) device_.fed(feed->writes);
+        if (!bound.segments[i].host) run(section, bound, i, first, {});
       }
-    };
-    if (segment.host) {
-      all();
-    } else {
-      device_.run(2 * (bound.first + number) + (window_start ? 1 : 0), all);
     }
   }
 }

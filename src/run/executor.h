@@ -62,7 +62,9 @@ class Executor {
   std::vector<Bound> bind(const std::vector<Instruction>& section);
   std::vector<Segment> segments_of(const std::vector<Instruction>& section) const;
   bool needs_host(const Instruction& instruction) const;
+  void prepare();
   void run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work);
+  void run(Section section, const BoundSection& bound, std::size_t segment, bool window_start, const Feeder& work);
   void run(const std::vector<Instruction>& instructions, const std::function<void()>& work);
   const Kernel* kernel_for(const RunKernel& run, bool overwrite);
   template <class Work>

@@ -67,6 +67,7 @@ inline Machine round_device() {
 inline Machine round_gpu() {
   Machine machine = round_device();
   machine.instruction_set = kCudaInstructions;
+  machine.reserve.per_step = kKiB;
   return machine;
 }
 

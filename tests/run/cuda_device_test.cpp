@@ -154,6 +154,41 @@ TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
   }
 }
 
+// Adafactor divides by what is zero before the first update; biases of 1,152 numbers have moments that rest elsewhere.
+TEST_P(CudaDeviceTest, StateOnTheHostBeginsAsZerosWhateverHasRun) {
+  config_ = config_for({1, 288, 2, 9, 70}, 2);
+  config_.precision.compute = GetParam();
+  config_.optimizer.kind = OptimizerKind::adafactor;
+  const Plan moved = plan(1, BlockMode::keep, elsewhere(true));
+  EXPECT_GT(moved.stored[1].n, 0);
+  EXPECT_EQ(CudaSession(config_, moved, data_.files).train(kUpdates), CudaSession(config_, plan(1), data_.files).train(kUpdates));
+}
+
+// With a disk there are no graphs; else all that there will be, of no more nodes than planned.
+TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
+  for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan moved = plan(1, BlockMode::recompute, paging);
+    const auto reserved = std::ranges::find(moved.reserve, "graph and program", &ReserveItem::name);
+    ASSERT_NE(reserved, moved.reserve.end());
+    const cuda::emulation::Captures before = cuda::emulation::all_captures();
+    CudaSession session(config_, moved, data_.files);
+    const cuda::emulation::Captures made = cuda::emulation::all_captures();
+    session.trainer().load(nullptr);
+    session.trainer().update();
+    session.trainer().evaluate_now();
+    session.trainer().update();
+    EXPECT_EQ(cuda::emulation::all_captures().graphs, made.graphs);
+    const bool disk = moved.stored[2].n > 0;
+    EXPECT_EQ(made.graphs - before.graphs, disk ? 0U : 5U) << "micro-steps and evaluation in two forms, the update in one";
+    const auto work = static_cast<std::int64_t>(made.work - before.work);
+    EXPECT_LE(kKiB * work, reserved->bytes);
+    EXPECT_GE(kKiB * 4 * work, reserved->bytes);
+    for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
+      EXPECT_EQ(session.device().use_of(tier).value_or(TierUse{}).height, moved.stored[tier]) << tier;
+    }
+  }
+}
+
 TEST(CudaRates, AreMeasuredByWorkThatRuns) {
   const cuda::Rates rates = cuda::measure_rates();
   for (const double rate : {rates.fp32_flops, rates.bf16_flops, rates.pass_bytes, rates.copy_bytes, rates.launch_seconds,

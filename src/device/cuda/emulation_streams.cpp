@@ -78,6 +78,7 @@ void check_joined(EmulatedGraph& graph, EmulatedStream& origin) {
 std::recursive_mutex mutex;  // of all below, and of the kernels that run
 std::vector<EmulatedStream*> streams;
 thread_local EmulatedGraph* capturing = nullptr;
+Captures captures;
 std::mt19937_64 draws;
 bool draws_order = false;
 
@@ -184,9 +185,13 @@ void* capture(void* origin, const std::function<void()>& work) {
   }
   capturing = nullptr;
   check_joined(*graph, begins);
+  ++captures.graphs;
+  captures.work += static_cast<std::size_t>(
+      std::ranges::count_if(graph->steps, [](const auto& each) { return each.second.event == nullptr; }));
   return graph.release();
 }
 std::size_t captured(void* graph) { return static_cast<EmulatedGraph*>(graph)->steps.size(); }
+Captures all_captures() { return captures; }
 void launch(void* graph) {
   for (const auto& [stream, step] : static_cast<EmulatedGraph*>(graph)->steps) give(*stream, step);
 }

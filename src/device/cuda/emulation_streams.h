@@ -29,6 +29,11 @@ void synchronize_all();
 // events recorded before it, and streams that have not come back.
 void* capture(void* origin, const std::function<void()>& work);
 std::size_t captured(void* graph);
+// Of all graphs so far.
+struct Captures {
+  std::size_t graphs = 0, work = 0;  // kernels and copies in them
+};
+Captures all_captures();
 void launch(void* graph);
 void destroy_graph(void* graph);
 

@@ -117,12 +117,12 @@ void measure_launches(Rates& rates) {
   const Stream stream;
   launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), 0);
   stream.synchronize();
-  const Bytes before = used_memory();
+  const Bytes before = process_memory();
   const Graph graph(stream, [&] {
     for (int i = 0; i < kLaunches; ++i) launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), 0);
   });
   stream.synchronize();
-  rates.graph_node = Bytes{(used_memory() - before).n / kLaunches};
+  rates.graph_node = Bytes{(process_memory() - before).n / kLaunches};
   rates.launch_seconds = seconds_of(stream, [&] { graph.launch(stream); }) / kLaunches;
 }
 
@@ -168,7 +168,7 @@ Rates measure_rates() {
   measure_launches(rates);
   measure_link(rates);
   synchronize_device();
-  rates.outside = used_memory();
+  rates.outside = process_memory();
   return rates;
 }
 

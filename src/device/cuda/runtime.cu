@@ -6,6 +6,9 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
+#include <optional>
+
+#include "device/cuda/driver_memory.h"
 #include "device/cuda/errors.cuh"
 #else
 #include <cstdlib>
@@ -45,6 +48,17 @@ Error no_device(const std::string& why, int driver, int runtime) {
 template <class... Results>
 void forget(Results...) {}
 
+// Made once, by the first that asks: before there is a context.
+const std::optional<DriverMemory>& driver_memory() {
+  static const std::optional<DriverMemory> memory = []() -> std::optional<DriverMemory> {
+    char bus[32] = {};
+    const std::optional<Nvml> nvml = load_nvml();
+    if (!nvml || cudaDeviceGetPCIBusId(bus, sizeof bus, 0) != cudaSuccess) return {};
+    return DriverMemory(*nvml, bus);
+  }();
+  return memory;
+}
+
 }  // namespace
 
 DeviceFacts open_device() {
@@ -55,6 +69,7 @@ DeviceFacts open_device() {
   if (first != cudaSuccess || count == 0) {
     throw no_device(first == cudaSuccess ? "there is none" : cudaGetErrorString(first), driver, runtime);
   }
+  driver_memory();
   forget(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // who waits leaves the processor to the others
   check(cudaSetDevice(0), "the device's context");
   // What the driver sets aside for malloc and printf in kernels, which have neither; as little as it agrees to.
@@ -96,9 +111,14 @@ Bytes used_memory() {
   return Bytes{static_cast<std::int64_t>(memory.all - memory.free)};
 }
 
+Bytes process_memory() {
+  const std::optional<Bytes> held = driver_memory() ? driver_memory()->held() : std::nullopt;
+  return held ? *held : used_memory();
+}
+
 void synchronize_device() { check(cudaDeviceSynchronize(), "waiting for the device"); }
 
-DeviceMemory::DeviceMemory(Bytes size) {
+DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, static_cast<std::size_t>(size.n));
   if (result == cudaErrorMemoryAllocation) {
@@ -111,6 +131,10 @@ DeviceMemory::DeviceMemory(Bytes size) {
   data_ = static_cast<std::byte*>(memory);
 }
 DeviceMemory::~DeviceMemory() { forget(cudaFree(data_)); }
+void DeviceMemory::fill_with_zeros() const {
+  check(cudaMemset(data_, 0, static_cast<std::size_t>(size_.n)), "the arena");
+  synchronize_device();
+}
 
 PinnedMemory::PinnedMemory(std::span<std::byte> memory) : memory_(memory) {
   if (!memory.empty())
@@ -187,12 +211,15 @@ void Graph::launch(const Stream& stream) const {
 DeviceFacts open_device() { return {"emulation", 90, 1, Bytes{64 << 20}, 0, 0}; }
 Bytes free_memory() { return Bytes{64 << 20}; }
 Bytes used_memory() { return {}; }
+Bytes process_memory() { return {}; }
 void synchronize_device() { emulation::synchronize_all(); }
 
 // Whatever lies beside it shows in the tools that watch over the host's memory.
 DeviceMemory::DeviceMemory(Bytes size)
-    : data_(static_cast<std::byte*>(std::aligned_alloc(512, static_cast<std::size_t>(align_up(size, Bytes{512}).n)))) {}
+    : size_(size),
+      data_(static_cast<std::byte*>(std::aligned_alloc(512, static_cast<std::size_t>(align_up(size, Bytes{512}).n)))) {}
 DeviceMemory::~DeviceMemory() { std::free(data_); }
+void DeviceMemory::fill_with_zeros() const { std::memset(data_, 0, static_cast<std::size_t>(size_.n)); }
 
 PinnedMemory::PinnedMemory(std::span<std::byte> memory) : memory_(memory) {}
 PinnedMemory::~PinnedMemory() = default;

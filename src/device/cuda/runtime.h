@@ -25,6 +25,8 @@ struct DeviceFacts {
 DeviceFacts open_device();
 // Of the whole device, by whatever processes.
 Bytes free_memory(), used_memory();
+// Of this process, as the driver counts it (driver_memory.h), its context included; of all where the driver does not tell.
+Bytes process_memory();
 void synchronize_device();
 
 // Memory of the device, multiples of 512 bytes. Throws E-MEM-ARENA (exit 3) where the device has not so much.
@@ -35,8 +37,10 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* data() const { return data_; }
+  void fill_with_zeros() const;
 
  private:
+  Bytes size_;
   std::byte* data_ = nullptr;
 };
 

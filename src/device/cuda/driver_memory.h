@@ -1,0 +1,52 @@
+// What this process holds of a GPU as the driver counts it: NVML, which comes with the driver and is loaded where there is one.
+// It needs no context on the device.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace plimsoll::cuda {
+
+// Of NVML's C interface, in its layouts (nvml.h of CUDA 13). All return 0 where they succeed.
+struct Nvml {
+  struct Memory {
+    unsigned version;  // the structure's size and 2 << 24
+    unsigned long long total, reserved, free, used;
+  };
+  struct Process {
+    unsigned pid;
+    unsigned long long used;  // all ones: not known
+    unsigned gpu_instance, compute_instance;
+  };
+  using Device = void*;
+
+  int (*init)() = nullptr;
+  int (*device_at)(const char* bus, Device* device) = nullptr;
+  int (*memory)(Device device, Memory* memory) = nullptr;
+  int (*processes)(Device device, unsigned* count, Process* processes) = nullptr;
+};
+
+// Nothing where there is no such library, or an older one.
+std::optional<Nvml> load_nvml(const char* library = "libnvidia-ml.so.1");
+
+class DriverMemory {
+ public:
+  // Of the device at this PCI address, "0000:3b:00.0"; made before the process has a context there.
+  DriverMemory(const Nvml& nvml, const std::string& bus);
+
+  // What the driver lists for this process. A container's processes have other numbers outside of it: then what the device has in
+  // use beyond what it had when this was made, by whatever processes. Nothing where the driver tells neither.
+  std::optional<Bytes> held() const;
+
+ private:
+  std::optional<Bytes> used() const;
+  std::optional<Bytes> listed() const;
+
+  Nvml nvml_;
+  Nvml::Device device_ = nullptr;
+  std::optional<Bytes> before_;
+};
+
+}  // namespace plimsoll::cuda
