@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -95,6 +96,10 @@ std::vector<float> result(const GemmShape& s, std::int64_t shift, unsigned char 
   float* c = operands.c.floats();
   if (tiled) {
     run_tiled_gemm(s, thread_count(), a, b, bias, c, scratch.bytes());
+    const std::byte* const end = scratch.bytes() + bytes;
+    const bool used =
+        std::any_of(end - std::min<std::int64_t>(bytes, 8), end, [&](std::byte b) { return b != std::byte{poison}; });
+    EXPECT_TRUE(used || bytes == 0) << "more scratch than it uses";
   } else {
     gemm.run(a, b, bias, c, scratch.bytes());
   }

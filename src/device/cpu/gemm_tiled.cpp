@@ -1,6 +1,7 @@
 #include "device/cpu/gemm_tiled.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/ceil_div.h"
 #include "device/cpu/gemm.h"
@@ -303,6 +304,10 @@ void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const f
   const std::int64_t slot = slot_floats(shape, cut);
   const tiled::Product product{shape, cut, a, b, shape.bias ? bias : nullptr, c};
   const auto run = &HWY_DYNAMIC_DISPATCH(multiply_task);
+  // Slots are as large as the largest task wants. Where the last one is given none of these its end would stay as it was, though
+  // it is planned and belongs to this product: an audit looks for the highest byte that has changed.
+  const std::int64_t all = tiled_gemm_scratch(shape, threads).n;
+  if (all > 0) std::memset(scratch + all - kCacheLine.n, 0, static_cast<std::size_t>(kCacheLine.n));
   parallel_slots(cut.tasks(shape), threads,
                  [&](const SlotTask& task) { run(product, task, reinterpret_cast<float*>(scratch) + task.slot * slot); });
 }
