@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--steps", type=int, default=5, help="timed steps of a run, after two that are not")
     p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.set_defaults(dtype="fp32")
     return p.parse_args()
 
 
