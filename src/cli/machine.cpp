@@ -103,6 +103,7 @@ nlohmann::json machine_json(const MachineRecord& record, Bytes memory, Bytes ava
                             {"per_step_bytes", machine.reserve.per_step.n},
                             {"threads_bytes", machine.reserve.threads.n},
                             {"slack_bytes", machine.reserve.slack.n}});
+  if (machine.reserve.per_launch.n > 0) object["reserve"]["per_launch_bytes"] = machine.reserve.per_launch.n;
   return object;
 }
 

@@ -240,13 +240,11 @@ std::int64_t launches_of(const Graph& graph, const Node& node, std::int64_t page
   return rule.passes * pieces(node.inputs[rule.inputs.front()], range_elements(graph, node, page)) * (kKernels + copies);
 }
 
-// What takes something beside the arena: each step, and on a GPU each node of the graphs that it keeps. With a disk it keeps
-// none, whose transfers wait on the host.
-std::size_t steps_beside(const Plan& plan, const Simulation& simulation, const Machine& machine) {
-  const Timeline& timeline = simulation.timeline;
-  if (machine.instruction_set != kCudaInstructions) return timeline.steps.size();
+// With a disk a GPU keeps no graphs: its transfers wait on the host.
+std::int64_t kept_launches(const Plan& plan, const Simulation& simulation, const Machine& machine) {
   const std::size_t disk = disk_of(machine);
   if (disk != 0 && plan.stored[disk].n > 0) return 0;
+  const Timeline& timeline = simulation.timeline;
   const Paging& paging = plan.decisions.paging;
   const std::int64_t page = paging.active() ? page_elements(simulation.graph, paging) : 1;
   std::int64_t launches = 0;
@@ -256,19 +254,21 @@ std::size_t steps_beside(const Plan& plan, const Simulation& simulation, const M
     const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
     launches += count * launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
   }
-  return static_cast<std::size_t>(launches);
+  return launches;
 }
 
 // What tiers past the first hold, and what lies outside the arenas.
 void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
   const Paging& paging = plan.decisions.paging;
-  const int primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads);
   plan.stored = stored_layout(simulation.graph).ends;
-  plan.reserve = reserve_items(machine.reserve, primitives, steps_beside(plan, simulation, machine), plan.arena);
+  const ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
+                             .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
+                             .launches = machine.reserve.per_launch.n > 0 ? kept_launches(plan, simulation, machine) : 0};
+  plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!has_host(machine)) return;
-  plan.host_reserve = reserve_items(machine.host_reserve, primitives, simulation.timeline.steps.size(), plan.stored[1]);
+  plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
   if (machine.instruction_set == kCudaInstructions) {
     plan.host_reserve.push_back({"pinned: fed and fetched", pinned_bytes(simulation.graph, simulation.timeline), "counted"});

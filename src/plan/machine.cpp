@@ -4,13 +4,15 @@
 
 namespace plimsoll {
 
-std::vector<ReserveItem> reserve_items(const ReserveModel& model, int primitives, std::size_t steps, Bytes arena) {
-  return {{"code and libraries", model.code, "measured"},
-          {"generated kernels", model.per_primitive * primitives, "counted"},
-          {"graph and program", model.per_step * static_cast<std::int64_t>(steps), "counted"},
-          {"threads", model.threads, "measured"},
-          {"page rounding of the arena", align_up(arena, kPage) - arena, "counted"},
-          {"counter slack", model.slack, "bound"}};
+std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena) {
+  std::vector<ReserveItem> items{{"code and libraries", model.code, "measured"},
+                                 {"generated kernels", model.per_primitive * counts.primitives, "counted"},
+                                 {"graph and program", model.per_step * counts.steps, "counted"},
+                                 {"threads", model.threads, "measured"},
+                                 {"page rounding of the arena", align_up(arena, kPage) - arena, "counted"},
+                                 {"counter slack", model.slack, "bound"}};
+  if (model.per_launch.n > 0) items.push_back({"graphs of the GPU", model.per_launch * counts.launches, "bound"});
+  return items;
 }
 
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to) {

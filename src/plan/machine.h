@@ -44,6 +44,7 @@ struct ReserveModel {
   Bytes per_step;       // heap of one instruction and its graph node
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // the kernel's per-CPU counters are flushed late
+  Bytes per_launch;     // a kernel or copy in a graph that a GPU keeps
 };
 
 struct ReserveItem {
@@ -67,8 +68,12 @@ struct Machine {
   std::string hash;           // of everything above
 };
 
-// What a program of so many primitives and instructions needs outside its arena.
-std::vector<ReserveItem> reserve_items(const ReserveModel& model, int primitives, std::size_t steps, Bytes arena);
+// What is counted of a program; launches are those that are kept.
+struct ReserveCounts {
+  std::int64_t primitives = 0, steps = 0, launches = 0;
+};
+// What such a program needs outside its arena.
+std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);
 // Whether what leaves the memory of the kernels rests in that of a host first.
 bool has_host(const Machine& machine);
 // The tier that is a disk; 0: none.

@@ -81,9 +81,10 @@ Together together_of(const BatchModel& model, const PlanRequest& request) {
 namespace {
 
 // Bytes of the process on a host for each micro-batch that goes together: four times the steps, as all may be made again and
-// parameters, accumulators and activations come and go; and what is fed.
+// parameters, accumulators and activations come and go, with two launches each; and what is fed.
 Bytes steps_of_host(const BatchModel& model, const Machine& machine) {
-  const Bytes steps = machine.host_reserve.per_step * static_cast<std::int64_t>(4 * model.graph.order.size());
+  const Bytes each = machine.host_reserve.per_step + machine.host_reserve.per_launch * 2;
+  const Bytes steps = each * static_cast<std::int64_t>(4 * model.graph.order.size());
   if (machine.instruction_set != kCudaInstructions) return steps;
   return steps + pinned_bytes(model.graph, make_timeline(model.graph, model.accumulation, true)) - kPinnedPart;
 }
@@ -96,7 +97,7 @@ Bytes room_of_host(BatchModel& model, const PlanRequest& request, const Machine&
   constexpr int kOfTheLoss = 8;
   const int primitives = count_primitives(simulation, 1, machine.threads) + kOfTheLoss;
   const Bytes part = machine.instruction_set == kCudaInstructions ? kPinnedPart : Bytes{0};
-  const Bytes items = total(reserve_items(machine.host_reserve, primitives, 0, Bytes{0}));
+  const Bytes items = total(reserve_items(machine.host_reserve, {.primitives = primitives}, Bytes{0}));
   const Bytes process = items + part + steps_of_host(model, machine);
   if (request.beyond.front() >= process) return request.beyond.front() - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",

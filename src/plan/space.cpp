@@ -248,11 +248,10 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   return plan;
 }
 
-// Every plan of the batch has the instructions and generated kernels of the smallest one; a GPU may keep none of them
-// (build_plan).
+// Every plan of the batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
 Bytes PlanSpace::State::least_reserve(const BatchCandidates& batch, Bytes arena) const {
-  const std::size_t steps = machine.instruction_set == kCudaInstructions ? 0 : batch.least_steps();
-  return total(reserve_items(machine.reserve, batch.least_primitives(), steps, arena));
+  const ReserveCounts counts{batch.least_primitives(), static_cast<std::int64_t>(batch.least_steps()), 0};
+  return total(reserve_items(machine.reserve, counts, arena));
 }
 
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {

@@ -47,10 +47,7 @@ Bytes CudaDevice::host_bytes(const Program& program) {
 }
 
 CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options)
-    : used_before_(cuda::used_memory()),
-      arena_(program.arena + options.beyond),
-      resident_(cuda::used_memory() - used_before_),
-      pace_(options.pace) {
+    : arena_(program.arena + options.beyond), pace_(options.pace) {
   const std::size_t host_tier = tier_named(plan, "host");
   if (host_tier < plan.tiers.size()) {
     const Moved moved = moved_by(program, host_tier);
@@ -64,6 +61,7 @@ CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptio
   host_.emplace(held_ + host_bytes(program));
   pinned_.emplace(host_->all());
   open_disk(program, plan, options.disk);
+  if (disk_ != nullptr && pace_ == CudaPace::graphs) pace_ = CudaPace::kernels;
 }
 
 CudaDevice::~CudaDevice() {
@@ -85,7 +83,6 @@ void CudaDevice::place_mirrors(const Program& program) {
 void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder) {
   const std::size_t tier = tier_named(plan, "disk");
   if (tier >= plan.tiers.size() || program.stored[tier].n == 0) return;
-  if (pace_ == CudaPace::graphs) pace_ = CudaPace::kernels;
   disk_tier_ = static_cast<std::uint8_t>(tier);
   Moved moved = moved_by(program, tier);
   PageFile::Sizes sizes{program.stored[tier], kTransfers, kTransferStaging, moved.events, plan.transfers};

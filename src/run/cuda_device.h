@@ -47,7 +47,7 @@ class CudaDevice final : public Device {
   void stamp(std::size_t number) override;
   double seconds_between(std::size_t from, std::size_t to) const override;
   std::optional<Bytes> used() const override { return cuda::process_memory(); }
-  Bytes resident() const override { return resident_; }
+  Bytes resident() const override { return arena_.taken(); }
   std::optional<TierUse> use_of(std::size_t tier) const override;
 
  private:
@@ -73,9 +73,7 @@ class CudaDevice final : public Device {
   template <class Part>
   void in_parts(const Operand& operand, const Part& part) const;
 
-  Bytes used_before_;  // of the device
   cuda::DeviceMemory arena_;
-  Bytes resident_;  // the difference that it made
   CudaPace pace_;
   Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
   std::map<Bytes, Mirror> mirrors_;

@@ -16,7 +16,7 @@ namespace {
 
 // Of the device, what modules that are loaded later add to a context that has run products and copies.
 constexpr Bytes kLater{48 << 20};
-// Of the host, handles and descriptions of one library kernel, and a node of a graph, which may be there in two forms.
+// Of the host, handles and descriptions of one library kernel, and a node of a graph.
 constexpr Bytes kHandle{16 << 10}, kGraphNode{1 << 10};
 
 std::filesystem::path file_of(const std::string& name, const std::vector<std::string>& libraries, const MachineRecord& here,
@@ -48,8 +48,8 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   machine.host_reserve = here.machine.reserve;
   machine.host_reserve.code += module;
   machine.host_reserve.per_primitive = kHandle;
-  machine.host_reserve.per_step += kGraphNode * 2;
-  machine.reserve = {.code = align_up(rates.outside + kLater, kMiB), .per_step = align_up(rates.graph_node, Bytes{64})};
+  machine.host_reserve.per_launch = kGraphNode;
+  machine.reserve = {.code = align_up(rates.outside + kLater, kMiB), .per_launch = align_up(rates.graph_node, Bytes{64})};
   record.copy_bytes_per_second = rates.copy_bytes_per_second;
   record.kernel_seconds.clear();
   machine.hash = machine_hash(machine);

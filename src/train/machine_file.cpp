@@ -65,16 +65,22 @@ int thread_count(const json& object) {
 constexpr double kMostRate = 1e18, kMostSeconds = 1e6;
 
 json to_json(const ReserveModel& reserve) {
-  return {{"code", reserve.code.n},
-          {"per_primitive", reserve.per_primitive.n},
-          {"per_step", reserve.per_step.n},
-          {"threads", reserve.threads.n},
-          {"slack", reserve.slack.n}};
+  json object = {{"code", reserve.code.n},
+                 {"per_primitive", reserve.per_primitive.n},
+                 {"per_step", reserve.per_step.n},
+                 {"threads", reserve.threads.n},
+                 {"slack", reserve.slack.n}};
+  if (reserve.per_launch.n > 0) object["per_launch"] = reserve.per_launch.n;
+  return object;
 }
 
 ReserveModel reserve_of(const json& object) {
-  return {bytes(object, "code"), bytes(object, "per_primitive"), bytes(object, "per_step"), bytes(object, "threads"),
-          bytes(object, "slack")};
+  return {.code = bytes(object, "code"),
+          .per_primitive = bytes(object, "per_primitive"),
+          .per_step = bytes(object, "per_step"),
+          .threads = bytes(object, "threads"),
+          .slack = bytes(object, "slack"),
+          .per_launch = object.contains("per_launch") ? bytes(object, "per_launch") : Bytes{0}};
 }
 
 json to_json(const Link& link) {
@@ -190,6 +196,7 @@ std::string machine_hash(const Machine& machine) {
   const auto add = [&](const ReserveModel& reserve) {
     hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
                            reserve.slack.n));
+    if (reserve.per_launch.n > 0) hasher.add(fmt::format("per launch {}", reserve.per_launch.n));
   };
   add(machine.reserve);
   if (has_host(machine)) add(machine.host_reserve);

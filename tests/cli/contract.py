@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import struct
+import subprocess
 import time
 
 from _plimsoll import Test
@@ -221,6 +222,8 @@ def options(test):
     version = test.succeeds("--version")
     for word in ("plimsoll", "Highway", "threads"):
         test.that(word in version, f"--version names {word}")
+    linked = subprocess.run(["ldd", test.binary], capture_output=True, text=True).stdout
+    test.equal("that --version names oneDNN", "oneDNN" in version, "libdnnl" in linked)
     names = {
         "train.per_device_train_batch_size": "2",
         "train.gradient_accumulation_steps": "4",

@@ -67,7 +67,7 @@ inline Machine round_device() {
 inline Machine round_gpu() {
   Machine machine = round_device();
   machine.instruction_set = kCudaInstructions;
-  machine.reserve.per_step = kKiB;
+  machine.reserve.per_launch = kKiB;
   return machine;
 }
 

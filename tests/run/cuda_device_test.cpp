@@ -168,7 +168,7 @@ TEST_P(CudaDeviceTest, StateOnTheHostBeginsAsZerosWhateverHasRun) {
 TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
   for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
     const Plan moved = plan(1, BlockMode::recompute, paging);
-    const auto reserved = std::ranges::find(moved.reserve, "graph and program", &ReserveItem::name);
+    const auto reserved = std::ranges::find(moved.reserve, "graphs of the GPU", &ReserveItem::name);
     ASSERT_NE(reserved, moved.reserve.end());
     const cuda::emulation::Captures before = cuda::emulation::all_captures();
     CudaSession session(config_, moved, data_.files);

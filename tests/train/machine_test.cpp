@@ -72,8 +72,11 @@ TEST(MachineFile, HashCoversWhatPlansDependOn) {
   Machine other = machine;
   other.tiers[0].capacity = kGiB;
   EXPECT_EQ(machine_hash(other), machine_hash(machine));
-  other.reserve.per_step += Bytes{64};
-  EXPECT_NE(machine_hash(other), machine_hash(machine));
+  for (Bytes ReserveModel::*each : {&ReserveModel::per_step, &ReserveModel::per_launch}) {
+    other = machine;
+    other.reserve.*each += Bytes{64};
+    EXPECT_NE(machine_hash(other), machine_hash(machine));
+  }
   other = machine;
   for (double Roofline::*rate : {&Roofline::flops_per_second, &Roofline::bf16_flops_per_second, &Roofline::fp16_flops_per_second,
                                  &Roofline::bytes_per_second, &Roofline::step_seconds}) {
@@ -298,7 +301,8 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   config.train.evaluate_samples = 4;
   config.optimizer.learning_rate = 1e-4;
   const ProbeResult probe = run_probe(config, read.machine, folder.path());
-  const Bytes predicted = total(reserve_items(read.machine.reserve, probe.primitives, probe.steps, probe.arena));
+  const ReserveCounts counts{probe.primitives, static_cast<std::int64_t>(probe.steps)};
+  const Bytes predicted = total(reserve_items(read.machine.reserve, counts, probe.arena));
   RecordProperty("outside", std::to_string(probe.outside.n));
   RecordProperty("predicted", std::to_string(predicted.n));
   EXPECT_GE(predicted, probe.outside);

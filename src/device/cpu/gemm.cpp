@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "base/ceil_div.h"
@@ -59,34 +58,46 @@ void narrow(DType to, std::int64_t n, const float* x, void* y) {
   });
 }
 
-using LibraryPlan = std::optional<LibraryGemm::Plan>;
-
-LibraryPlan choose(const GemmShape& shape, int threads) {
+// Products that are the library's where it has a plan for them.
+bool may_be_foreign(const GemmShape& shape) {
   ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
-  if (own_kernel_pays(shape)) return {};
-  return LibraryGemm::plan(shape, threads);
+  return !own_kernel_pays(shape);
 }
 
-GemmPlan plan_of(const GemmShape& shape, int threads, const LibraryPlan& choice, bool library) {
-  if (choice) return {.implementation = choice->implementation, .scratch = choice->scratch, .primitives = 1};
-  if (shape.operands == DType::f32) return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape, threads)};
-  GemmPlan plan = plan_gemm(widened(shape), threads, library);
-  plan.implementation = fmt::format("widened {}", plan.implementation);
-  for (const std::int64_t elements : wide_elements(shape)) plan.scratch += wide_bytes(elements);
-  return plan;
+GemmPlan foreign_plan(const LibraryGemm::Plan& plan) {
+  return {.implementation = plan.implementation, .scratch = plan.scratch, .primitives = 1};
+}
+
+GemmPlan widened_plan(const GemmShape& shape, GemmPlan wide) {
+  wide.implementation = fmt::format("widened {}", wide.implementation);
+  for (const std::int64_t elements : wide_elements(shape)) wide.scratch += wide_bytes(elements);
+  return wide;
+}
+
+GemmPlan tiled_plan(const GemmShape& shape, int threads) {
+  return {.implementation = "tiled", .scratch = tiled_gemm_scratch(shape, threads)};
 }
 
 }  // namespace
 
 GemmPlan plan_gemm(const GemmShape& shape, int threads, bool library) {
-  return plan_of(shape, threads, library ? choose(shape, threads) : std::nullopt, library);
+  if (may_be_foreign(shape) && library) {
+    if (const auto plan = LibraryGemm::plan_of(shape, threads)) return foreign_plan(*plan);
+  }
+  if (shape.operands == DType::f32) return tiled_plan(shape, threads);
+  return widened_plan(shape, plan_gemm(widened(shape), threads, library));
 }
 
 Gemm::Gemm(const GemmShape& shape, int threads) : shape_(shape), threads_(threads) {
-  const LibraryPlan choice = choose(shape, threads);
-  plan_ = plan_of(shape, threads, choice, /*library=*/true);
-  if (choice) library_.emplace(shape, threads);
-  if (!choice && shape.operands != DType::f32) wide_ = std::make_unique<const Gemm>(widened(shape), threads);
+  if (may_be_foreign(shape)) library_ = LibraryGemm::make(shape, threads);
+  if (library_) {
+    plan_ = foreign_plan(library_->plan());
+  } else if (shape.operands == DType::f32) {
+    plan_ = tiled_plan(shape, threads);
+  } else {
+    wide_ = std::make_unique<const Gemm>(widened(shape), threads);
+    plan_ = widened_plan(shape, wide_->plan());
+  }
 }
 
 Gemm::~Gemm() = default;

@@ -1,6 +1,6 @@
 #include "device/cpu/library_gemm.h"
 
-#include "base/error.h"
+#include <utility>
 
 #ifdef PLIMSOLL_ONEDNN
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
-#include <utility>
 
 #include "base/ceil_div.h"
+#include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/processor.h"
 #endif
@@ -201,6 +201,12 @@ std::string_view instruction_set() {
   return "unknown";
 }
 
+LibraryGemm::Plan planned(const Choice& choice) {
+  return {
+      fmt::format("onednn-{} {} {}", version_text(), choice.descriptor.impl_info_str(), choice.panel > 0 ? "packed_b" : "plain"),
+      choice.foreign_scratch + choice.packed};
+}
+
 }  // namespace
 
 std::optional<LibraryFacts> library_facts() {
@@ -209,17 +215,10 @@ std::optional<LibraryFacts> library_facts() {
   return LibraryFacts{fmt::format("oneDNN {}", version_text()), std::string(instruction_set()), bf16};
 }
 
-std::optional<LibraryGemm::Plan> LibraryGemm::plan(const GemmShape& shape, int threads) {
-  const std::optional<Choice> choice = choose(shape, threads);
-  if (!choice) return {};
-  return Plan{fmt::format("onednn-{} {} {}", version_text(), choice->descriptor.impl_info_str(),
-                          choice->panel > 0 ? "packed_b" : "plain"),
-              choice->foreign_scratch + choice->packed};
-}
-
 struct LibraryGemm::Bound {
   Bound(const Choice& choice, int team)
-      : threads(team),
+      : plan(planned(choice)),
+        threads(team),
         panel(choice.panel),
         foreign_scratch(choice.foreign_scratch),
         primitive(choice.descriptor),
@@ -229,6 +228,7 @@ struct LibraryGemm::Bound {
         c(choice.descriptor.dst_desc(), library().engine, DNNL_MEMORY_NONE),
         scratch(choice.descriptor.scratchpad_desc(), library().engine, DNNL_MEMORY_NONE) {}
 
+  Plan plan;
   int threads;
   std::int64_t panel;
   Bytes foreign_scratch;
@@ -244,19 +244,26 @@ void point_at(const memory& object, const void* data) {
 
 }  // namespace
 
+std::optional<LibraryGemm::Plan> LibraryGemm::plan_of(const GemmShape& shape, int threads) {
+  const std::optional<Choice> choice = choose(shape, threads);
+  return choice ? std::optional(planned(*choice)) : std::nullopt;
+}
+
 // Each primitive is some 160 KiB of generated code.
-LibraryGemm::LibraryGemm(const GemmShape& shape, int threads) : shape_(shape) {
+std::optional<LibraryGemm> LibraryGemm::make(const GemmShape& shape, int threads) {
   static std::map<std::pair<GemmShape, int>, std::weak_ptr<const Bound>> registry;
   auto& known = registry[{shape, threads}];
-  bound_ = known.lock();
-  if (bound_) return;
-  const std::optional<Choice> choice = choose(shape, threads);
-  ensure(choice.has_value(), "gemm", "the library has no plan for this product");
-  bound_ = checked("gemm", [&] {
-    const ThreadCount scope(threads);
-    return std::make_shared<const Bound>(*choice, threads);
-  });
-  known = bound_;
+  std::shared_ptr<const Bound> bound = known.lock();
+  if (!bound) {
+    const std::optional<Choice> choice = choose(shape, threads);
+    if (!choice) return {};
+    bound = checked("gemm", [&] {
+      const ThreadCount scope(threads);
+      return std::make_shared<const Bound>(*choice, threads);
+    });
+    known = bound;
+  }
+  return LibraryGemm(shape, std::move(bound));
 }
 
 void LibraryGemm::run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const {
@@ -286,15 +293,19 @@ void LibraryGemm::run(const void* a, const void* b, const float* bias, void* c, 
 
 #else
 
-struct LibraryGemm::Bound {};
+struct LibraryGemm::Bound {
+  Plan plan;
+};
 
 std::optional<LibraryFacts> library_facts() { return {}; }
-std::optional<LibraryGemm::Plan> LibraryGemm::plan(const GemmShape&, int) { return {}; }
-LibraryGemm::LibraryGemm(const GemmShape& shape, int) : shape_(shape) { ensure(false, "gemm", "this build has no library"); }
+std::optional<LibraryGemm::Plan> LibraryGemm::plan_of(const GemmShape&, int) { return {}; }
+std::optional<LibraryGemm> LibraryGemm::make(const GemmShape&, int) { return {}; }
 void LibraryGemm::run(const void*, const void*, const float*, void*, std::byte*) const {}
 
 #endif
 
+const LibraryGemm::Plan& LibraryGemm::plan() const { return bound_->plan; }
+LibraryGemm::LibraryGemm(const GemmShape& shape, std::shared_ptr<const Bound> bound) : shape_(shape), bound_(std::move(bound)) {}
 LibraryGemm::~LibraryGemm() = default;
 LibraryGemm::LibraryGemm(LibraryGemm&&) noexcept = default;
 LibraryGemm& LibraryGemm::operator=(LibraryGemm&&) noexcept = default;

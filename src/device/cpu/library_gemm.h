@@ -29,19 +29,20 @@ class LibraryGemm {
     Bytes scratch;               // the library's scratchpad, and packed operands
   };
   // Nothing where the library offers only implementations that hide memory.
-  static std::optional<Plan> plan(const GemmShape& shape, int threads);
-
-  // Of a shape that has a plan. Equal shapes share one primitive.
-  LibraryGemm(const GemmShape& shape, int threads);
+  static std::optional<Plan> plan_of(const GemmShape& shape, int threads);
+  // The same, bound. Equal shapes share one primitive.
+  static std::optional<LibraryGemm> make(const GemmShape& shape, int threads);
   ~LibraryGemm();
   LibraryGemm(LibraryGemm&&) noexcept;
   LibraryGemm& operator=(LibraryGemm&&) noexcept;
 
+  const Plan& plan() const;
   // As Gemm::run. The library's own bookkeeping, a few hundred bytes of heap, is gone when it returns.
   void run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
 
  private:
   struct Bound;  // a primitive with its memory objects
+  LibraryGemm(const GemmShape& shape, std::shared_ptr<const Bound> bound);
 
   GemmShape shape_;
   std::shared_ptr<const Bound> bound_;

@@ -119,6 +119,7 @@ Bytes process_memory() {
 void synchronize_device() { check(cudaDeviceSynchronize(), "waiting for the device"); }
 
 DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
+  const Bytes before = process_memory();
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, static_cast<std::size_t>(size.n));
   if (result == cudaErrorMemoryAllocation) {
@@ -129,6 +130,7 @@ DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
   }
   check(result, "the arena");
   data_ = static_cast<std::byte*>(memory);
+  taken_ = process_memory() - before;
 }
 DeviceMemory::~DeviceMemory() { forget(cudaFree(data_)); }
 void DeviceMemory::fill_with_zeros() const {

@@ -37,10 +37,12 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* data() const { return data_; }
+  // By how much the driver counts more than before.
+  Bytes taken() const { return taken_; }
   void fill_with_zeros() const;
 
  private:
-  Bytes size_;
+  Bytes size_, taken_;
   std::byte* data_ = nullptr;
 };
 
