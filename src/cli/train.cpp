@@ -191,8 +191,9 @@ class TrainCommand {
     plan.forget_analysis();
     begin_report(plan);
 
-    const CudaPace pace = config_.gpu_graphs ? CudaPace::graphs : CudaPace::checked;
-    Place place(config_, program, plan, arguments_.audit ? CudaPace::kernels : pace, arguments_.audit ? kAuditBeyond : Bytes{0});
+    const CudaPace unchecked = arguments_.audit ? CudaPace::kernels : CudaPace::graphs;
+    Place place(config_, program, plan, config_.gpu_graphs ? unchecked : CudaPace::checked,
+                arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = place.base();
     Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
     Trainer trainer(config_, model, plan, executor, data);

@@ -33,7 +33,7 @@ struct CudaRates {
 };
 
 // How a GPU is given its work, which is the same: whole graphs; kernel by kernel; or that, and each is waited for, so that a
-// failure has its name.
+// failure has its name, and a tool that looks for stray accesses is told what it may touch.
 enum class CudaPace : std::uint8_t { graphs, kernels, checked };
 
 struct CudaOptions {

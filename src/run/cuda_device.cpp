@@ -62,6 +62,7 @@ CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptio
   pinned_.emplace(host_->all());
   open_disk(program, plan, options.disk);
   if (disk_ != nullptr && pace_ == CudaPace::graphs) pace_ = CudaPace::kernels;
+  if (disk_ == nullptr && pace_ == CudaPace::checked) reach_.emplace(arena_.all());
 }
 
 CudaDevice::~CudaDevice() {
@@ -195,8 +196,23 @@ void CudaDevice::prepare(const std::function<void()>& everything) {
   written_.clear();
 }
 
+void CudaDevice::expect(const RunKernel& run) {
+  if (!reach_) return;
+  cuda::synchronize_device();
+  std::vector<std::span<std::byte>> ranges;
+  const auto add = [&](const Operand& operand) {
+    ranges.emplace_back(address(operand), static_cast<std::size_t>(operand.bytes.n));
+  };
+  std::ranges::for_each(run.inputs, add);
+  std::ranges::for_each(run.outputs, add);
+  add(run.scratch);
+  reach_->only(std::move(ranges));
+}
+
 void CudaDevice::check() {
-  if (pace_ == CudaPace::checked) cuda::synchronize_device();
+  if (pace_ != CudaPace::checked) return;
+  cuda::synchronize_device();
+  if (reach_) reach_->all();
 }
 
 const CudaDevice::Mirror& CudaDevice::mirror_of(const Operand& operand) const {

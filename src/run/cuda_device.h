@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/arena.h"
+#include "device/cuda/reach.h"
 #include "device/cuda/runtime.h"
 #include "device/disk/page_file.h"
 #include "run/cuda_backend.h"
@@ -37,6 +38,7 @@ class CudaDevice final : public Device {
   bool waits_on_host(const Instruction& instruction) const override;
   void run(std::size_t segment, const std::function<void()>& work) override;
   void prepare(const std::function<void()>& everything) override;
+  void expect(const RunKernel& run) override;
   void check() override;
   std::byte* host(const Operand& operand) const override;
   void fed(const std::vector<Operand>& written) override;
@@ -74,6 +76,7 @@ class CudaDevice final : public Device {
   void in_parts(const Operand& operand, const Part& part) const;
 
   cuda::DeviceMemory arena_;
+  std::optional<cuda::Reach> reach_;  // where each kernel is waited for, and nothing else reaches the arena meanwhile
   CudaPace pace_;
   Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
   std::map<Bytes, Mirror> mirrors_;

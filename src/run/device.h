@@ -47,7 +47,9 @@ class Device {
   // allocates when it meets work for the first time.
   virtual void prepare(const std::function<void()>& /*everything*/) {}
 
-  // After an instruction that it was given: throws what went wrong with it, where the device is asked to look at each.
+  // Around a kernel, and after a copy that it was given: throws what went wrong with it, where the device is asked to look at
+  // each.
+  virtual void expect(const RunKernel&) {}
   virtual void check() {}
 
   // Where the host writes and reads an operand of tier 0 that is fed or fetched; after feeding it kernels see it, after fetching

@@ -114,6 +114,7 @@ void Executor::run(const Instruction& instruction, const Bound* bound, bool wind
         const Kernel* kernel = window_start ? bound->write : bound->add;
         if (kernel == nullptr) return;
         name_failure(instruction, [&] {
+          device_.expect(run);
           kernel->run({bound->inputs, bound->outputs, bound->scratch, run.range, device_.stream()});
           device_.check();
         });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/cuda/kernels.cuh"
+#include "device/cuda/reach.h"
 #include "device/cuda/runtime.h"
 #include "ops/cases/bound_case.h"
 
@@ -62,6 +63,16 @@ TEST_F(Planted, DISABLED_Overrun) {
   run(
       overrun_kernel, [](const Elsewhere&) { return kThreads; }, first());
   EXPECT_TRUE(first_.intact()) << "planted: a write past the end";
+}
+
+// Into the buffer behind it in one arena, which is allocated all the same.
+TEST(Reach, DISABLED_Neighbour) {
+  const cuda::Stream stream;
+  const cuda::DeviceMemory arena(Bytes{2 * kThreads * sizeof(float)});
+  cuda::Reach reach(arena.all());
+  reach.only({arena.all().first(kThreads * sizeof(float))});
+  cuda::launch(overrun_kernel, cuda::Grid{{1}, {kThreads}}, stream.handle(), kThreads, reinterpret_cast<float*>(arena.data()));
+  stream.synchronize();
 }
 
 TEST_F(Planted, DISABLED_Race) { run(race_kernel, first()); }

@@ -37,6 +37,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* data() const { return data_; }
+  std::span<std::byte> all() const { return {data_, static_cast<std::size_t>(size_.n)}; }
   // By how much the driver counts more than before.
   Bytes taken() const { return taken_; }
   void fill_with_zeros() const;
