@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -68,6 +69,8 @@ jmp_buf scheduler;
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<std::size_t> idle;
 bool reversed_turns = false;
+
+std::map<const void*, std::size_t> allowed_shared;  // of Hopper at most 227 KiB
 
 std::size_t thread_at(std::size_t turn) { return reversed_turns ? launch.threads.size() - 1 - turn : turn; }
 
@@ -187,11 +190,27 @@ void run_block() {
 
 }  // namespace
 
+void allow_shared(const void* kernel, std::size_t bytes) {
+  constexpr std::size_t kMost = 227 << 10;  // of a block on Hopper
+  ensure(bytes <= kMost, "emulation", "more shared memory than a block can have");
+  allowed_shared[kernel] = bytes;
+}
+
+void check_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
+  constexpr unsigned kMostThreads = 1024, kMostAcross = 65535, kMostAlong = 0x7FFFFFFF;
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  ensure(threads > 0 && threads <= kMostThreads && threads % kLanes == 0, "emulation",
+         "a block is of whole warps, of up to 1,024 threads");
+  ensure(grid.x > 0 && grid.x <= kMostAlong, "emulation", "no number of blocks that a grid can have");
+  ensure(grid.y > 0 && grid.y <= kMostAcross && grid.z > 0 && grid.z <= kMostAcross, "emulation",
+         "no number of blocks that a grid can have in its second or third direction");
+  const auto allowed = allowed_shared.find(kernel);
+  ensure(shared_bytes <= (allowed == allowed_shared.end() ? kPlainShared : std::max(kPlainShared, allowed->second)), "emulation",
+         "more shared memory than the kernel has been allowed");
+}
+
 void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body) {
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
-  ensure(threads > 0 && threads <= 1024 && threads % kLanes == 0, "emulation",
-         "a block is of whole warps, of up to 1,024 threads");
-  ensure(shared_bytes <= 227 << 10, "emulation", "a block has more shared memory than there is");
   launch.body = &body;
   launch.shared.assign(shared_bytes, kPoison);
   launch.threads.assign(threads, {});

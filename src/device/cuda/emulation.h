@@ -26,6 +26,12 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace plimsoll::cuda::emulation {
 
+// What a GPU refuses when a kernel is launched, and warps that are not whole, which it would take: throws an internal error. Past
+// kPlainShared a kernel has to have been allowed so much dynamic shared memory, by the latest call for it.
+inline constexpr std::size_t kPlainShared = 48 << 10;
+void allow_shared(const void* kernel, std::size_t bytes);
+void check_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
+
 // Calls `body` for every thread of every block. Throws an internal error where threads of a block wait for each other in vain.
 void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
 

@@ -106,16 +106,20 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, [[maybe_unused]] vo
   kernel<<<grid.blocks, grid.threads, grid.shared_bytes, static_cast<cudaStream_t>(stream)>>>(Parameters(arguments)...);
   check(cudaGetLastError(), "launch of a kernel");
 #else
+  emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads, grid.shared_bytes);
   emulation::submit(
       stream, [=] { emulation::run(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(Parameters(arguments)...); }); });
 #endif
 }
 
-// Once, when a kernel is bound that may use more than 48 KiB of dynamic shared memory.
+// When a kernel is bound that may use more than 48 KiB of dynamic shared memory: always as much as it may ever use, since the
+// latest word counts for all.
 template <class... Parameters>
 void allow_shared([[maybe_unused]] void (*kernel)(Parameters...), [[maybe_unused]] std::size_t bytes) {
 #ifdef __CUDACC__
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), "shared memory");
+#else
+  emulation::allow_shared(reinterpret_cast<const void*>(kernel), bytes);
 #endif
 }
 

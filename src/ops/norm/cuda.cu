@@ -199,8 +199,8 @@ void run_backward(const LayerNormBackward& n, const CudaLayerNormLayout& layout,
   }
   const auto kernel = layout.packs == 1   ? layer_norm_backward_kernel<1>
                       : layout.packs == 2 ? layer_norm_backward_kernel<2>
-                                          : layer_norm_backward_kernel<4>;
-  const auto shared_bytes = static_cast<std::size_t>(layout.teams == 1 ? 0 : layout.teams * 2 * layout.width * 4);
+                                          : layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks>;
+  const auto shared_bytes = static_cast<std::size_t>(layout.shared().n);
   launch(kernel, {{groups}, {static_cast<unsigned>(layout.team * layout.teams)}, shared_bytes}, stream, n, layout.team,
          layout.teams);
 }
@@ -230,6 +230,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const bool add = accumulates<ops::AccumulateAttributes>(request);
+  cuda::allow_shared(cuda::layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks>, CudaLayerNormLayout::kMostShared);
   return make_kernel([layout = CudaLayerNormLayout(request.inputs[1]), add](const KernelCall& call) {
     const cuda::LayerNormBackward n{layout.rows, layout.width, call.in(0),
                                     call.in(1),  call.in(2),   call.in(3),

@@ -32,6 +32,9 @@ struct CudaLayerNormLayout {
     const std::int64_t most = packs == 0 ? kSmallBlocks / ceil_div(width, kColumns) : packs < kMostPacks ? kBlocks : kBlocks / 2;
     groups = std::clamp(ceil_div(rows, std::int64_t{teams}), std::int64_t{1}, std::max(std::int64_t{1}, most));
   }
+  // Of a block, to add up what its teams have.
+  Bytes shared() const { return Bytes{teams == 1 ? 0 : teams * 2 * width * 4}; }
+  static constexpr std::size_t kMostShared = std::size_t{2} * 2 * (kMostThreads / 2 * 4 * kMostPacks) * 4;  // two teams
   Bytes scratch() const { return Bytes{groups * 2 * width * 4}; }
 
  private:
