@@ -2,6 +2,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/map.cuh"
 #include "ops/update/rounding.cuh"
+#include "ops/update/taken.cuh"
 
 namespace plimsoll {
 namespace cuda {
@@ -27,7 +28,7 @@ struct ReluBackward {
 // sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form of GELU is x times it.
 __device__ float gelu_gate(float x) {
   constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;
-  return 1.0f / (1.0f + expf(-kTwice * x * (1.0f + kCubic * x * x)));
+  return __fdividef(1.0f, 1.0f + __expf(-kTwice * x * (1.0f + kCubic * x * x)));
 }
 struct Gelu {
   __device__ float operator()(float x) const { return x * gelu_gate(x); }
@@ -45,11 +46,12 @@ __global__ void __launch_bounds__(kMapThreads)
   const Rounding rounding{key, {step[0], step[1]}};
   for (std::int64_t group = thread_of_grid(); 4 * group < n; group += threads_of_grid()) {
     const PhiloxWords words = rounding.words(group);
+    const Four<float> more = load_four<false>(g, 4 * group, n);
+    Four<Bf16> sum{};
+    if (add) sum = load_four<false>(into, 4 * group, n);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const std::int64_t i = 4 * group + e;
-      if (i < n) into[i] = round_by(add ? widen(into[i]) + g[i] : g[i], words[e]);
-    }
+    for (int e = 0; e < 4; ++e) sum.at[e] = round_by(add ? widen(sum.at[e]) + more.at[e] : more.at[e], words[e]);
+    store_four<false>(sum, into, 4 * group, n);
   }
 }
 
