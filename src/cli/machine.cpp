@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,9 +21,11 @@
 namespace plimsoll {
 namespace {
 
-// Numbers from a child process: the seconds of kernels, and the share of others where that kept a step from being measured.
+// From a child process: the seconds of kernels, what libraries chose for them, and the share of others where that kept a step
+// from being measured.
 struct Measured {
   KernelSeconds seconds;
+  std::map<std::string, std::string> algorithms;
   double busy = 0;
 };
 
@@ -29,9 +33,10 @@ template <class Work>
 Measured measured_in_child(const Work& work) {
   const nlohmann::json numbers = nlohmann::json::parse(run_in_child([&] {
     const Measured measured = work();
-    return nlohmann::json{{"seconds", measured.seconds}, {"busy", measured.busy}}.dump();
+    return nlohmann::json{{"seconds", measured.seconds}, {"algorithms", measured.algorithms}, {"busy", measured.busy}}.dump();
   }));
-  return {numbers.at("seconds").get<KernelSeconds>(), numbers.at("busy").get<double>()};
+  return {numbers.at("seconds").get<KernelSeconds>(), numbers.at("algorithms").get<std::map<std::string, std::string>>(),
+          numbers.at("busy").get<double>()};
 }
 
 // `here`: the machine without its GPU, where that is what is measured.
@@ -55,13 +60,15 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
     if (missing == 0) continue;
     fmt::print(stderr, "measuring {} kernels at micro-batch {}\n", missing, micro);
     Measured measured = measured_in_child([&] {
-      const StepMeasurement step = measure_step(graph, micro, record.machine, limits);
+      StepMeasurement step = measure_step(graph, micro, record.machine, limits);
       KernelSeconds seconds = record.kernel_seconds;
       seconds.insert(step.seconds.begin(), step.seconds.end());
       if (!gpu) seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
-      return Measured{std::move(seconds), !gpu && step.fits && step.seconds.empty() ? step.others : 0};
+      return Measured{std::move(seconds), std::move(step.algorithms),
+                      !gpu && step.fits && step.seconds.empty() ? step.others : 0};
     });
     record.kernel_seconds = std::move(measured.seconds);
+    record.algorithms.merge(measured.algorithms);
     if (measured.busy > 0) {
       fmt::print(stderr, "other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact\n",
                  100 * measured.busy);
@@ -72,7 +79,7 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
     fmt::print(stderr, "measuring again at micro-batch {}\n", micro);
     const Measured again = measured_in_child([&] {
       const Graph graph = build_training_graph(config, data.facts(), micro).graph;
-      return Measured{measure_step(graph, micro, record.machine, limits).seconds};
+      return Measured{measure_step(graph, micro, record.machine, limits).seconds, {}};
     });
     for (const auto& [key, seconds] : again.seconds) {
       double& least = record.kernel_seconds[key];

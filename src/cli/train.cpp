@@ -196,6 +196,7 @@ class TrainCommand {
                 arguments_.audit ? kAuditBeyond : Bytes{0});
     report_.arena_base = place.base();
     Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
+    require_algorithms(prepared_.algorithms, executor.algorithms());
     Trainer trainer(config_, model, plan, executor, data);
     std::optional<Audit> audit;
     if (arguments_.audit) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,17 +35,21 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelCall& call) const = 0;
+  // Which of a library's algorithms that is, where the library chose it when it was bound and planning asks none; else empty.
+  virtual std::string algorithm() const { return {}; }
 };
 
 // A kernel from a callable that takes a KernelCall.
 template <class Function>
-std::unique_ptr<Kernel> make_kernel(Function function) {
+std::unique_ptr<Kernel> make_kernel(Function function, std::string algorithm = {}) {
   struct Bound final : Kernel {
-    explicit Bound(Function function) : function(std::move(function)) {}
+    Bound(Function function, std::string algorithm) : function(std::move(function)), chosen(std::move(algorithm)) {}
     void run(const KernelCall& call) const override { function(call); }
+    std::string algorithm() const override { return chosen; }
     Function function;
+    std::string chosen;
   };
-  return std::make_unique<Bound>(std::move(function));
+  return std::make_unique<Bound>(std::move(function), std::move(algorithm));
 }
 
 // How the CPU runs an op. `choose` fills implementation, scratch and primitives; null: our own kernel without scratch.

@@ -11,12 +11,19 @@ std::optional<double> OpCatalogue::recorded_seconds(KernelRequest request, doubl
   return recorded == recorded_.end() ? std::nullopt : std::optional(recorded->second * work);
 }
 
+std::string OpCatalogue::implementation_of(const KernelChoice& choice, const KernelRequest& request) const {
+  if (algorithms_.empty()) return choice.implementation;
+  const auto algorithm = algorithms_.find(timing_key(request));
+  return algorithm == algorithms_.end() ? choice.implementation : choice.implementation + " " + algorithm->second;
+}
+
 KernelChoice OpCatalogue::choose(const KernelRequest& request) {
   std::string key = kernel_key(request);
   const std::lock_guard lock(mutex_);
   const auto known = asked_.find(key);
   if (known != asked_.end()) return known->second;
   KernelChoice choice = kernels_.choose(request);
+  choice.implementation = implementation_of(choice, request);
   if (const std::optional<double> seconds = recorded_seconds(request, choice.work)) {
     choice.seconds = *seconds;
     choice.source = CostSource::recorded;

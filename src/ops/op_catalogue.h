@@ -2,6 +2,7 @@
 // GPU's follow from shapes), seconds from what `plimsoll machine` recorded or else from the roofline.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,9 +16,11 @@ namespace plimsoll {
 
 class OpCatalogue : public KernelCatalogue {
  public:
-  // `recorded`: seconds by timing_key.
-  OpCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, const OpKernels& kernels = kCpuKernels)
-      : roofline_(roofline), recorded_(std::move(recorded)), kernels_(kernels) {}
+  // `recorded`: seconds by timing_key. `algorithms`: what a library that planning does not ask chose, likewise; they become a
+  // part of the implementation's name.
+  OpCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, const OpKernels& kernels = kCpuKernels,
+              std::map<std::string, std::string> algorithms = {})
+      : roofline_(roofline), recorded_(std::move(recorded)), kernels_(kernels), algorithms_(std::move(algorithms)) {}
 
   // Several threads may ask.
   KernelChoice choose(const KernelRequest& request) override;
@@ -27,10 +30,12 @@ class OpCatalogue : public KernelCatalogue {
 
  private:
   std::optional<double> recorded_seconds(KernelRequest request, double work) const;
+  std::string implementation_of(const KernelChoice& choice, const KernelRequest& request) const;
 
   Roofline roofline_;
   std::unordered_map<std::string, double> recorded_;
   OpKernels kernels_;
+  std::map<std::string, std::string> algorithms_;
   std::mutex mutex_;
   std::unordered_map<std::string, KernelChoice> asked_;
 };

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "program/program.h"
@@ -46,6 +48,8 @@ class Executor {
   void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
   void set_observer(RunObserver* observer) { observer_ = observer; }
+  // What libraries chose for the kernels of this program, by timing_key: those of Kernel::algorithm that say something.
+  const std::map<std::string, std::string>& algorithms() const { return algorithms_; }
 
  private:
   struct Bound;
@@ -76,6 +80,7 @@ class Executor {
   int threads_, loss_chunks_;
   RunObserver* observer_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::map<std::string, std::string> algorithms_;
   struct Cache;
   std::unique_ptr<Cache> cache_;  // only while binding
   std::vector<BoundSection> sections_;

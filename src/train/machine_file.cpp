@@ -173,6 +173,7 @@ MachineRecord record_from(const json& object) {
   record.copy_bytes_per_second = positive(object.at("rates"), "copy_bytes_per_second", kMostRate);
   const json kernels = object.value("kernels", json::object());
   for (const auto& [key, seconds] : kernels.items()) record.kernel_seconds[key] = positive(kernels, key.c_str(), kMostSeconds);
+  record.algorithms = object.value("algorithms", record.algorithms);
   return record;
 }
 
@@ -250,6 +251,7 @@ std::string machine_file_text(const MachineRecord& record) {
   object["build"] = record.build;
   object["kernels"] = json::object();
   for (const auto& [key, seconds] : record.kernel_seconds) object["kernels"][key] = seconds;
+  if (!record.algorithms.empty()) object["algorithms"] = record.algorithms;
   return object.dump(1) + "\n";
 }
 

@@ -15,7 +15,8 @@ struct MachineRecord {
   Machine machine;
   std::string build;
   double copy_bytes_per_second = 0;
-  std::map<std::string, double> kernel_seconds;  // by timing_key
+  std::map<std::string, double> kernel_seconds;   // by timing_key
+  std::map<std::string, std::string> algorithms;  // that a GPU's library chose, likewise
 };
 
 // The name, the rates, the reserve, the threads, the instruction set and the libraries. Not the capacities, which are no part of

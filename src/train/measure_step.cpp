@@ -124,6 +124,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     ++kept;
   }
   result.seconds = times.medians();
+  result.algorithms = executor.algorithms();
   return result;
 }
 

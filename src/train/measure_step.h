@@ -11,7 +11,8 @@ namespace plimsoll {
 struct StepMeasurement {
   KernelSeconds seconds;  // by timing_key: the median over all nodes that share it, and over the windows that were quiet
   bool fits = false;      // a plan of it into the memory
-  double others = 1;      // the least share of the machine that other processes had in a window; nothing is kept of busy ones
+  std::map<std::string, std::string> algorithms;  // of its kernels, where a library chose them when they were bound
+  double others = 1;  // the least share of the machine that other processes had in a window; nothing is kept of busy ones
 };
 
 // Runs windows of two micro-steps of `graph`, the training graph of a micro-batch, on parameters and inputs of random numbers.

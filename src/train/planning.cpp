@@ -58,7 +58,7 @@ const OpKernels& kernels_of(const Machine& machine) {
 
 OpCatalogue catalogue_of(const MachineRecord& record) {
   return OpCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
-                     kernels_of(record.machine));
+                     kernels_of(record.machine), record.algorithms);
 }
 
 namespace {

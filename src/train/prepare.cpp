@@ -48,6 +48,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"train", to_json(place_of(input.data.train))},
                  {"validation", nullptr},
                  {"machine", machine_text(input.machine.machine)},
+                 {"algorithms", input.machine.algorithms},
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) {
     // Found now rather than after hours of training. Training data is checked as it is read.
@@ -79,6 +80,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   Prepared prepared;
   prepared.record = record_from_json(result.at("record"));
   prepared.machine = machine_from(result.at("machine").get<std::string>());
+  prepared.algorithms = result.at("algorithms");
   prepared.train = place_from(result.at("train"));
   if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
@@ -89,7 +91,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 }
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
-  OpCatalogue catalogue({}, {}, kernels_of(prepared.machine));
+  OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
   Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config), prepared.machine,
                          catalogue, &prepared.record.offsets);
   if (plan.plan_hash != prepared.record.plan_hash) {
@@ -98,6 +100,16 @@ Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepar
                 "the libraries, threads and instruction set that were planned for", {"plimsoll plan CONFIG --out plan.json"});
   }
   return plan;
+}
+
+void require_algorithms(const std::map<std::string, std::string>& planned, const std::map<std::string, std::string>& bound) {
+  for (const auto& [kernel, algorithm] : bound) {
+    const auto found = planned.find(kernel);
+    if (found == planned.end() || found->second == algorithm) continue;
+    throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", kernel,
+                fmt::format("the library chose algorithm {}, not {}, which the plan names", algorithm, found->second),
+                "the library and the GPU that were measured", {"plimsoll machine --device cuda --unverified --json"});
+  }
 }
 
 }  // namespace plimsoll

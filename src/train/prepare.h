@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -21,6 +22,7 @@ using Say = std::function<void(const std::string&)>;
 struct Prepared {
   PlanRecord record;
   Machine machine;
+  std::map<std::string, std::string> algorithms;  // as its file has them
   TokenFilePlace train;
   std::optional<TokenFilePlace> validation;
   std::string data_hash;
@@ -46,5 +48,9 @@ DataFiles open_data(const Prepared& prepared);
 
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
+
+// Throws E-PLAN-CHANGED where a library chose another algorithm for a kernel than it did when the machine was measured: the plan
+// names that one. What the machine's file lacks may be anything.
+void require_algorithms(const std::map<std::string, std::string>& planned, const std::map<std::string, std::string>& bound);
 
 }  // namespace plimsoll

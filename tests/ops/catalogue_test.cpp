@@ -41,6 +41,20 @@ TEST(OpCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
   EXPECT_EQ(chunked.source, CostSource::recorded);
 }
 
+// A GPU's library is not there when one plans: what it chose when it was measured names its kernels.
+TEST(OpCatalogue, AlgorithmsAreAPartOfTheName) {
+  const std::vector<ValueType> inputs{{DType::bf16, {1, 64, 32}}, {DType::bf16, {32, 96}}};
+  const Attributes product = ops::MatmulAttributes{};
+  const std::vector<ValueType> outputs = ops::kMatmul.infer(product, inputs);
+  const KernelRequest request{.op = &ops::kMatmul, .attributes = &product, .inputs = inputs, .outputs = outputs};
+  const auto named = [&](std::map<std::string, std::string> algorithms) {
+    return OpCatalogue(kRoofline, {}, kCudaKernels, std::move(algorithms)).choose(request).implementation;
+  };
+  EXPECT_EQ(named({}), "cublaslt");
+  EXPECT_EQ(named({{timing_key(request), "1a2b"}}), "cublaslt 1a2b");
+  EXPECT_EQ(named({{"another", "1a2b"}}), "cublaslt");
+}
+
 // What a plan for the simulated machine rests on: no library and no processor is asked.
 TEST(OpCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
   OpCatalogue catalogue(kRoofline, {}, kOwnCpuKernels);

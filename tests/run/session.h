@@ -70,6 +70,7 @@ class Session {
   }
 
   Trainer& trainer() { return *trainer_; }
+  const Executor& executor() const { return *executor_; }
   Audit& audit() { return *audit_; }
   const Program& program() const { return program_; }
   PageFile* pages() { return stores_->disk(); }

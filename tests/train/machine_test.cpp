@@ -16,6 +16,7 @@
 #include "train/child.h"
 #include "train/machine_file.h"
 #include "train/measure.h"
+#include "train/prepare.h"
 #include "train/probe.h"
 #include "train/setup.h"
 
@@ -47,6 +48,7 @@ MachineRecord example() {
   record.machine.hash = machine_hash(record.machine);
   record.build = "0.1.0 1234";
   record.copy_bytes_per_second = 4e10;
+  record.algorithms = {{"matmul[](f32(3, 4), f32(4, 5))x1t2", "00ff"}};
   record.kernel_seconds = {{"add[](f32(3, 4), f32(3, 4))x1t2", 1e-5 / 7}};
   return record;
 }
@@ -65,6 +67,16 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   EXPECT_EQ(read.build, record.build);
   EXPECT_EQ(read.copy_bytes_per_second, record.copy_bytes_per_second);
   EXPECT_EQ(read.kernel_seconds, record.kernel_seconds);
+  EXPECT_EQ(read.algorithms, record.algorithms);
+}
+
+TEST(Algorithms, HaveToBeThoseOfThePlan) {
+  const std::map<std::string, std::string> planned{{"a", "1"}, {"b", "2"}};
+  require_algorithms(planned, planned);
+  require_algorithms(planned, {{"b", "2"}, {"never measured", "3"}});
+  require_algorithms({}, planned);
+  const std::map<std::string, std::string> other{{"a", "1"}, {"b", "3"}};
+  EXPECT_ERROR(require_algorithms(planned, other), "E-PLAN-CHANGED", "algorithm 3, not 2");
 }
 
 TEST(MachineFile, HashCoversWhatPlansDependOn) {
@@ -123,7 +135,9 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
                                                           {"/tiers", tiers({"device", "host", "disk", "disk"})},
                                                           {"/libraries", 3},
                                                           {"/kernels", {{"add", -1}}},
-                                                          {"/kernels", {{"add", "fast"}}}};
+                                                          {"/kernels", {{"add", "fast"}}},
+                                                          {"/algorithms", {{"matmul", 7}}},
+                                                          {"/algorithms", "fast"}};
   for (const auto& [where, value] : changes) {
     SCOPED_TRACE(where);
     json bad = good;
@@ -132,7 +146,8 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
     EXPECT_ERROR(read_machine_file(path), "E-MACHINE-FILE", "machine.json");
   }
   for (const auto& [key, value] : good.items()) {
-    if (key == "hash" || key == "build" || key == "kernels" || key == "host_reserve") continue;  // a description has none
+    if (key == "hash" || key == "build" || key == "kernels" || key == "algorithms" || key == "host_reserve")
+      continue;  // a description has none
     SCOPED_TRACE(key);
     json bad = good;
     bad.erase(key);

@@ -8,7 +8,9 @@
 #ifdef __CUDACC__
 #include <cublasLt.h>
 
-#include <string>
+#include <string_view>
+
+#include "base/hash.h"
 #endif
 
 namespace plimsoll::cuda {
@@ -118,6 +120,11 @@ struct Gemm::Bound {
   }
 };
 
+std::string Gemm::algorithm() const {
+  const auto& words = bound_->algorithm.data;
+  return hash_hex(std::string_view(reinterpret_cast<const char*>(words), sizeof words)).substr(0, 16);
+}
+
 // The bias' address belongs to the product's description, which the library reads when it is called.
 void Gemm::run(void* stream, const void* a, const void* b, const void* bias, void* c, std::byte* workspace) const {
   const GemmShape& shape = bound_->shape;
@@ -143,6 +150,8 @@ struct Gemm::Bound {
         b(stored(s.k, s.n, s.transpose_b, strides.b)),
         c(stored(s.m, s.n, false, strides.c)) {}
 };
+
+std::string Gemm::algorithm() const { return "loops"; }
 
 namespace {
 

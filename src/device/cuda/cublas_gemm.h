@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "base/bytes.h"
 #include "tensor/gemm_shape.h"
@@ -19,6 +20,9 @@ class Gemm {
  public:
   // `workspace`: what the library may use, one for all shapes. Throws E-CUDA-DEVICE where it has no algorithm for this one.
   Gemm(const GemmShape& shape, Bytes workspace, const GemmStrides& strides = {});
+
+  // Of the library's algorithm: the same text is the same bits, on one GPU and with one version of the library.
+  std::string algorithm() const;
 
   // Pointers of the device, multiples of 256 bytes. The bias is of the result's type.
   void run(void* stream, const void* a, const void* b, const void* bias, void* c, std::byte* workspace) const;

@@ -1,8 +1,10 @@
 #include "ops/loss/cuda.h"
 
 #include <optional>
+#include <string>
 #include <tuple>
 
+#include "base/hash.h"
 #include "device/cuda/cublas_gemm.h"
 #include "ops/cuda_kernel.h"
 #include "ops/elementwise/map.cuh"
@@ -25,7 +27,7 @@ struct RowSums {
 __device__ __forceinline__ RowSums join(const RowSums& a, const RowSums& b) {
   const float most = a.most > b.most ? a.most : b.most;
   if (most == -INFINITY) return {most, a.exponentials + b.exponentials, a.plain + b.plain};
-  return {most, a.exponentials * expf(a.most - most) + b.exponentials * expf(b.most - most), a.plain + b.plain};
+  return {most, a.exponentials * __expf(a.most - most) + b.exponentials * __expf(b.most - most), a.plain + b.plain};
 }
 
 // In an order that depends on the number of threads alone; in all threads.
@@ -44,41 +46,57 @@ __device__ __forceinline__ RowSums join_block(RowSums mine) {
   return all;
 }
 
-// A block has a token. Its logits are read for the sums, and again, from the cache, where they become their gradient.
+// More logits of the token: the first `count` of a pack.
+template <class T, int kElements>
+__device__ __forceinline__ void take(RowSums& sums, const Pack<T, kElements>& pack, int count) {
+  float most = sums.most;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e < count) most = widen(pack.at[e]) > most ? widen(pack.at[e]) : most;
+  }
+  sums.exponentials *= sums.most == most ? 1.0f : __expf(sums.most - most);
+  sums.most = most;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (e >= count) continue;
+    const float value = widen(pack.at[e]);
+    sums.exponentials += __expf(value - most);
+    sums.plain += value;
+  }
+}
+
+// The first `count` of a pack: what lies behind the vocabulary is in nobody's hands.
+template <class T>
+__device__ __forceinline__ Pack<T> load_some(const T* from, int count) {
+  Pack<T> pack{};
+#pragma unroll
+  for (int e = 0; e < static_cast<int>(16 / sizeof(T)); ++e) {
+    if (e < count) pack.at[e] = from[e];
+  }
+  return pack;
+}
+
+// A block has a token. Its logits are read for the sums, and again, from the cache, where they become their gradient. Rows are
+// padded to whole packs, of which the last may end behind the vocabulary.
 template <class T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads)
-    loss_rows_kernel(std::int64_t vocab, std::int64_t row, LossTerms terms, const std::int32_t* targets,
-                     const float* inverse_units, T* logits, float* losses) {
+    loss_rows_kernel(int vocab, std::int64_t row, LossTerms terms, const std::int32_t* targets, const float* inverse_units,
+                     T* logits, float* losses) {
   constexpr int kElements = 16 / sizeof(T);
   const std::int64_t token = blockIdx.x;
   const std::int32_t target = targets[token];
   T* x = logits + token * row;
-  const std::int64_t packs = (vocab + kElements - 1) / kElements;  // rows are padded to whole ones
+  const int whole = vocab / kElements, packs = (vocab + kElements - 1) / kElements;
   if (target < 0) {
     if (threadIdx.x == 0) losses[token] = 0;
     const Pack<T> zeros{};
-    for (std::int64_t i = threadIdx.x; kGradient && i < packs; i += kRowThreads) store_pack(zeros, x + i * kElements);
+    for (int i = static_cast<int>(threadIdx.x); kGradient && i < packs; i += kRowThreads) store_pack(zeros, x + i * kElements);
     return;
   }
   RowSums mine{-INFINITY, 0, 0};
-  for (std::int64_t i = threadIdx.x; i < packs; i += kRowThreads) {
-    const Pack<T> pack = load_pack(x + i * kElements);
-    float most = mine.most;
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      const float value = widen(pack.at[e]);
-      if (i * kElements + e < vocab && value > most) most = value;
-    }
-    mine.exponentials *= mine.most == most ? 1.0f : expf(mine.most - most);
-    mine.most = most;
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (i * kElements + e >= vocab) continue;
-      const float value = widen(pack.at[e]);
-      mine.exponentials += expf(value - most);
-      mine.plain += value;
-    }
-  }
+  int i = static_cast<int>(threadIdx.x);
+  for (; i < whole; i += kRowThreads) take(mine, load_pack(x + i * kElements), kElements);
+  if (i < packs) take(mine, load_some(x + i * kElements, vocab - i * kElements), vocab - i * kElements);
   const float at_target = target < vocab ? widen(x[target]) : NAN;
   const RowSums all = join_block(mine);
   const float log_sum = all.most + logf(all.exponentials);
@@ -87,16 +105,23 @@ __global__ void __launch_bounds__(kRowThreads)
   }
   if constexpr (!kGradient) return;
   const float unit = *inverse_units, scale = unit * (1 + 2 * terms.z * log_sum) / all.exponentials;
-  for (std::int64_t i = threadIdx.x; i < packs; i += kRowThreads) {
-    Pack<T> pack = load_pack(x + i * kElements);
+  const float of_each = unit * terms.of_each, of_target = unit * terms.of_target;
+  for (i = static_cast<int>(threadIdx.x); i < packs; i += kRowThreads) {
+    const Pack<T> pack = i < whole ? load_pack(x + i * kElements) : load_some(x + i * kElements, vocab - i * kElements);
+    float slopes[kElements];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      const std::int64_t at = i * kElements + e;
-      float slope = expf(widen(pack.at[e]) - all.most) * scale - unit * terms.of_each;
-      if (at == target) slope -= unit * terms.of_target;
-      pack.at[e] = narrow<T>(at < vocab ? slope : 0.0f);
+    for (int e = 0; e < kElements; ++e) slopes[e] = __expf(widen(pack.at[e]) - all.most) * scale - of_each;
+    if (i == target / kElements || i == whole) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const int at = i * kElements + e;
+        slopes[e] = at == target ? slopes[e] - of_target : at < vocab ? slopes[e] : 0.0f;
+      }
     }
-    store_pack(pack, x + i * kElements);
+    Pack<T> result;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) result.at[e] = narrow<T>(slopes[e]);
+    store_pack(result, x + i * kElements);
   }
 }
 
@@ -115,6 +140,18 @@ class Loss {
         terms_(terms_of(request.attributes->as<ops::LossAttributes>(), layout_.vocab)),
         whole_(products(layout_.tile)),
         last_(layout_.tokens % layout_.tile == 0 ? whole_ : products(layout_.tokens % layout_.tile)) {}
+
+  // Of all its products.
+  std::string algorithm() const {
+    std::string all;
+    for (const Products* products : {&whole_, &last_}) {
+      all += products->logits.algorithm();
+      if (!backward_) continue;
+      const Gradients& gradients = *products->gradients;
+      for (const cuda::Gemm* gemm : {&gradients.dh, &gradients.dw, &gradients.first_dw}) all += gemm->algorithm();
+    }
+    return hash_hex(all).substr(0, 16);
+  }
 
   void run(const KernelCall& call) const {
     if (layout_.operands == DType::bf16) return run_tiles<cuda::Bf16>(call);
@@ -169,8 +206,8 @@ class Loss {
       const T* of_tile = h + token * layout_.width;
       products.logits.run(call.stream, of_tile, w, nullptr, logits, workspace);
       const auto kernel = backward_ ? cuda::loss_rows_kernel<T, true> : cuda::loss_rows_kernel<T, false>;
-      cuda::launch(kernel, {{static_cast<unsigned>(rows)}, {cuda::kRowThreads}}, call.stream, layout_.vocab, layout_.row, terms_,
-                   call.in<std::int32_t>(2) + token, call.in(3), logits, call.out(0) + token);
+      cuda::launch(kernel, {{static_cast<unsigned>(rows)}, {cuda::kRowThreads}}, call.stream, static_cast<int>(layout_.vocab),
+                   layout_.row, terms_, call.in<std::int32_t>(2) + token, call.in(3), logits, call.out(0) + token);
       if (!backward_) continue;
       const Gradients& gradients = *products.gradients;
       gradients.dh.run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
@@ -187,7 +224,8 @@ class Loss {
 
 template <bool kBackward>
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  return make_kernel([loss = Loss(request, kBackward)](const KernelCall& call) { loss.run(call); });
+  const Loss loss(request, kBackward);
+  return make_kernel([loss](const KernelCall& call) { loss.run(call); }, loss.algorithm());
 }
 
 }  // namespace

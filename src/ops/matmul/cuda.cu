@@ -23,9 +23,11 @@ const void* bias_of(const GemmShape& shape, const KernelCall& call) {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const GemmShape shape = gemm_shape(request);
-  return make_kernel([gemm = cuda::Gemm(shape, kGemmWorkspace), shape](const KernelCall& call) {
+  const cuda::Gemm gemm(shape, kGemmWorkspace);
+  const auto run = [gemm, shape](const KernelCall& call) {
     gemm.run(call.stream, call.in<void>(0), call.in<void>(1), bias_of(shape, call), call.out<void>(0), call.scratch);
-  });
+  };
+  return make_kernel(run, gemm.algorithm());
 }
 
 }  // namespace
