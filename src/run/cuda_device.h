@@ -49,7 +49,7 @@ class CudaDevice final : public Device {
   void stamp(std::size_t number) override;
   double seconds_between(std::size_t from, std::size_t to) const override;
   std::optional<Bytes> used() const override { return cuda::process_memory(); }
-  Bytes resident() const override { return arena_.taken(); }
+  Bytes resident() const override { return taken_; }
   std::optional<TierUse> use_of(std::size_t tier) const override;
 
  private:
@@ -75,6 +75,7 @@ class CudaDevice final : public Device {
   template <class Part>
   void in_parts(const Operand& operand, const Part& part) const;
 
+  Bytes taken_ = cuda::process_memory();  // before the arena; from then on, by how much that grew
   cuda::DeviceMemory arena_;
   std::optional<cuda::Reach> reach_;  // where each kernel is waited for, and nothing else reaches the arena meanwhile
   CudaPace pace_;

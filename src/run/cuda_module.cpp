@@ -14,10 +14,10 @@ std::string cuda_version(const char* what, int version) {
   return fmt::format("{} {}.{}", what, version / 1000, version % 1000 / 10);
 }
 
-// With all that the first product loads, so that what the module takes of this process shows.
+// With what products load, so that what the module takes of this process shows.
 CudaFacts open() {
   const cuda::DeviceFacts facts = cuda::open_device();
-  cuda::try_product();
+  cuda::try_products();
   return {facts.name, {cuda_version("CUDA", facts.runtime), cuda::products_library()}, facts.memory};
 }
 

@@ -16,6 +16,8 @@ namespace {
 
 // Of the device, what modules that are loaded later add to a context that has run products and copies.
 constexpr Bytes kLater{48 << 20};
+// Of the host, what kernels that the library loads for other shapes take there.
+constexpr Bytes kHostLater{64 << 20};
 // Of the host, handles and descriptions of one library kernel, and a node of a graph.
 constexpr Bytes kHandle{16 << 10}, kGraphNode{1 << 10};
 
@@ -46,12 +48,13 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   machine.links = {link_of("device", "host", rates.out), link_of("host", "device", rates.in)};
   machine.rates = rates.peaks;
   machine.host_reserve = here.machine.reserve;
-  machine.host_reserve.code += module;
+  machine.host_reserve.code += module + kHostLater;
   machine.host_reserve.per_primitive = kHandle;
   machine.host_reserve.per_launch = kGraphNode;
   machine.reserve = {.code = align_up(rates.outside + kLater, kMiB), .per_launch = align_up(rates.graph_node, Bytes{64})};
   record.copy_bytes_per_second = rates.copy_bytes_per_second;
   record.kernel_seconds.clear();
+  record.algorithms.clear();
   machine.hash = machine_hash(machine);
   return record;
 }

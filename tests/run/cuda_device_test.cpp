@@ -189,8 +189,28 @@ TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
   }
 }
 
+// Every product, of whatever width, and the losses, evaluation's among them; nothing of a processor, which planning asks.
+TEST_P(CudaDeviceTest, SaysWhatItsLibraryChose) {
+  const Plan plain = plan(2);
+  CudaSession gpu(config_, plain, data_.files);
+  std::map<std::string, int> ops;
+  for (const auto& [kernel, algorithm] : gpu.executor().algorithms()) {
+    EXPECT_FALSE(algorithm.empty()) << kernel;
+    ++ops[kernel.substr(0, kernel.find('['))];
+  }
+  EXPECT_EQ(ops.size(), 3U);
+  EXPECT_GE(ops["matmul"], 12) << "three for each of a block's four";
+  EXPECT_EQ(ops["linear_cross_entropy"], 1);
+  EXPECT_GE(ops["linear_cross_entropy_backward"], 1);
+
+  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  EXPECT_TRUE(Session(config_, on_cpu, data_.files).executor().algorithms().empty());
+}
+
 TEST(CudaRates, AreMeasuredByWorkThatRuns) {
+  cuda::try_products();
   const cuda::Rates rates = cuda::measure_rates();
+  EXPECT_GT(rates.graph_node, Bytes{0}) << "launches are counted whatever the driver says";
   for (const double rate : {rates.fp32_flops, rates.bf16_flops, rates.pass_bytes, rates.copy_bytes, rates.launch_seconds,
                             rates.in_bytes, rates.out_bytes, rates.in_alone_bytes, rates.out_alone_bytes}) {
     EXPECT_GT(rate, 0);

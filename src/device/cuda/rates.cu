@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/clock.h"
+#include "base/ceil_div.h"
 #include "device/arena.h"
 #include "device/cuda/cublas_gemm.h"
 #include "device/cuda/kernels.cuh"
@@ -17,9 +17,11 @@ namespace plimsoll::cuda {
 namespace {
 
 #ifdef __CUDACC__
-constexpr std::int64_t kProduct = 8192, kElements = 1 << 28, kPinned = 1 << 28;
+constexpr std::int64_t kProduct = 8192, kTried = 1024, kElements = 1 << 28, kPinned = 1 << 28;
+constexpr int kLaunches = 20'000;
 #else
-constexpr std::int64_t kProduct = 8, kElements = 1 << 10, kPinned = 1 << 12;
+constexpr std::int64_t kProduct = 8, kTried = 4, kElements = 1 << 10, kPinned = 1 << 12;
+constexpr int kLaunches = 20;
 #endif
 constexpr Bytes kWorkspace{32 << 20};
 constexpr int kThreads = 256, kRounds = 5;
@@ -43,7 +45,11 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(std::int64_t packs, cons
   }
 }
 
-__global__ void nothing_kernel(std::int64_t) {}
+// With as many parameters as the largest of our kernels have.
+struct Parameters {
+  std::uint64_t words[32];
+};
+__global__ void nothing_kernel(Parameters) {}
 
 // Words whose halves, and which themselves, are floats between 1/4 and 2, of either sign.
 __global__ void __launch_bounds__(kThreads) fill_kernel(std::int64_t words, std::uint32_t* to) {
@@ -57,11 +63,11 @@ __global__ void __launch_bounds__(kThreads) fill_kernel(std::int64_t words, std:
 double seconds_of(const Stream& stream, const std::function<void()>& work) {
   double least = 0;
   for (int round = 0; round <= kRounds; ++round) {
-    stream.synchronize();
-    const double begin = seconds_now();
+    TimedEvent begin, end;
+    begin.record(stream);
     work();
-    stream.synchronize();
-    const double taken = seconds_now() - begin;
+    end.record(stream);
+    const double taken = end.seconds_since(begin);
     if (round > 0) least = round == 1 ? taken : std::min(least, taken);
   }
   return std::max(least, 1e-9);
@@ -113,16 +119,17 @@ void measure_passes(Rates& rates) {
 }
 
 void measure_launches(Rates& rates) {
-  constexpr int kLaunches = 1000;
+  constexpr Bytes kLeastNode{512};  // where the driver has all of them in memory that it held before
   const Stream stream;
-  launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), 0);
+  const auto nothing = [&] { launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), Parameters{}); };
+  nothing();
   stream.synchronize();
   const Bytes before = process_memory();
   const Graph graph(stream, [&] {
-    for (int i = 0; i < kLaunches; ++i) launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), 0);
+    for (int i = 0; i < kLaunches; ++i) nothing();
   });
   stream.synchronize();
-  rates.graph_node = Bytes{(process_memory() - before).n / kLaunches};
+  rates.graph_node = std::max(kLeastNode, Bytes{ceil_div((process_memory() - before).n, std::int64_t{kLaunches})});
   rates.launch_seconds = seconds_of(stream, [&] { graph.launch(stream); }) / kLaunches;
 }
 
@@ -172,14 +179,33 @@ Rates measure_rates() {
   return rates;
 }
 
-void try_product() {
-  constexpr std::int64_t kSmall = 64;
-  const Gemm gemm({.m = kSmall, .n = kSmall, .k = kSmall}, kWorkspace);
-  const DeviceMemory memory(Bytes{3 * kSmall * kSmall * 4} + kWorkspace);
+void try_products() {
+  constexpr std::int64_t kMatrix = kTried * kTried * 4;
+  const DeviceMemory memory(Bytes{3 * kMatrix} + kWorkspace);
   std::byte* const a = memory.data();
   const Stream stream;
-  gemm.run(stream.handle(), a, a + kSmall * kSmall * 4, nullptr, a + 2 * kSmall * kSmall * 4, a + 3 * kSmall * kSmall * 4);
-  stream.synchronize();
+  const auto run = [&](const GemmShape& shape) {
+    const Gemm gemm(shape, kWorkspace);
+    const auto once = [&] {
+      gemm.run(stream.handle(), a, a + kMatrix, shape.bias ? a : nullptr, a + 2 * kMatrix, a + 3 * kMatrix);
+    };
+    once();
+    Graph(stream, once).launch(stream);
+    stream.synchronize();
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    GemmShape shape{.m = kTried, .n = kTried, .k = kTried, .operands = dtype, .result = dtype};
+    run(shape);
+    shape.bias = true;
+    run(shape);
+    shape.bias = false;
+    shape.transpose_b = true;
+    run(shape);
+    shape.transpose_b = false;
+    shape.transpose_a = shape.accumulate = true;
+    shape.result = DType::f32;
+    run(shape);
+  }
 }
 
 std::string products_library() {

@@ -21,8 +21,8 @@ struct Rates {
 // Takes a few gigabytes of the device and of the host, and some seconds. After open_device.
 Rates measure_rates();
 
-// A small one, for which the libraries are loaded.
-void try_product();
+// As training has them, forward and backward, in fp32 and bf16, and as graphs: what the library loads for that is loaded.
+void try_products();
 
 // "cuBLASLt 13.1.0".
 std::string products_library();

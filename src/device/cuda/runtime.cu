@@ -6,6 +6,7 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <optional>
 
 #include "device/cuda/driver_memory.h"
@@ -29,6 +30,9 @@ cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 std::string version_text(int version) {
   return version == 0 ? "none" : std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
+
+// The device's flag is for streams alone: who waits for an event leaves the processor to the others as well.
+constexpr unsigned kSleepingEvent = cudaEventBlockingSync;
 
 constexpr int kOldest = 90;  // Hopper
 std::string capability_text(int capability) { return std::to_string(capability / 10) + "." + std::to_string(capability % 10); }
@@ -119,7 +123,6 @@ Bytes process_memory() {
 void synchronize_device() { check(cudaDeviceSynchronize(), "waiting for the device"); }
 
 DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
-  const Bytes before = process_memory();
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, static_cast<std::size_t>(size.n));
   if (result == cudaErrorMemoryAllocation) {
@@ -130,7 +133,6 @@ DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
   }
   check(result, "the arena");
   data_ = static_cast<std::byte*>(memory);
-  taken_ = process_memory() - before;
 }
 DeviceMemory::~DeviceMemory() { forget(cudaFree(data_)); }
 void DeviceMemory::fill_with_zeros() const {
@@ -148,7 +150,7 @@ PinnedMemory::~PinnedMemory() {
 
 Event::Event() {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+  check(cudaEventCreateWithFlags(&event, kSleepingEvent | cudaEventDisableTiming), "an event");
   handle_ = event;
 }
 Event::~Event() { forget(cudaEventDestroy(event_of(handle_))); }
@@ -157,7 +159,7 @@ void Event::wait() const { check(cudaEventSynchronize(event_of(handle_)), "work 
 
 TimedEvent::TimedEvent() {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreate(&event), "an event");
+  check(cudaEventCreateWithFlags(&event, kSleepingEvent), "an event");
   handle_ = event;
 }
 TimedEvent::~TimedEvent() { forget(cudaEventDestroy(event_of(handle_))); }
@@ -182,6 +184,18 @@ void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const
 }
 void Stream::wait(const Event& event) const {
   check(cudaStreamWaitEvent(stream_of(handle_), event_of(event.handle_), 0), "waiting for an event");
+}
+__global__ void hold_kernel(std::uint64_t nanoseconds) {
+  const auto now = [] {
+    std::uint64_t time;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+    return time;
+  };
+  for (const std::uint64_t begin = now(); now() - begin < nanoseconds;) __nanosleep(1000);
+}
+void Stream::hold(double seconds) const {
+  hold_kernel<<<1, 1, 0, stream_of(handle_)>>>(static_cast<std::uint64_t>(seconds * 1e9));
+  check(cudaGetLastError(), "a pause");
 }
 void Stream::synchronize() const { check(cudaStreamSynchronize(stream_of(handle_)), "work on the device"); }
 
@@ -248,6 +262,7 @@ void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const
   emulation::submit(handle_, [=] { std::memcpy(to, from, bytes); });
 }
 void Stream::wait(const Event& event) const { emulation::wait(handle_, event.handle_); }
+void Stream::hold(double) const {}
 void Stream::synchronize() const { emulation::synchronize(handle_); }
 
 Graph::Graph(const Stream& stream, const std::function<void()>& work)

@@ -38,12 +38,10 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* data() const { return data_; }
   std::span<std::byte> all() const { return {data_, static_cast<std::size_t>(size_.n)}; }
-  // By how much the driver counts more than before.
-  Bytes taken() const { return taken_; }
   void fill_with_zeros() const;
 
  private:
-  Bytes size_, taken_;
+  Bytes size_;
   std::byte* data_ = nullptr;
 };
 
@@ -108,6 +106,8 @@ class Stream {
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   // Later work begins behind what was recorded last.
   void wait(const Event& event) const;
+  // Later work begins no earlier than so much later: whoever gives it meanwhile is ahead of the device.
+  void hold(double seconds) const;
   void synchronize() const;
 
  private:

@@ -276,10 +276,22 @@ Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, co
   return paging.active() ? PagingPass(graph, blocks, paging).run() : graph;
 }
 
+namespace {
+
+// A GPU maps what is pinned: of its memory 8 bytes for each page, at the most.
+std::vector<ReserveItem> pinned_tables(const Graph& graph) {
+  constexpr Bytes kStep{64 << 10};
+  const std::int64_t pages = ceil_div(stored_layout(graph).ends[1].n, kPage.n);
+  return {{"page tables of pinned memory", align_up(Bytes{8 * pages}, kStep), "bound"}};
+}
+
+}  // namespace
+
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier) {
   // A ring of up to 32 entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
   const bool host = has_host(machine);
+  if (paging.active() && host && tier == 0 && machine.instruction_set == kCudaInstructions) return pinned_tables(graph);
   if (!paging.active() || tier != (host ? 1 : 0)) return {};
   const std::size_t disk_tier = host ? 2 : 1;
   const std::int64_t page = page_elements(graph, paging);

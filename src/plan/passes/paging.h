@@ -70,7 +70,8 @@ std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node)
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
 // Outside the arenas of a tier: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per
-// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on 1 where a host is there.
+// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on 1 where a host is there; a
+// GPU for the page tables of what is pinned there.
 // Empty where nothing is paged.
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier);
 inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with what moves
