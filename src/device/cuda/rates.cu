@@ -190,7 +190,8 @@ void try_products() {
       gemm.run(stream.handle(), a, a + kMatrix, shape.bias ? a : nullptr, a + 2 * kMatrix, a + 3 * kMatrix);
     };
     once();
-    Graph(stream, once).launch(stream);
+    const Graph graph(stream, once);
+    graph.launch(stream);
     stream.synchronize();
   };
   for (const DType dtype : {DType::f32, DType::bf16}) {
