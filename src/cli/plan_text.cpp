@@ -104,15 +104,30 @@ std::string arguments_text(const json& arguments) {
   return text;
 }
 
+// The same in lines of up to 96 columns, indented.
+std::string arguments_lines(const json& arguments) {
+  constexpr std::size_t kColumns = 96;
+  std::string text, line;
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string pair = arguments_text({arguments[i], arguments[i + 1]});
+    if (!line.empty() && line.size() + 1 + pair.size() > kColumns) {
+      text += "    " + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + pair;
+  }
+  return line.empty() ? text : text + "    " + line + "\n";
+}
+
 std::string levers_table(const json& levers) {
   const double base = levers.at(0).at("update_seconds").get<double>();
-  std::string text = fmt::format("{:<36}{:>12}{:>11}{:>10}\n", "levers, each alone", "process", "update", "time");
+  std::string text = fmt::format("{:<46}{:>12}{:>11}{:>10}\n", "levers, each alone", "process", "update", "time");
   for (const json& lever : levers) {
     const double seconds = lever.at("update_seconds").get<double>();
-    text += fmt::format("  {:<34}{:>12}{:>11}{:>10}{}\n", lever.at("name").get<std::string>(), size(lever.at("process_bytes")),
+    text += fmt::format("  {:<44}{:>12}{:>11}{:>10}{}\n", lever.at("name").get<std::string>(), size(lever.at("process_bytes")),
                         duration_text(seconds), base > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / base - 1)) : "",
                         lever.at("changes_result").get<bool>() ? "  rounding" : "");
-    if (!lever.at("arguments").empty()) text += fmt::format("    {}\n", arguments_text(lever.at("arguments")));
+    text += arguments_lines(lever.at("arguments"));
   }
   return text;
 }
@@ -183,21 +198,30 @@ std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
 }
 
-std::string bounds_table(const json& bounds, double update_seconds) {
+// What pays for the seconds that no plan can go below.
+std::string time_bound_text(const json& lanes) {
+  const double again = lanes.value("again", 0.0), transfers = lanes.at("transfers").get<double>();
+  std::string text = "each kernel once";
+  if (again > 0) text += fmt::format(", {} of them again", duration_text(again));
+  if (transfers > 0) text += fmt::format("; transfers {}", duration_text(transfers));
+  return text;
+}
+
+std::string bounds_table(const json& bounds, const json& predicted) {
   const auto number = [&](const char* key) { return bounds.at(key).get<double>(); };
   const auto line = [&](const char* title, const char* key, const std::string& meaning) {
     return fmt::format("{:<36}{:>12}  {}\n", title, size(bounds.at(key)), meaning);
   };
-  const json& lanes = bounds.at("lanes");
-  const double time = number("update_seconds");
-  const bool compute = lanes.at("compute").get<double>() >= lanes.at("transfers").get<double>();
+  const double seconds = number("update_seconds");
   return line("bound", "floor_bound_bytes", "no plan can be smaller") +
          line("floor", "floor_bytes",
               "the smallest plan found, " + gap_text(number("floor_bytes"), number("floor_bound_bytes"))) +
          line("knee", "knee_bytes", "from here on more memory gains little") +
          line("ceiling", "ceiling_bytes", "more is of no use") +
-         fmt::format("{:<36}{:>12}  {}; this plan is {}\n", "time bound", duration_text(time),
-                     compute ? "each kernel once" : "what does not fit goes and comes", gap_text(update_seconds, time));
+         line("load", "load_bytes",
+              "live at once; the arena is " + gap_text(predicted.at("arena_bytes").get<double>(), number("load_bytes"))) +
+         fmt::format("{:<36}{:>12}  {}; this plan is {}\n", "time bound", duration_text(seconds),
+                     time_bound_text(bounds.at("lanes")), gap_text(predicted.at("update_seconds").get<double>(), seconds));
 }
 
 // "fp32", "fp32 (optimizer state bf16)".
@@ -219,7 +243,7 @@ std::string fitting(const json& plan) {
                           ? "bounded by measured rates; `plimsoll machine CONFIG` measures kernels"
                           : "from measured kernels");
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
-          bounds_table(plan.at("bounds"), predicted.at("update_seconds").get<double>());
+          bounds_table(plan.at("bounds"), predicted);
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));
   return text;
 }

@@ -294,16 +294,16 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
     const int primitives = write ? first.write.primitives : std::max(first.add.primitives, first.write.primitives);
     return ChunkChoice{chunks, scratch.n, seconds(chosen), primitives, stall(chosen) - in_simulation};
   };
-  if (request.loss_chunks) {
-    chunks_ = {choice(*request.loss_chunks)};
-    return;
-  }
   constexpr int kMostChunks = 1 << 14;
-  for (int chunks = 1; chunks <= kMostChunks; chunks *= 2) {
+  if (request.loss_chunks) chunks_ = {choice(*request.loss_chunks)};
+  for (int chunks = 1; chunks <= kMostChunks && !request.loss_chunks; chunks *= 2) {
     const ChunkChoice next = choice(chunks);
     if (!chunks_.empty() && next.scratch >= chunks_.back().scratch) continue;
     chunks_.push_back(next);
   }
+  const ChunkChoice& fastest = *std::ranges::min_element(chunks_, {}, &ChunkChoice::seconds);
+  kernel_seconds_ =
+      without_last_bits(base_seconds_ - costs.update_stall + static_cast<double>(window_.rounds()) * fastest.seconds);
 }
 
 BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation& simulation) const {

@@ -56,6 +56,9 @@ class BatchCandidates {
   // Instructions and generated kernels that every plan of this batch has.
   std::size_t least_steps() const { return least_steps_; }
   int least_primitives() const { return least_primitives_; }
+  // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
+  double kernel_seconds() const { return kernel_seconds_; }
+  Bytes least_loss_scratch() const { return Bytes{chunks_.back().scratch}; }
 
  private:
   struct BlockProfile {
@@ -146,6 +149,7 @@ class BatchCandidates {
   };
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
+  double kernel_seconds_ = 0;
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
   std::size_t least_steps_ = 0;

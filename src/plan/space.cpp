@@ -14,6 +14,7 @@
 #include "plan/frontier.h"
 #include "plan/plan.h"
 #include "plan/resting.h"
+#include "plan/time_bound.h"
 
 namespace plimsoll {
 namespace {
@@ -87,7 +88,7 @@ struct PlanSpace::State {
   std::optional<std::size_t> fastest_within(Bytes memory);
   Bytes bound_of(const BatchCandidates& batch) const;
   Bytes least_bound(bool in_memory) const;
-  TimeBound time_bound(Bytes memory) const;
+  TimeBound time_bound(Bytes memory);
   Bytes least_reserve(const BatchCandidates& batch, Bytes arena) const;
   Bytes least_process(const Candidate& candidate) const;
   // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
@@ -294,18 +295,21 @@ Bytes PlanSpace::State::least_bound(bool in_memory) const {
   return bound;
 }
 
-// What a plan in memory alone is short of has to rest on tier 1 when most is live, and comes in and goes out in every update.
-TimeBound PlanSpace::State::time_bound(Bytes memory) const {
-  TimeBound bound{ladder.front().update_seconds, 0};
-  if (wants_disk(request)) return bound;
-  Bytes moved = std::max(Bytes{0}, least_bound(true) - memory);
-  for (std::size_t i = 0; i < request.beyond.size(); ++i) {
-    const Link *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
-    if (in == nullptr || out == nullptr) break;
-    bound.transfers = std::max(bound.transfers, static_cast<double>(moved.n) / std::min(in->alone(), out->alone()));
-    moved = std::max(Bytes{0}, moved - request.beyond[i]);  // what passes the next link, too
-  }
-  return bound;
+// Of all micro-batch sizes, whatever else is decided for them.
+TimeBound PlanSpace::State::time_bound(Bytes memory) {
+  std::vector<TimeBound> bounds(models.size());
+  run_tasks(models.size(), [&](std::size_t i) {
+    double kernels = std::numeric_limits<double>::max();
+    Bytes reserve = kNoBound, scratch = kNoBound;
+    for (const BatchCandidates& batch : batches) {
+      if (&batch.model() != models[i].get()) continue;
+      kernels = std::min(kernels, batch.kernel_seconds());
+      reserve = std::min(reserve, least_reserve(batch, Bytes{0}));
+      scratch = std::min(scratch, batch.least_loss_scratch());
+    }
+    bounds[i] = TimeCuts(*models[i], request.saves).within(memory - reserve, kernels, scratch, request, machine);
+  });
+  return *std::ranges::min_element(bounds, {}, &TimeBound::seconds);
 }
 
 Bytes PlanSpace::floor_bound() { return state_->least_bound(false); }

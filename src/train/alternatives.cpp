@@ -214,78 +214,122 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor) {
   return list;
 }
 
-// Each lever alone, against the plan that keeps everything at the largest micro-batch.
-json levers(const Config& config, const PlanningInput& input) {
-  struct Lever {
-    std::string name;
-    std::vector<std::string> arguments;
-    std::function<void(PlanRequest&)> apply;
-    DType state = DType::f32;
-  };
-  const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
-  const auto keep = [&](PlanRequest& request) {
-    request.optimizer_state = RestPolicy::memory;
-    request.parameters = request.gradients = request.activations = RestPolicy::automatic;
-    request.recompute = RecomputePolicy::none;
-    request.loss_chunks = 1;
-    request.micro_batch = most;
-    request.group = 1;
-  };
-  const auto all_on_disk = [](PlanRequest& request) {
-    request.optimizer_state = request.parameters = request.gradients = RestPolicy::disk;
-  };
-  const auto micro_one =
-      both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(config.train.effective_batch)));
+namespace {
+
+struct Lever {
+  std::string name;
+  std::vector<std::string> arguments;  // with them and memory enough the planner comes to this, or to what is faster
+  std::function<void(Config&, PlanRequest&)> apply;  // to a plan that keeps everything at the largest micro-batch
+};
+
+void keep_everything(PlanRequest& request, std::int64_t micro_batch) {
+  request.optimizer_state = RestPolicy::memory;
+  request.parameters = request.gradients = request.activations = RestPolicy::automatic;
+  request.recompute = RecomputePolicy::none;
+  request.loss_chunks = 1;
+  request.micro_batch = micro_batch;
+  request.group = 1;
+}
+
+// What rests on the next tier, from what is read least often.
+std::vector<Lever> tier_levers(const std::string& tier) {
+  const auto state = set("plan.optimizer_state", "disk");
+  return {{"optimizer state on the " + tier, both(state, both(set("plan.parameters", "memory"), set("plan.gradients", "memory"))),
+           [](Config&, PlanRequest& r) {
+             r.optimizer_state = RestPolicy::disk;
+             r.parameters = r.gradients = RestPolicy::memory;
+           }},
+          {"parameters and gradients of the blocks, too",
+           both(state, both(set("plan.parameters", "disk"), set("plan.gradients", "disk"))),
+           [](Config&, PlanRequest& r) { r.optimizer_state = r.parameters = r.gradients = RestPolicy::disk; }},
+          {"blocks made again from inputs on the " + tier,
+           both(state, both(set("plan.activations", "disk"), set("plan.recompute", "all"))), [](Config&, PlanRequest& r) {
+             r.optimizer_state = r.activations = RestPolicy::disk;
+             r.recompute = RecomputePolicy::all;
+           }}};
+}
+
+// Narrower numbers and smaller state: what changes results beyond their rounding by another split of the batch.
+std::vector<Lever> number_levers(const Config& config) {
+  std::vector<Lever> list;
+  if (config.precision.compute == DType::f32) {
+    const auto products = set("precision.compute", "bf16");
+    list.push_back({"products in bf16", products, [](Config& c, PlanRequest&) { c.precision.compute = DType::bf16; }});
+    if (config.precision.parameters == DType::f32) {
+      list.push_back({"weights in bf16, too", both(products, set("precision.parameters", "bf16")),
+                      [](Config& c, PlanRequest&) { c.precision.compute = c.precision.parameters = DType::bf16; }});
+    }
+  }
+  if (!may_narrow_state(config)) return list;
+  for (const auto& [text, dtype] : {std::pair("bf16", DType::bf16), std::pair("8bit", DType::u8)}) {
+    list.push_back({fmt::format("optimizer state in {}", text), set("precision.optimizer_state", text),
+                    [dtype = dtype](Config& c, PlanRequest&) { c.precision.optimizer_state = dtype; }});
+  }
+  if (config.optimizer.kind == OptimizerKind::adamw && !config.schedule.momentum && !config.optimizer.half_lives) {
+    list.push_back({"Adafactor instead of AdamW", set("optimizer.name", "adafactor"),
+                    [](Config& c, PlanRequest&) { c.optimizer.kind = OptimizerKind::adafactor; }});
+  }
+  return list;
+}
+
+std::vector<Lever> all_levers(const Config& config, const PlanningInput& input) {
   constexpr std::int64_t kMostTogether = 8;
+  const std::int64_t batch = input.request.effective_batch;
   std::int64_t together = 1;
-  for (std::int64_t group = 2; group <= std::min(kMostTogether, input.request.effective_batch); ++group) {
-    if (input.request.effective_batch % group == 0) together = group;
+  for (std::int64_t group = 2; group <= std::min(kMostTogether, batch); ++group) {
+    if (batch % group == 0) together = group;
   }
-  std::vector<Lever> all{{"keep everything", {}, keep},
-                         {"loss in chunks", set("plan.loss_chunks", "16"), [&](PlanRequest& r) { keep(r), r.loss_chunks = 16; }},
-                         {"recompute every block", set("plan.recompute", "all"),
-                          [&](PlanRequest& r) { keep(r), r.recompute = RecomputePolicy::all; }},
-                         {"micro-batch 1", micro_one, [&](PlanRequest& r) { keep(r), r.micro_batch = 1; }},
-                         {"all of these", {}, [&](PlanRequest& r) {
-                            r.micro_batch = 1;
-                            r.group.reset();
-                            r.recompute = RecomputePolicy::all;
-                            r.loss_chunks = 16;
-                            r.optimizer_state = r.parameters = r.gradients = r.activations = RestPolicy::automatic;
-                            if (!input.request.beyond.empty()) all_on_disk(r);
-                          }}};
+  const auto micro_one = both(set("train.micro_batch", "1"), set("train.accumulation", std::to_string(batch)));
+  const auto chunks = set("plan.loss_chunks", "16"), again = set("plan.recompute", "all");
+  std::vector<Lever> list{{"keep everything", {}, [](Config&, PlanRequest&) {}},
+                          {"loss in chunks", chunks, [](Config&, PlanRequest& r) { r.loss_chunks = 16; }},
+                          {"recompute every block", again, [](Config&, PlanRequest& r) { r.recompute = RecomputePolicy::all; }},
+                          {"micro-batch 1", micro_one, [](Config&, PlanRequest& r) { r.micro_batch = 1; }}};
+  const auto add = [&](std::vector<Lever> more) { list.insert(list.end(), more.begin(), more.end()); };
   if (together > 1) {
-    all.insert(all.end() - 1, {fmt::format("the same, {} through each block together", together),
-                               both(micro_one, set("plan.group", std::to_string(together))),
-                               [&](PlanRequest& r) { keep(r), r.micro_batch = 1, r.group = together; }});
+    list.push_back({fmt::format("the same, {} through each block together", together),
+                    both(micro_one, set("plan.group", std::to_string(together))), [together](Config&, PlanRequest& r) {
+                      r.micro_batch = 1;
+                      r.group = together;
+                    }});
   }
-  if (may_narrow_state(config)) {
-    all.insert(all.end() - 1, {"optimizer state in bf16", set("precision.optimizer_state", "bf16"), keep, DType::bf16});
-  }
+  auto everything = both(micro_one, both(again, chunks));
   if (!input.request.beyond.empty()) {
     const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;
-    const std::string tier = first < input.machine.machine.tiers.size() ? input.machine.machine.tiers[first].name : "disk";
-    all.insert(all.end() - 1, {"optimizer state on the " + tier, set("plan.optimizer_state", "disk"), [&](PlanRequest& r) {
-                                 keep(r), r.optimizer_state = RestPolicy::disk;
-                                 r.parameters = r.gradients = RestPolicy::memory;
-                               }});
-    all.insert(all.end() - 1, {"parameters and gradients of the blocks, too",
-                               both(set("plan.parameters", "disk"), set("plan.gradients", "disk")),
-                               [&](PlanRequest& r) { keep(r), all_on_disk(r); }});
+    const std::vector<Tier>& tiers = input.machine.machine.tiers;
+    add(tier_levers(first < tiers.size() ? tiers[first].name : "disk"));
+    everything = both(std::move(everything), both(set("plan.optimizer_state", "disk"),
+                                                  both(set("plan.parameters", "disk"), set("plan.gradients", "disk"))));
   }
+  list.push_back({"all of these", everything, [away = !input.request.beyond.empty()](Config&, PlanRequest& r) {
+                    r.micro_batch = 1;
+                    r.group.reset();
+                    r.recompute = RecomputePolicy::all;
+                    r.loss_chunks = 16;
+                    r.optimizer_state = r.parameters = r.gradients = away ? RestPolicy::disk : RestPolicy::automatic;
+                  }});
+  add(number_levers(config));
+  return list;
+}
+
+}  // namespace
+
+json levers(const Config& config, const PlanningInput& input) {
+  const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
   json list = json::array();
-  for (const Lever& lever : all) {
-    PlanRequest request = input.request;
-    lever.apply(request);
+  for (const Lever& lever : all_levers(config, input)) {
     Config changed = config;
-    if (lever.state != DType::f32) changed.precision.optimizer_state = lever.state;
+    PlanRequest request = input.request;
+    keep_everything(request, most);
+    lever.apply(changed, request);
     const std::optional<Outcome> outcome = outcome_of(changed, input, request, input.machine.machine, {});
     if (!outcome) continue;
+    const bool rounds = request.micro_batch != most || changed.precision != config.precision;
     list.push_back({{"name", lever.name},
                     {"arguments", lever.arguments},
                     {"process_bytes", outcome->process.n},
                     {"update_seconds", outcome->seconds},
-                    {"changes_result", request.micro_batch != most || changed.precision != config.precision}});
+                    {"changes_result", rounds || changed.optimizer.kind != config.optimizer.kind}});
   }
   return list;
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "plan/resting.h"
 #include "train/alternatives.h"
 #include "train/calibrate.h"
 #include "train/cuda_machine.h"
@@ -89,6 +90,21 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
   }
 }
 
+namespace {
+
+// Where kernels run in the memory of the host, --memory is its budget.
+void check_host_memory(const PlanningInput& input, const std::function<void(const std::string&)>& say) {
+  if (!input.budget.host_memory || has_host(input.machine.machine)) return;
+  if (wants_disk(input.request) && input.request.beyond.empty()) {
+    throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
+                       "a folder and a size for what leaves memory, or a machine with a device",
+                       {"--disk /tmp/plimsoll:16GiB", "--device sim"});
+  }
+  if (say) say("note: kernels run in the memory of the host, whose budget is --memory: --host-memory says nothing here");
+}
+
+}  // namespace
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
@@ -106,6 +122,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   if (simulated) limit_links(input.machine.machine, config.links);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
+  check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
   settle_budget(input.budget, elsewhere ? memory_of(input.machine.machine) : memory_here(config), place.runs_now, say);
   return input;

@@ -201,7 +201,11 @@ def options(test):
         "plan", "config.toml", "--set", "train.effective_batch=4", "--set", "seed=9", "--set", "seed=10", "--json"
     )
     test.equal("--set accumulates", plan["batch"]["effective"], 4)
-    plan = test.succeeds("plan", "config.toml", "--host-memory", "1GiB", "--disk", "spill:2GiB", "--json")
+    noted = test.run("plan", "config.toml", "--host-memory", "1GiB", "--disk", "spill:2GiB", "--json")
+    test.that(b"--host-memory says nothing here" in noted.err, "kernels run in the host's memory")
+    resting = ["--host-memory", "1GiB", "--set", "plan.optimizer_state=disk"]
+    test.fails(2, "E-CONFIG-MISSING", "plan", "config.toml", *resting)
+    plan = noted.json()
     test.equal("budget", plan["budget"], {"memory": 64 << 20, "host_memory": 1 << 30, "disk": 2 << 30})
     test.that(test.path("spill").is_dir(), "the folder of --disk is made")
     test.fails(5, "E-DISK-FOLDER", "plan", "config.toml", "--disk", "no/such/folder:1GiB")

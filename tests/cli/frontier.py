@@ -165,9 +165,39 @@ def odd_diffs(test):
         test.that(path in paths, f"{path} differs")
 
 
+def levers(test):
+    """The arguments of a lever lead to its row, or to a faster plan, where memory is no concern."""
+    for more in ([], ["--disk", "spill:1GiB"]):
+        rows = test.succeeds(*SIM, *more, "--json")["levers"]
+        names = [row["name"] for row in rows]
+        test.that({"products in bf16", "optimizer state in 8bit", "all of these"} <= set(names), f"levers: {names}")
+        test.equal("levers of the disk", "blocks made again from inputs on the disk" in names, bool(more))
+        test.that(all(row["arguments"] for row in rows[1:]), "every lever has arguments")
+        for row in rows:
+            found = test.succeeds(*SIM, *more, *row["arguments"], "--json")["predicted"]
+            seconds = row["update_seconds"]
+            test.that(found["update_seconds"] <= seconds * (1 + 1e-9), f"{row['name']}: {found['update_seconds']}, {seconds} s")
+    test.that(rows[0]["process_bytes"] > min(row["process_bytes"] for row in rows), "levers save memory")
+
+
+def certificates(test):
+    """The load and the seconds that no plan can go below: what is printed is what --json says."""
+    four = [*SIM, "--set", "train.micro_batch=4", "--set", "train.accumulation=2"]
+    bounds = test.succeeds(*four, "--json")["bounds"]
+    for budget in (bounds["floor_bytes"], bounds["ceiling_bytes"]):
+        plan = test.succeeds(*four, "--memory", budget, "--json")
+        own, predicted = plan["bounds"], plan["predicted"]
+        test.that(own["update_seconds"] <= predicted["update_seconds"] * (1 + 1e-9), f"no plan is faster: {own}")
+        test.equal("the lanes' maximum", own["update_seconds"], max(own["lanes"]["compute"], own["lanes"]["transfers"]))
+        test.that(0 <= own["lanes"]["again"] <= own["lanes"]["compute"], f"what runs again is of it: {own['lanes']}")
+        test.that(own["load_bytes"] <= predicted["arena_bytes"], "the load is below the arena")
+    text = test.succeeds(*SIM)
+    test.that("live at once; the arena is 0." in text and "each kernel once; this plan is 0.0 % above it" in text, text)
+
+
 def main():
     test = Test("frontier")
-    test.run_parts(points, given_budget, plot, svg, diff, odd_diffs)
+    test.run_parts(points, given_budget, plot, svg, diff, odd_diffs, levers, certificates)
     test.finish()
 
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -232,6 +234,22 @@ TEST(LayoutPlace, TrainingTracesOfEverySizeAndKind) {
     }
   }
   fmt::print("training traces: at most {:.3f} % above the load, {:.2f} CPU seconds\n", 100 * worst, longest);
+}
+
+// The lowest height of a plan of 24 blocks, which is its load: the search at the load decides, not the bisection above it.
+TEST(LayoutMinimize, ReachesTheLoadOfATrainingPlan) {
+  std::ifstream file(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "instances" / "byte-24.json");
+  Problem problem;
+  const nlohmann::json instance = nlohmann::json::parse(file);
+  problem.alignment = instance.at("alignment").get<std::int64_t>();
+  for (const auto& row : instance.at("result").at("buffers")) {
+    if (row.at(0) != row.at(1)) problem.buffers.push_back({row.at(0), row.at(1), row.at(2)});
+  }
+  ASSERT_GT(problem.buffers.size(), 2'000U);
+  const Placement placement = minimize(problem, 400'000);
+  expect_holds(problem, placement.solution);
+  EXPECT_TRUE(placement.optimal);
+  EXPECT_EQ(placement.solution.height, load(problem));
 }
 
 TEST(LayoutPlace, HonoursPinsAtTheBottom) {

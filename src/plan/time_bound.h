@@ -1,0 +1,50 @@
+// A lower bound on the seconds of an update within a budget, whatever is recomputed or moved, and in whatever order. When a
+// backward node runs, each forward value that later backward nodes read is in memory, or its node runs once more, or it comes in
+// from another tier. So two resources pay for what does not fit: kernels for what runs again, the links for what leaves memory;
+// of both a fraction is taken where that is cheaper. It holds for schedules in which each gradient is computed once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "plan/candidates.h"
+
+namespace plimsoll {
+
+// Of one micro-batch size: what is live in every schedule while the loss runs, and while the backward node does at which most is
+// live where everything is kept.
+class TimeCuts {
+ public:
+  TimeCuts(BatchModel& model, bool saves);
+
+  // `arena`: of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. Infinite where
+  // nothing helps.
+  TimeBound within(Bytes arena, double kernels, Bytes loss_scratch, const PlanRequest& request, const Machine& machine) const;
+
+ private:
+  struct Saved {  // what one node made
+    std::int64_t bytes = 0;
+    double seconds = 0;  // of running it again
+  };
+  struct Cut {
+    std::int64_t touched = 0;  // bytes that the node reads and writes; no persistent ones, no accumulators
+    std::int64_t own = 0;      // its scratch, and accumulators that only this micro-step has
+    bool loss = false;         // whose scratch depends on the chunks
+    std::int64_t saved = 0;    // bytes that later nodes read
+    std::vector<Saved> again;  // of it, by seconds a byte: what may run again
+  };
+  struct Links;
+
+  Cut cut_at(const Simulation& simulation, int step, NodeKernels& kernels) const;
+  double all_again(const Cut& cut, double bytes) const;
+  TimeBound at(const Cut& cut, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
+
+  std::int64_t rounds_;          // micro-batches of an update
+  std::int64_t persistent_ = 0;  // bytes
+  std::int64_t movable_ = 0;     // of them, those that may rest elsewhere
+  std::int64_t sums_ = 0;        // accumulators that live through a window of several
+  std::vector<Cut> cuts_;
+};
+
+}  // namespace plimsoll

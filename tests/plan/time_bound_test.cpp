@@ -1,0 +1,133 @@
+// The bound on seconds: no plan is faster, less memory never lowers it, and what is short runs again or passes a link.
+
+#include "plan/time_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "plan/small_models.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kLastBits = 1 + 1e-9;
+
+struct Place {
+  Machine machine;
+  std::vector<Bytes> beyond;
+};
+
+Place with_links(double bytes_per_second) {
+  Machine machine = round_machine();
+  for (Link& link : machine.links) link.bytes_per_second = bytes_per_second;
+  return {std::move(machine), {kGiB * 8}};
+}
+
+TEST(TimeBound, NoPlanIsFaster) {
+  const Place places[] = {{round_machine(), {}}, with_links(2e9), with_links(5e7), {round_device(), {kMiB * 64, kGiB * 8}}};
+  int again = 0, moved = 0;
+  for (const ModelShape& shape : {kShapes[0], kShapes[2], {8, 32, 2, 128, 17}}) {
+    for (const Place& place : places) {
+      Config config = config_for(shape, 6);
+      if (shape.layers == 8) config.train.micro_batch = 3, config.train.accumulation = 2;
+      PlanRequest request = plan_request(config);
+      request.beyond = place.beyond;
+      OpCatalogue catalogue = round_catalogue();
+      PlanSpace space(source_for(config), request, place.machine, catalogue);
+      const std::int64_t floor = space.floor().n, ceiling = space.ceiling().n;
+      double before = 1e30;
+      for (int i = 0; i <= 12; ++i) {
+        const Bytes budget{floor + (ceiling - floor) * i / 12};
+        const Plan plan = std::get<Plan>(space.best({budget, {}, {}}));
+        const TimeBound& bound = plan.bound_seconds;
+        SCOPED_TRACE(std::to_string(shape.layers) + " layers in " + std::to_string(budget.n) + " of " + place.machine.name +
+                     " with " + std::to_string(place.beyond.size()) + " tiers beyond");
+        EXPECT_LE(bound.seconds(), plan.update_seconds * kLastBits);
+        EXPECT_LE(bound.seconds(), before * kLastBits);
+        EXPECT_GE(bound.compute, bound.again);
+        before = bound.seconds();
+        again += bound.again > 0 ? 1 : 0;
+        moved += bound.transfers > 0 ? 1 : 0;
+        if (i == 12 && place.beyond.empty()) EXPECT_NEAR(bound.seconds(), plan.update_seconds, 1e-9 * plan.update_seconds);
+      }
+    }
+  }
+  EXPECT_GT(again, 10);
+  EXPECT_GT(moved, 10);
+}
+
+// Within an arena that is short of a few bytes.
+class ShortOf {
+ public:
+  explicit ShortOf(std::int64_t micro_batch)
+      : config_(config_for({4, 32, 4, 16, 101}, 6)),
+        model_(build_training_graph(config_, kTrainAndValidate, micro_batch).graph, micro_batch, 6 / micro_batch, 2, catalogue_),
+        cuts_(model_, true) {}
+
+  TimeBound by(std::int64_t bytes, const Place& place) const { return within(enough(place) - bytes, place); }
+
+ private:
+  TimeBound within(std::int64_t arena, const Place& place) const {
+    PlanRequest request = plan_request(config_);
+    request.beyond = place.beyond;
+    return cuts_.within(Bytes{arena}, 1e-3, {}, request, place.machine);
+  }
+
+  // The least arena of which nothing is short.
+  std::int64_t enough(const Place& place) const {
+    std::int64_t low = 0, high = kGiB.n;
+    while (low < high) {
+      const std::int64_t middle = (low + high) / 2;
+      const TimeBound bound = within(middle, place);
+      if (bound.again > 0 || bound.transfers > 0) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return high;
+  }
+
+  Config config_;
+  OpCatalogue catalogue_ = round_catalogue();
+  BatchModel model_;
+  TimeCuts cuts_;
+};
+
+TEST(TimeBound, WhatIsShortRunsAgainOrPasses) {
+  for (const std::int64_t micro : {6, 2}) {
+    const ShortOf cut(micro);
+    const Place memory{round_machine(), {}};
+    EXPECT_EQ(cut.by(0, memory).again, 0);
+    const double some = cut.by(10'000, memory).again, more = cut.by(20'000, memory).again;
+    EXPECT_GT(some, 0);
+    EXPECT_GE(more, 2 * some * (1 - 1e-9)) << "the cheapest go first";
+    EXPECT_TRUE(std::isinf(cut.by(kMiB.n * 64, memory).seconds())) << "persistent bytes cannot run again";
+
+    const TimeBound fast = cut.by(20'000, with_links(1e12));
+    EXPECT_EQ(fast.again, 0);
+    EXPECT_GT(fast.transfers, 0);
+    EXPECT_EQ(fast.compute, 1e-3);
+    // So slow that what passes while kernels run is little: the rest runs again, meanwhile more passes.
+    const TimeBound slow = cut.by(20'000, with_links(5e6));
+    EXPECT_GT(slow.again, 0);
+    EXPECT_LT(slow.again, more);
+    EXPECT_NEAR(slow.compute, slow.transfers, 1e-6 * slow.compute);
+    // Nothing but the link helps past what can run again.
+    const TimeBound far = cut.by(kMiB.n, with_links(5e6));
+    EXPECT_TRUE(std::isfinite(far.seconds()));
+    EXPECT_NEAR(far.transfers, far.seconds(), 1e-6 * far.seconds());
+  }
+}
+
+TEST(TimeBound, ATierHasRoomForWhatItHolds) {
+  const ShortOf cut(6);
+  Place small = with_links(1e12);
+  small.beyond = {kKiB * 4};
+  EXPECT_GT(cut.by(20'000, small).again, 0);
+  EXPECT_LT(cut.by(20'000, small).again, cut.by(20'000, {round_machine(), {}}).again);
+}
+
+}  // namespace
+}  // namespace plimsoll
