@@ -202,7 +202,7 @@ std::string gap_text(double figure, double bound) {
 std::string time_bound_text(const json& lanes) {
   const double again = lanes.value("again", 0.0), transfers = lanes.at("transfers").get<double>();
   std::string text = "each kernel once";
-  if (again > 0) text += fmt::format(", {} of them again", duration_text(again));
+  if (again > 0) text += fmt::format(" and {} again", duration_text(again));
   if (transfers > 0) text += fmt::format("; transfers {}", duration_text(transfers));
   return text;
 }
