@@ -232,10 +232,8 @@ const CodeExplanation kExplanations[] = {
      "predicted "
      "bytes would no longer hold.",
      "Plan again here. A thread count that differs from the plan's is an error, not a slow path. Where a GPU's library chose "
-     "another "
-     "algorithm than it did when it was measured, remove that GPU's machine file (its name is in what `plimsoll machine --device "
-     "cuda "
-     "--json` prints) and measure again.",
+     "another algorithm than it did when it was measured, remove that GPU's machine file (its name is in what `plimsoll machine "
+     "CONFIG --device cuda --unverified --json` prints) and measure again.",
      "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},

@@ -220,7 +220,7 @@ std::string bounds_table(const json& bounds, const json& predicted) {
          line("ceiling", "ceiling_bytes", "more is of no use") +
          line("load", "load_bytes",
               "live at once; the arena is " + gap_text(predicted.at("arena_bytes").get<double>(), number("load_bytes"))) +
-         fmt::format("{:<36}{:>12}  {}; this plan is {}\n", "time bound", duration_text(seconds),
+         fmt::format("{:<36}{:>12}  {}; plan {}\n", "time bound", duration_text(seconds),
                      time_bound_text(bounds.at("lanes")), gap_text(predicted.at("update_seconds").get<double>(), seconds));
 }
 

@@ -30,5 +30,9 @@ std::string kernel_key(const KernelRequest& request) {
   return key_with(request.attributes->text(), request) + (request.in_ranges ? "r" : "");
 }
 std::string timing_key(const KernelRequest& request) { return key_with(request.attributes->text_without_noise(), request); }
+std::string algorithm_key(KernelRequest request) {
+  request.chunks = 1;
+  return timing_key(request);
+}
 
 }  // namespace plimsoll

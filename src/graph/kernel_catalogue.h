@@ -31,6 +31,8 @@ std::string kernel_key(const KernelRequest& request);
 // The same without the key of the noise, which changes with seed and site but not the time, and without the "r": the key of
 // measured seconds in machine files.
 std::string timing_key(const KernelRequest& request);
+// The same of a chunked op in one piece: its bits do not depend on the chunks, nor does what a library chooses for it.
+std::string algorithm_key(KernelRequest request);
 
 struct KernelChoice {
   std::string implementation;

@@ -13,7 +13,7 @@ std::optional<double> OpCatalogue::recorded_seconds(KernelRequest request, doubl
 
 std::string OpCatalogue::implementation_of(const KernelChoice& choice, const KernelRequest& request) const {
   if (algorithms_.empty()) return choice.implementation;
-  const auto algorithm = algorithms_.find(timing_key(request));
+  const auto algorithm = algorithms_.find(algorithm_key(request));
   return algorithm == algorithms_.end() ? choice.implementation : choice.implementation + " " + algorithm->second;
 }
 

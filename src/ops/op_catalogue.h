@@ -16,8 +16,8 @@ namespace plimsoll {
 
 class OpCatalogue : public KernelCatalogue {
  public:
-  // `recorded`: seconds by timing_key. `algorithms`: what a library that planning does not ask chose, likewise; they become a
-  // part of the implementation's name.
+  // `recorded`: seconds by timing_key. `algorithms`: what a library that planning does not ask chose, by algorithm_key; they
+  // become a part of the implementation's name.
   OpCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, const OpKernels& kernels = kCpuKernels,
               std::map<std::string, std::string> algorithms = {})
       : roofline_(roofline), recorded_(std::move(recorded)), kernels_(kernels), algorithms_(std::move(algorithms)) {}

@@ -48,7 +48,6 @@ Bytes CudaDevice::host_bytes(const Program& program) {
 
 CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options)
     : arena_(program.arena + options.beyond), pace_(options.pace) {
-  taken_ = cuda::process_memory() - taken_;
   const std::size_t host_tier = tier_named(plan, "host");
   if (host_tier < plan.tiers.size()) {
     const Moved moved = moved_by(program, host_tier);
@@ -234,6 +233,9 @@ void CudaDevice::fed(const std::vector<Operand>& written) {
     compute_.copy(address(operand), host_->base() + mirror.offset.n, static_cast<std::size_t>(operand.bytes.n));
     mirror.moved->record(compute_);
   }
+  // Kernels that wait to be given would be timed with their launches: where any are timed, those of a section are given meanwhile.
+  constexpr double kAhead = 0.1;  // seconds
+  if (!stamps_.empty()) compute_.hold(kAhead);
 }
 
 void CudaDevice::fetch(const std::vector<Operand>& wanted) {
@@ -244,10 +246,7 @@ void CudaDevice::fetch(const std::vector<Operand>& wanted) {
   }
 }
 
-// Kernels that wait to be given would be timed with their launches.
 void CudaDevice::stamp(std::size_t number) {
-  constexpr double kAhead = 0.02;  // seconds
-  if (number == 0) compute_.hold(kAhead);
   while (stamps_.size() <= number) stamps_.push_back(std::make_unique<cuda::TimedEvent>());
   stamps_[number]->record(compute_);
 }

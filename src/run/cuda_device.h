@@ -75,8 +75,9 @@ class CudaDevice final : public Device {
   template <class Part>
   void in_parts(const Operand& operand, const Part& part) const;
 
-  Bytes taken_ = cuda::process_memory();  // before the arena; from then on, by how much that grew
+  Bytes before_ = cuda::process_memory();
   cuda::DeviceMemory arena_;
+  Bytes taken_ = cuda::process_memory() - before_;  // by the arena alone: what follows takes memory as well
   std::optional<cuda::Reach> reach_;  // where each kernel is waited for, and nothing else reaches the arena meanwhile
   CudaPace pace_;
   Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow

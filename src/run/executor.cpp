@@ -62,7 +62,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
     entry.kernel = kernels_.back().get();
     entry.scratch = bound.scratch;
     std::string algorithm = entry.kernel == nullptr ? std::string() : entry.kernel->algorithm();
-    if (!algorithm.empty()) algorithms_.emplace(timing_key(request), std::move(algorithm));
+    if (!algorithm.empty()) algorithms_.emplace(algorithm_key(request), std::move(algorithm));
   }
   if (run.scratch.bytes < entry.scratch) {
     throw internal_error("executor", fmt::format("{} ({}) needs {} bytes of scratch and was given {}", node.line.text(),

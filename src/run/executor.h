@@ -48,7 +48,7 @@ class Executor {
   void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
   void set_observer(RunObserver* observer) { observer_ = observer; }
-  // What libraries chose for the kernels of this program, by timing_key: those of Kernel::algorithm that say something.
+  // What libraries chose for the kernels of this program, by algorithm_key: those of Kernel::algorithm that say something.
   const std::map<std::string, std::string>& algorithms() const { return algorithms_; }
 
  private:

@@ -108,7 +108,7 @@ void require_algorithms(const std::map<std::string, std::string>& planned, const
     if (found == planned.end() || found->second == algorithm) continue;
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", kernel,
                 fmt::format("the library chose algorithm {}, not {}, which the plan names", algorithm, found->second),
-                "the library and the GPU that were measured", {"plimsoll machine --device cuda --unverified --json"});
+                "the library and the GPU that were measured", {"plimsoll machine CONFIG --device cuda --unverified --json"});
   }
 }
 

@@ -192,7 +192,7 @@ def certificates(test):
         test.that(0 <= own["lanes"]["again"] <= own["lanes"]["compute"], f"what runs again is of it: {own['lanes']}")
         test.that(own["load_bytes"] <= predicted["arena_bytes"], "the load is below the arena")
     text = test.succeeds(*SIM)
-    test.that("live at once; the arena is 0." in text and "each kernel once; this plan is 0.0 % above it" in text, text)
+    test.that("live at once; the arena is 0." in text and "each kernel once; plan 0.0 % above it" in text, text)
 
 
 def main():

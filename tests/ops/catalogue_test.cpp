@@ -53,6 +53,9 @@ TEST(OpCatalogue, AlgorithmsAreAPartOfTheName) {
   EXPECT_EQ(named({}), "cublaslt");
   EXPECT_EQ(named({{timing_key(request), "1a2b"}}), "cublaslt 1a2b");
   EXPECT_EQ(named({{"another", "1a2b"}}), "cublaslt");
+  KernelRequest chunked = request;
+  chunked.chunks = 8;
+  EXPECT_EQ(algorithm_key(chunked), timing_key(request)) << "what is measured in one piece holds for all chunks";
 }
 
 // What a plan for the simulated machine rests on: no library and no processor is asked.

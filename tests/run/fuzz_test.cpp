@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
+#include <functional>
 #include <set>
 
+#include "base/hash.h"
 #include "plan/layout/judge.h"
 #include "run/network_run.h"
 #include "run/session.h"
@@ -31,7 +34,7 @@ bool judged(const Plan& plan) {
   return layout::judge(problem, solution).empty();
 }
 
-// Two windows and a save, by hand, under the audit; the hash of the parameters.
+// Two windows and a save, by hand, under the audit; the hash of the parameters and of both losses.
 std::string train(const RandomNetwork& network, const Plan& plan, std::string& difference_found) {
   NetworkRun run(network, plan, kEffective);
   verify(run.program(), plan.graph);
@@ -41,10 +44,18 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   run.executor().set_observer(&audit);
   run.before_phase([&](Phase phase) { audit.enter(phase); });
   run.load();
-  for (int update = 0; update < 2; ++update) run.update();
+  Hasher losses;
+  for (int update = 0; update < 2; ++update) {
+    run.update();
+    losses.add(std::to_string(std::bit_cast<std::uint64_t>(run.executor().view(network.training.loss_total).as<double>()[0])));
+  }
   run.save();
   difference_found = difference(plan, audit.phases());
-  return run.hash_parameters();
+  for (std::size_t tier = 1; tier < plan.stored.size(); ++tier) {
+    const Bytes height = run.device().use_of(tier).value_or(TierUse{}).height;
+    if (height != plan.stored[tier]) difference_found += " tier " + std::to_string(tier) + ": " + std::to_string(height.n);
+  }
+  return run.hash_parameters() + losses.hex();
 }
 
 void run_seed(unsigned seed) {
@@ -73,18 +84,19 @@ void run_seed(unsigned seed) {
 }
 
 // At twenty budgets from floor to ceiling: no byte over the plan, the same bits, never slower with more memory.
-void run_skips(const SkipShape& shape, const std::vector<Bytes>& beyond, std::size_t& with_replays, std::size_t& with_disk) {
+using Maker = std::function<RandomNetwork(std::int64_t batch)>;
+void run_irregular(const Maker& make, const std::vector<Bytes>& beyond, std::size_t& with_replays, std::size_t& with_disk) {
   constexpr int kBudgets = 20;
   cpu::set_thread_count(2);
   for (const std::int64_t micro : {std::int64_t{1}, kEffective}) {
-    const RandomNetwork network = skip_network(micro, shape);
+    const RandomNetwork network = make(micro);
     PlanRequest request;
     request.effective_batch = kEffective;
     request.micro_batch = micro;
     request.units_per_sample = network.context;
     request.beyond = beyond;
     OpCatalogue catalogue = round_catalogue();
-    PlanSpace space([&](std::int64_t) { return skip_network(micro, shape).graph; }, request, round_machine(), catalogue);
+    PlanSpace space([&](std::int64_t) { return make(micro).graph; }, request, round_machine(), catalogue);
     std::set<std::string> hashes, plans;
     double before = 1e30;
     for (int i = 0; i < kBudgets; ++i) {
@@ -108,14 +120,20 @@ void run_skips(const SkipShape& shape, const std::vector<Bytes>& beyond, std::si
 
 TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
   std::size_t with_replays = 0, with_disk = 0;
-  run_skips({}, {}, with_replays, with_disk);
+  run_irregular([](std::int64_t batch) { return skip_network(batch); }, {}, with_replays, with_disk);
   EXPECT_GE(with_replays, 16u);
 }
 
 TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   std::size_t with_replays = 0, with_disk = 0;
-  run_skips({16, 40, 512, 4}, {kGiB}, with_replays, with_disk);
+  run_irregular([](std::int64_t batch) { return skip_network(batch, {16, 40, 512, 4}); }, {kGiB}, with_replays, with_disk);
   EXPECT_GE(with_disk, 4u);
+}
+
+TEST(UnrolledRecurrence, EveryBudgetIsExactAndHasTheSameBits) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular(unrolled_network, {}, with_replays, with_disk);
+  EXPECT_GE(with_replays, 8u);
 }
 
 TEST(Fuzz, RandomNetworks) {

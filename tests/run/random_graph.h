@@ -198,6 +198,41 @@ inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {
   return network;
 }
 
+// A recurrence, unrolled: one product for all steps, each of which also reads what came in. Two values cross between any two
+// steps, so that there are no blocks.
+inline RandomNetwork unrolled_network(std::int64_t batch) {
+  constexpr std::int64_t kContext = 24, kVocab = 40, kWidth = 32;
+  constexpr int kSteps = 20;
+  RandomNetwork network;
+  network.batch = batch;
+  network.context = kContext;
+  network.vocab = kVocab;
+  GraphBuilder builder(network.graph);
+  const auto parameter = [&](const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
+    return builder.add_parameter(name, std::move(extents), {kind, 0.2});
+  };
+  const ValueId table = parameter("table", {kVocab, kWidth}), positions = parameter("positions", {kContext, kWidth});
+  const ValueId weight = parameter("w", {kWidth, kWidth}), bias = parameter("b", Shape{kWidth});
+  const ValueId gamma = parameter("norm.g", Shape{kWidth}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{kWidth});
+  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, kContext}});
+  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, kContext}});
+  network.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{batch, 2}});
+  network.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
+  const ValueId x = ops::embedding(builder, network.tokens, table, positions, "x");
+  ValueId state = x;
+  for (int i = 0; i < kSteps; ++i) {
+    const GraphBuilder::Scope scope(builder, "step" + std::to_string(i));
+    state = ops::gelu(builder, ops::add(builder, ops::linear(builder, state, weight, bias, "linear"), x, "sum"), "gelu");
+    if (i % 4 == 1) state = ops::dropout(builder, state, network.sample_ids, 0.1, 7);
+  }
+  const GraphBuilder::Scope scope(builder, "head");
+  const ValueId normed = ops::layer_norm(builder, state, gamma, beta, 1e-5);
+  const ValueId losses = ops::linear_cross_entropy(builder, normed, table, network.targets, network.inverse_units);
+  sort_sections(network.graph);
+  network.training = add_training(network.graph, losses, {}, 0);
+  return network;
+}
+
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }
 
 }  // namespace plimsoll

@@ -180,7 +180,7 @@ Rates measure_rates() {
 }
 
 void try_products() {
-  constexpr std::int64_t kMatrix = kTried * kTried * 4;
+  constexpr std::int64_t kMatrix = (kTried * kTried * 4 + 255) / 256 * 256;
   const DeviceMemory memory(Bytes{3 * kMatrix} + kWorkspace);
   std::byte* const a = memory.data();
   const Stream stream;

@@ -48,11 +48,14 @@ Reach::Reach(std::span<std::byte> memory) : memory_(memory), domain_(nvtxDomainC
   all();
 }
 Reach::~Reach() {
-  nvtxMemHeapUnregister(static_cast<nvtxDomainHandle_t>(domain_), static_cast<nvtxMemHeapHandle_t>(pool_));
+  if (pool_ != nullptr) {
+    nvtxMemHeapUnregister(static_cast<nvtxDomainHandle_t>(domain_), static_cast<nvtxMemHeapHandle_t>(pool_));
+  }
   nvtxDomainDestroy(static_cast<nvtxDomainHandle_t>(domain_));
 }
 
 void Reach::only(std::vector<std::span<std::byte>> ranges) {
+  if (pool_ == nullptr) return;  // nobody listens; a null handle would be the whole process
   const auto domain = static_cast<nvtxDomainHandle_t>(domain_);
   const auto pool = static_cast<nvtxMemHeapHandle_t>(pool_);
   std::vector<nvtxMemVirtualRangeDesc_t> regions;

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         const int at = i * kElements + e;
-        slopes[e] = at == target ? slopes[e] - of_target : at < vocab ? slopes[e] : 0.0f;
+        slopes[e] = at >= vocab ? 0.0f : at == target ? slopes[e] - of_target : slopes[e];
       }
     }
     Pack<T> result;

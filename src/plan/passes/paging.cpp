@@ -282,6 +282,7 @@ namespace {
 std::vector<ReserveItem> pinned_tables(const Graph& graph) {
   constexpr Bytes kStep{64 << 10};
   const std::int64_t pages = ceil_div(stored_layout(graph).ends[1].n, kPage.n);
+  if (pages == 0) return {};  // all rests on a disk
   return {{"page tables of pinned memory", align_up(Bytes{8 * pages}, kStep), "bound"}};
 }
 
