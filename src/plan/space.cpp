@@ -295,19 +295,28 @@ Bytes PlanSpace::State::least_bound(bool in_memory) const {
   return bound;
 }
 
-// Of all micro-batch sizes, whatever else is decided for them.
+// Of all micro-batch sizes and groups of them, whatever else is decided.
 TimeBound PlanSpace::State::time_bound(Bytes memory) {
   std::vector<TimeBound> bounds(models.size());
   run_tasks(models.size(), [&](std::size_t i) {
-    double kernels = std::numeric_limits<double>::max();
-    Bytes reserve = kNoBound, scratch = kNoBound;
+    struct Least {
+      double kernels = std::numeric_limits<double>::max();
+      Bytes reserve = kNoBound, scratch = kNoBound;
+    };
+    std::map<std::int64_t, Least> groups;
     for (const BatchCandidates& batch : batches) {
       if (&batch.model() != models[i].get()) continue;
-      kernels = std::min(kernels, batch.kernel_seconds());
-      reserve = std::min(reserve, least_reserve(batch, Bytes{0}));
-      scratch = std::min(scratch, batch.least_loss_scratch());
+      Least& least = groups[batch.window().group];
+      least.kernels = std::min(least.kernels, batch.kernel_seconds());
+      least.reserve = std::min(least.reserve, least_reserve(batch, Bytes{0}));
+      least.scratch = std::min(least.scratch, batch.least_loss_scratch());
     }
-    bounds[i] = TimeCuts(*models[i], request.saves).within(memory - reserve, kernels, scratch, request, machine);
+    const TimeCuts cuts(*models[i], request.saves);
+    bounds[i].compute = std::numeric_limits<double>::infinity();
+    for (const auto& [group, least] : groups) {
+      const TimeBound bound = cuts.within(memory - least.reserve, least.kernels, least.scratch, group, request, machine);
+      if (bound.seconds() < bounds[i].seconds()) bounds[i] = bound;
+    }
   });
   return *std::ranges::min_element(bounds, {}, &TimeBound::seconds);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "plan/simulation.h"
 #include "plan/step_roles.h"
@@ -63,29 +64,29 @@ std::optional<int> highest_backward(const Simulation& simulation) {
 
 }  // namespace
 
-TimeCuts::TimeCuts(BatchModel& model, bool saves) : rounds_(model.accumulation) {
+TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumulation) {
   const Simulation simulation = simulate(model.graph, model.accumulation, 1, saves, model.kernels);
   const Graph& graph = simulation.graph;
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    if (is_sum(graph, buffer)) sums_ += rounds_ > 1 ? buffer.bytes.n : 0;
+    if (is_sum(graph, buffer)) sums_ += accumulation_ > 1 ? buffer.bytes.n : 0;
     if (!buffer.persistent) continue;
     persistent_ += buffer.bytes.n;
     const Role role = graph.values[buffer.value].role;
     if (role == Role::parameter || role == Role::optimizer_state) movable_ += buffer.bytes.n;
   }
-  cuts_.push_back(cut_at(simulation, find_losses(simulation).front(), model.kernels));
-  if (const std::optional<int> step = highest_backward(simulation)) cuts_.push_back(cut_at(simulation, *step, model.kernels));
+  cuts_.push_back(cut_at(simulation, find_losses(simulation).front(), model));
+  if (const std::optional<int> step = highest_backward(simulation)) cuts_.push_back(cut_at(simulation, *step, model));
 }
 
-TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, NodeKernels& kernels) const {
+TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, BatchModel& model) const {
   const Graph& graph = simulation.graph;
   const NodeId middle = simulation.timeline.steps[static_cast<std::size_t>(step)].node;
-  Cut cut{.loss = is_loss(simulation, step), .again = {}};
+  Cut cut{.loss = is_loss(simulation, step), .saved = {}};
   std::set<BufferId> touched;
-  std::set<ValueId> seen;
+  std::set<ValueId> touched_values;
   const auto touch = [&](ValueId value) {
     touched.insert(simulation.lifetimes.buffer_of[value]);
-    seen.insert(viewed(graph, value));
+    touched_values.insert(viewed(graph, value));
   };
   const Node& node = graph.nodes[middle];
   std::ranges::for_each(node.inputs, touch);
@@ -98,7 +99,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, NodeKerne
     if (!id.valid() || simulation.lifetimes.buffers[id].persistent) continue;
     const Buffer& buffer = simulation.lifetimes.buffers[id];
     if (!is_sum(graph, buffer)) cut.touched += buffer.bytes.n;
-    if (is_sum(graph, buffer) && rounds_ == 1) cut.own += buffer.bytes.n;
+    if (is_sum(graph, buffer) && accumulation_ == 1) cut.own += buffer.bytes.n;
   }
   const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
   if (scratch.valid() && !cut.loss) cut.own += simulation.lifetimes.buffers[scratch].bytes.n;
@@ -106,53 +107,66 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, NodeKerne
   // Forward nodes that the loss depends on have run by then.
   const Around around(graph, middle),
       loss(graph, simulation.timeline.steps[static_cast<std::size_t>(find_losses(simulation).front())].node);
-  std::map<NodeId, std::int64_t> made;
+  const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, model.blocks);
+  std::map<ValueId, bool> saved;  // whether a block reads it
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward || around.later[id] == 0) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
       const ValueId value = viewed(graph, input);
       const NodeId producer = graph.values[value].producer;
-      const bool saved = producer.valid() && !graph.nodes[producer].backward && loss.earlier[producer] != 0;
-      if (!saved || graph.values[value].version_of.valid() || !seen.insert(value).second) continue;
-      made[producer] += align_up(graph.values[value].bytes(), kAlignment).n;
+      const bool forward = producer.valid() && !graph.nodes[producer].backward && loss.earlier[producer] != 0;
+      if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;
+      saved[value] |= block_of_line.contains(graph.nodes[id].line);
     }
   }
-  for (const auto& [producer, bytes] : made) {
-    cut.saved += bytes;
-    if (graph.nodes[producer].op->replayable) cut.again.push_back({bytes, kernels.of(graph, producer, 1).add.seconds});
+  // What one node made counts together, and where blocks read some of it, that part alone.
+  std::map<NodeId, Saved> made;
+  for (const auto& [value, by_block] : saved) {
+    const NodeId producer = graph.values[value].producer;
+    const double seconds = graph.nodes[producer].op->replayable ? model.kernels.of(graph, producer, 1).add.seconds : kNever;
+    Saved& all = made.try_emplace(producer, Saved{0, seconds, by_block}).first->second;
+    if (by_block && !all.by_block) all = {0, seconds, true};
+    if (by_block == all.by_block) all.bytes += align_up(graph.values[value].bytes(), kAlignment).n;
   }
-  std::ranges::stable_sort(cut.again, {}, [](const Saved& saved) { return saved.seconds / static_cast<double>(saved.bytes); });
+  for (const auto& [producer, all] : made) cut.saved.push_back(all);
+  std::ranges::stable_sort(cut.saved, {}, [](const Saved& each) { return each.seconds / static_cast<double>(each.bytes); });
   return cut;
 }
 
-// Of all micro-batches, each of which is short of so many bytes; the first one of a window has no sums yet.
-double TimeCuts::all_again(const Cut& cut, double bytes) const {
+// The losses of a group run one after the other, when everything that their micro-batches have saved is still to be read; past
+// them a group goes block by block. The first round of a window has no sums yet.
+TimeCuts::Moments TimeCuts::moments(const Cut& cut, std::int64_t group) const {
+  const std::int64_t each = cut.loss ? 1 : group;
+  return {(accumulation_ / group - 1) * each, each, cut.loss ? group : 1};
+}
+
+double TimeCuts::all_again(const Cut& cut, const Moments& moments, double bytes) const {
   const auto once = [&](double left) {
     double seconds = 0;
-    for (const Saved& saved : cut.again) {
+    for (const Saved& saved : cut.saved) {
       if (left <= 0) break;
-      const auto own = static_cast<double>(saved.bytes);
-      seconds += std::min(1.0, left / own) * saved.seconds;
-      left -= own;
+      const auto own = static_cast<double>(saved.bytes), all = own * static_cast<double>(saved.by_block ? moments.copies : 1);
+      seconds += std::min(left, all) / own * saved.seconds;
+      left -= all;
     }
     return left > 0 ? kNever : seconds;
   };
-  const double later = rounds_ > 1 ? static_cast<double>(rounds_ - 1) * once(bytes) : 0;
-  return later + once(bytes - static_cast<double>(sums_));
+  const double later = moments.with_sums > 0 ? static_cast<double>(moments.with_sums) * once(bytes) : 0;
+  return later + static_cast<double>(moments.without_sums) * once(bytes - static_cast<double>(sums_));
 }
 
 // What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches;
-// what blocks hold passes it in each of them. Past a tier's room the next link is passed as well.
+// what blocks hold passes it at each moment. Past a tier's room the next link is passed as well.
 struct TimeCuts::Links {
   struct Link {
     double rate;
     double before;  // bytes that rest nearer
   };
   std::vector<Link> links;
-  double room = 0, persistent, rounds;
+  double room = 0, persistent, moments;
 
-  Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t rounds)
-      : persistent(static_cast<double>(movable)), rounds(static_cast<double>(rounds)) {
+  Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t moments)
+      : persistent(static_cast<double>(movable)), moments(static_cast<double>(moments)) {
     for (std::size_t i = 0; i < request.beyond.size(); ++i) {
       const auto *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
       if (in == nullptr || out == nullptr) break;
@@ -165,25 +179,27 @@ struct TimeCuts::Links {
   double most_within(double seconds) const {
     if (links.empty()) return 0;
     const double passes = links.front().rate * seconds, once = std::min(persistent, passes);
-    double most = std::min(room, once + (passes - once) / rounds);
+    double most = std::min(room, once + (passes - once) / moments);
     for (const Link& link : links) most = std::min(most, link.before + link.rate * seconds);
     return most;
   }
 
   double seconds_for(double bytes) const {
     const double once = std::min(persistent, bytes);
-    double seconds = links.empty() ? 0 : (once + (bytes - once) * rounds) / links.front().rate;
+    double seconds = links.empty() ? 0 : (once + (bytes - once) * moments) / links.front().rate;
     for (const Link& link : links) seconds = std::max(seconds, (bytes - link.before) / link.rate);
     return seconds;
   }
 };
 
-TimeBound TimeCuts::at(const Cut& cut, Bytes arena, double kernels, Bytes scratch, const Links& links) const {
+TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch,
+                       const Links& links) const {
   // Where accumulators may leave memory as they are written and operands come in ranges, none of these need be there.
   const std::int64_t own = links.links.empty() ? cut.own : 0;
-  const std::int64_t live = persistent_ + sums_ + cut.touched + own + cut.saved + (cut.loss ? scratch.n : 0);
+  std::int64_t live = persistent_ + sums_ + cut.touched + own + (cut.loss ? scratch.n : 0);
+  for (const Saved& saved : cut.saved) live += saved.bytes * (saved.by_block ? moments.copies : 1);
   const auto short_of = static_cast<double>(std::max<std::int64_t>(0, live - arena.n));
-  const auto again = [&](double seconds) { return all_again(cut, short_of - links.most_within(seconds)); };
+  const auto again = [&](double seconds) { return all_again(cut, moments, short_of - links.most_within(seconds)); };
   constexpr int kDoublings = 60, kHalvings = 50;
   double low = kernels, high = kernels + again(kernels);
   for (int i = 0; i < kDoublings && high == kNever && !links.links.empty(); ++i) {
@@ -200,12 +216,13 @@ TimeBound TimeCuts::at(const Cut& cut, Bytes arena, double kernels, Bytes scratc
   return {.compute = kernels + again(high), .again = again(high), .transfers = links.seconds_for(elsewhere)};
 }
 
-TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, const PlanRequest& request,
+TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
                            const Machine& machine) const {
-  const Links links(request, machine, movable_ + sums_, rounds_);
   TimeBound most;
   for (const Cut& cut : cuts_) {
-    const TimeBound bound = at(cut, arena, kernels, loss_scratch, links);
+    const Moments each = moments(cut, group);
+    const Links links(request, machine, movable_ + sums_, each.with_sums + each.without_sums);
+    const TimeBound bound = at(cut, each, arena, kernels, loss_scratch, links);
     if (bound.seconds() > most.seconds()) most = bound;
   }
   return most;

@@ -18,32 +18,38 @@ class TimeCuts {
  public:
   TimeCuts(BatchModel& model, bool saves);
 
-  // `arena`: of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. Infinite where
-  // nothing helps.
-  TimeBound within(Bytes arena, double kernels, Bytes loss_scratch, const PlanRequest& request, const Machine& machine) const;
+  // `arena`: of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. `group`: of the
+  // micro-batches that go through each block together. Infinite where nothing helps.
+  TimeBound within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
+                   const Machine& machine) const;
 
  private:
   struct Saved {  // what one node made
     std::int64_t bytes = 0;
-    double seconds = 0;  // of running it again
+    double seconds = 0;     // of running it again; infinite where it may not
+    bool by_block = false;  // read by blocks, and so held for each micro-batch of a group
   };
   struct Cut {
     std::int64_t touched = 0;  // bytes that the node reads and writes; no persistent ones, no accumulators
     std::int64_t own = 0;      // its scratch, and accumulators that only this micro-step has
     bool loss = false;         // whose scratch depends on the chunks
-    std::int64_t saved = 0;    // bytes that later nodes read
-    std::vector<Saved> again;  // of it, by seconds a byte: what may run again
+    std::vector<Saved> saved;  // that later nodes read, by seconds a byte
   };
   struct Links;
+  // How often an update comes to a cut, and of how many micro-batches something is saved there.
+  struct Moments {
+    std::int64_t with_sums = 0, without_sums = 0, copies = 1;
+  };
 
-  Cut cut_at(const Simulation& simulation, int step, NodeKernels& kernels) const;
-  double all_again(const Cut& cut, double bytes) const;
-  TimeBound at(const Cut& cut, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
+  Cut cut_at(const Simulation& simulation, int step, BatchModel& model) const;
+  Moments moments(const Cut& cut, std::int64_t group) const;
+  double all_again(const Cut& cut, const Moments& moments, double bytes) const;
+  TimeBound at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
 
-  std::int64_t rounds_;          // micro-batches of an update
+  std::int64_t accumulation_;    // micro-batches of an update
   std::int64_t persistent_ = 0;  // bytes
   std::int64_t movable_ = 0;     // of them, those that may rest elsewhere
-  std::int64_t sums_ = 0;        // accumulators that live through a window of several
+  std::int64_t sums_ = 0;        // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;
 };
 

@@ -26,11 +26,16 @@ Place with_links(double bytes_per_second) {
 
 TEST(TimeBound, NoPlanIsFaster) {
   const Place places[] = {{round_machine(), {}}, with_links(2e9), with_links(5e7), {round_device(), {kMiB * 64, kGiB * 8}}};
-  int again = 0, moved = 0;
-  for (const ModelShape& shape : {kShapes[0], kShapes[2], {8, 32, 2, 128, 17}}) {
+  int again = 0, moved = 0, grouped = 0;
+  struct Case {
+    ModelShape shape;
+    std::int64_t micro;  // 0: the planner's choice
+  };
+  for (const auto& [shape, micro] :
+       {Case{kShapes[0], 0}, Case{kShapes[2], 0}, Case{{8, 32, 2, 128, 17}, 3}, Case{{6, 32, 2, 64, 17}, 1}}) {
     for (const Place& place : places) {
       Config config = config_for(shape, 6);
-      if (shape.layers == 8) config.train.micro_batch = 3, config.train.accumulation = 2;
+      if (micro > 0) config.train.micro_batch = micro, config.train.accumulation = 6 / micro;
       PlanRequest request = plan_request(config);
       request.beyond = place.beyond;
       OpCatalogue catalogue = round_catalogue();
@@ -47,6 +52,7 @@ TEST(TimeBound, NoPlanIsFaster) {
         EXPECT_LE(bound.seconds(), before * kLastBits);
         EXPECT_GE(bound.compute, bound.again);
         before = bound.seconds();
+        grouped += plan.decisions.group > 1 ? 1 : 0;
         again += bound.again > 0 ? 1 : 0;
         moved += bound.transfers > 0 ? 1 : 0;
         if (i == 12 && place.beyond.empty()) EXPECT_NEAR(bound.seconds(), plan.update_seconds, 1e-9 * plan.update_seconds);
@@ -55,6 +61,7 @@ TEST(TimeBound, NoPlanIsFaster) {
   }
   EXPECT_GT(again, 10);
   EXPECT_GT(moved, 10);
+  EXPECT_GT(grouped, 0);
 }
 
 // Within an arena that is short of a few bytes.
@@ -71,7 +78,7 @@ class ShortOf {
   TimeBound within(std::int64_t arena, const Place& place) const {
     PlanRequest request = plan_request(config_);
     request.beyond = place.beyond;
-    return cuts_.within(Bytes{arena}, 1e-3, {}, request, place.machine);
+    return cuts_.within(Bytes{arena}, 1e-3, {}, 1, request, place.machine);
   }
 
   // The least arena of which nothing is short.
