@@ -49,9 +49,10 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
       const bool open = request.gradients == RestPolicy::automatic;
       if (open && accumulators && (updates_early || !parameters)) continue;
       list.push_back({kLargePage, kSlots, parameters, accumulators});
-      // From blocks that stay to none, where both could.
+      // From blocks that stay to none, where both could; where only optimizer state leaves, from blocks that keep it.
       const bool most = parameters && (accumulators || !open || updates_early);
-      for (std::size_t quarter = 3; most && quarter > 0; --quarter) {
+      const bool state = !parameters && !accumulators && request.optimizer_state == RestPolicy::automatic;
+      for (std::size_t quarter = 3; (most || state) && quarter > 0; --quarter) {
         const auto stay = static_cast<int>(blocks * quarter / 4);
         if (stay > 0) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
       }

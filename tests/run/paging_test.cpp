@@ -66,7 +66,8 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
     Config config = paged_config(4);
     config.precision.optimizer_state = state;
     const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kUpdates);
-    for (const Paging& paging : {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}}) {
+    for (const Paging& paging :
+         {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}, Paging{1024, 4, false, false, 1}}) {
       SCOPED_TRACE(paging.page);
       const Plan plan = paged(config, micro, paging, data);
       EXPECT_GT(plan.stored[1].n, 0);
@@ -216,6 +217,19 @@ TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
   const auto tier = [&](const char* value) { return paged.values[paged.find(value)].tier; };
   for (const char* stays : {"h.0.ln_1.weight.m", "h.1.mlp.c_fc.bias.v"}) EXPECT_EQ(tier(stays), 0) << stays;
   for (const char* leaves : {"wpe.weight.m", "h.1.attn.c_proj.weight.v"}) EXPECT_EQ(tier(leaves), 1) << leaves;
+}
+
+TEST(Paging, SomeBlocksKeepTheirState) {
+  const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), {2, false}, 2).graph;
+  const Graph paged = apply_paging(graph, find_blocks(graph), {kPageStep, 4, false, false, 2});
+  for (int block = 0; block < 4; ++block) {
+    const std::string line = "h." + std::to_string(block);
+    for (const char* state : {".attn.c_attn.weight.m", ".mlp.c_fc.weight.v"}) {
+      EXPECT_EQ(paged.values[paged.find(line + state)].tier, block % 2 == 0 ? 1 : 0) << line << state;
+    }
+    EXPECT_EQ(paged.values[paged.find(line + ".mlp.c_fc.weight")].tier, 0);
+  }
+  EXPECT_EQ(paged.values[paged.find("wte.weight.m")].tier, 1) << "of no block";
 }
 
 TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
@@ -422,7 +436,7 @@ TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
     session.trainer().save_checkpoint_to(file);
     texts.push_back(read_text(file, 1 << 28, "E-TEST"));
     // And back, into the other kind of plan as well.
-    for (const Paging& other : {Paging{}, Paging{1024, 4}}) {
+    for (const Paging& other : {Paging{}, Paging{1024, 4}, Paging{1024, 3, false, false, 1}}) {
       const Plan again = paged(config, 2, other, data);
       Session resumed(config, again, data.files);
       resumed.trainer().load(&file);

@@ -41,10 +41,12 @@ void for_updates(const Graph& graph, Body&& body) {
 
 }  // namespace
 
-PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  constexpr int kSmallestPart = 32, kNone = -1, kSeveral = -2;
+namespace {
+
+constexpr int kNone = -1, kSeveral = -2;  // of what no block reads, or more than one
+
+PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   PerValue<int> block_of(graph.values.size(), kNone);
-  std::vector<std::int64_t> bytes(blocks.size(), 0);
   PerNode<int> block_of_node(graph.nodes.size(), kNone);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (const NodeId id : blocks[i].nodes) block_of_node[id] = static_cast<int>(i);
@@ -58,11 +60,41 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
       int& block = block_of[input];
       if (block == kNone && reader != kNone) {
         block = reader;
-        bytes[static_cast<std::size_t>(block)] += graph.values[input].bytes().n;
       } else if (block != reader || reader == kNone) {
         block = kSeveral;
       }
     }
+  }
+  return block_of;
+}
+
+// Of the optimizer state of what one block alone reads.
+PerValue<int> blocks_of_state(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  const PerValue<int> readers = readers_of_parameters(graph, blocks);
+  PerValue<int> block_of(graph.values.size(), kNone);
+  for (const NodeId id : graph.section_order(Section::update)) {
+    const Node& node = graph.nodes[id];
+    for (const NodeAlias& alias : aliases_of(graph, node)) {
+      const ValueId parameter = origin_of(graph, alias.input);
+      if (alias.kind != AliasKind::updates || graph.values[parameter].role != Role::parameter || readers[parameter] < 0) continue;
+      for (const ValueId input : node.inputs) {
+        const ValueId state = origin_of(graph, input);
+        if (graph.values[state].role == Role::optimizer_state) block_of[state] = readers[parameter];
+      }
+    }
+  }
+  return block_of;
+}
+
+}  // namespace
+
+PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  constexpr int kSmallestPart = 32;
+  PerValue<int> block_of = readers_of_parameters(graph, blocks);
+  std::vector<std::int64_t> bytes(blocks.size(), 0);
+  for (std::size_t i = 0; i < block_of.size(); ++i) {
+    const int block = block_of[ValueId{i}];
+    if (block >= 0) bytes[static_cast<std::size_t>(block)] += graph.values[ValueId{i}].bytes().n;
   }
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     int& block = block_of[ValueId{i}];
@@ -91,6 +123,7 @@ class PagingPass {
         paging_(paging),
         blocks_(blocks.size()),
         block_of_(blocks_of_values(graph, blocks)),
+        state_of_(blocks_of_state(graph, blocks)),
         table_(graph.values.size(), 0),
         in_ranges_(graph.values.size(), 0) {
     for (const NodeId id : graph.section_order(Section::update)) {
@@ -124,11 +157,15 @@ class PagingPass {
   // latency. So does what an update needs whole.
   bool rests_elsewhere(ValueId value) const {
     switch (result_.values[value].role) {
-      case Role::optimizer_state: return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment;
+      case Role::optimizer_state:
+        return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment && !keeps_state(state_of_[value]);
       case Role::parameter: return (paging_.parameters && leaves_a_block(value)) || table_[value] != 0;
       case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
       default: return false;
     }
+  }
+  bool keeps_state(int block) const {
+    return block >= 0 && !paging_.parameters && !paging_.accumulators && stays(paging_, block, blocks_);
   }
   bool leaves_a_block(ValueId value) const { return block_of_[value] >= 0 && !stays(paging_, block_of_[value], blocks_); }
 
@@ -214,7 +251,7 @@ class PagingPass {
   Graph result_;
   const Paging& paging_;
   std::size_t blocks_;
-  PerValue<int> block_of_;
+  PerValue<int> block_of_, state_of_;
   PerValue<char> table_;      // and their accumulators
   PerValue<char> in_ranges_;  // read so by an update
 };

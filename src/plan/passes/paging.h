@@ -24,11 +24,13 @@ struct Paging {
   std::int64_t page = 0;                          // elements of a transfer; 0: everything stays where kernels run
   std::int64_t slots = 0;                         // of ranges: some on their way in, one being updated, one on its way out
   bool parameters = false, accumulators = false;  // of the blocks, too
-  int resident = 0;                               // blocks that keep theirs all the same, spread evenly among the others
-  bool tables = false;                            // parameters that ops read in ranges, and their accumulators, too
-  bool narrow = false;                            // of a block one matrix at a time is on its way, and not all of the next one
-  int activations = 0;                            // first blocks whose inputs rest there between the passes
-  Bytes near = kAllNear;                          // of all this so much rests on tier 1, the rest on tier 2
+  // Blocks that keep theirs all the same, spread evenly among the others: parameters and accumulators where those leave, else
+  // their optimizer state.
+  int resident = 0;
+  bool tables = false;    // parameters that ops read in ranges, and their accumulators, too
+  bool narrow = false;    // of a block one matrix at a time is on its way, and not all of the next one
+  int activations = 0;    // first blocks whose inputs rest there between the passes
+  Bytes near = kAllNear;  // of all this so much rests on tier 1, the rest on tier 2
 
   static constexpr Bytes kAllNear{std::numeric_limits<std::int64_t>::max()};
   bool active() const { return page > 0; }
