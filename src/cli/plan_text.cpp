@@ -126,7 +126,7 @@ std::string levers_table(const json& levers) {
     const double seconds = lever.at("update_seconds").get<double>();
     text += fmt::format("  {:<44}{:>12}{:>11}{:>10}{}\n", lever.at("name").get<std::string>(), size(lever.at("process_bytes")),
                         duration_text(seconds), base > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / base - 1)) : "",
-                        lever.at("changes_result").get<bool>() ? "  rounding" : "");
+                        lever.at("changes_result").get<bool>() ? "  changes the result" : "");
     text += arguments_lines(lever.at("arguments"));
   }
   return text;
@@ -147,9 +147,15 @@ std::string remedies_text(const json& remedies) {
 std::string resting_text(const json& decisions) {
   std::string text;
   const json& paging = decisions.at("paging");
-  for (const json& what : paging.at("what")) text += (text.empty() ? "" : ", ") + what.get<std::string>();
+  const json& all = paging.at("what");
+  const auto has = [&](const char* what) { return std::find(all.begin(), all.end(), what) != all.end(); };
   const int resident = paging.at("resident_blocks").get<int>();
-  return resident == 0 ? text : fmt::format("{} (not of {} blocks)", text, resident);
+  const std::string last = has("gradients") ? "gradients" : has("parameters") ? "parameters" : "optimizer state";
+  for (const json& what : all) {
+    text += (text.empty() ? "" : ", ") + what.get<std::string>();
+    if (resident > 0 && what == last) text += fmt::format(" (not of {} blocks)", resident);
+  }
+  return text;
 }
 
 std::string reserve_rows(const json& items) {
@@ -220,8 +226,8 @@ std::string bounds_table(const json& bounds, const json& predicted) {
          line("ceiling", "ceiling_bytes", "more is of no use") +
          line("load", "load_bytes",
               "live at once; the arena is " + gap_text(predicted.at("arena_bytes").get<double>(), number("load_bytes"))) +
-         fmt::format("{:<36}{:>12}  {}; plan {}\n", "time bound", duration_text(seconds),
-                     time_bound_text(bounds.at("lanes")), gap_text(predicted.at("update_seconds").get<double>(), seconds));
+         fmt::format("{:<36}{:>12}  {}; plan {}\n", "time bound", duration_text(seconds), time_bound_text(bounds.at("lanes")),
+                     gap_text(predicted.at("update_seconds").get<double>(), seconds));
 }
 
 // "fp32", "fp32 (optimizer state bf16)".

@@ -99,8 +99,8 @@ struct PlanDecisions {
   WindowOrder window() const { return {accumulation, group}; }
 };
 
-// Seconds of an update that no plan within a budget can go below (plan/time_bound.h): every kernel of the best micro-batch size runs
-// once, and what does not fit into memory is computed again or crosses the link to the next tier and back.
+// Seconds of an update that no plan within a budget can go below (plan/time_bound.h): every kernel of the best micro-batch size
+// runs once, and what does not fit into memory is computed again or crosses the link to the next tier and back.
 struct TimeBound {
   double compute = 0, again = 0;  // of it, what runs a second time
   double transfers = 0;

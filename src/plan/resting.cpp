@@ -53,8 +53,8 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
       const bool most = parameters && (accumulators || !open || updates_early);
       const bool state = !parameters && !accumulators && request.optimizer_state == RestPolicy::automatic;
       for (std::size_t quarter = 3; (most || state) && quarter > 0; --quarter) {
-        const auto stay = static_cast<int>(blocks * quarter / 4);
-        if (stay > 0) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
+        const auto stay = static_cast<int>(blocks * quarter / 4), before = static_cast<int>(blocks * (quarter + 1) / 4);
+        if (stay > 0 && stay < before) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
       }
     }
   }

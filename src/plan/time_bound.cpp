@@ -44,18 +44,20 @@ struct Around {
   }
 };
 
+std::int64_t padding_of(const Value& value) { return (align_up(value.bytes(), kAlignment) - value.bytes()).n; }
+
 bool is_sum(const Graph& graph, const Buffer& buffer) {
   return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
 }
 
-// The step at which most is live of those that run backward nodes.
-std::optional<int> highest_backward(const Simulation& simulation) {
+// The step at which most is live of those that run what the loss's gradient leads to.
+std::optional<int> highest_backward(const Simulation& simulation, const Around& loss) {
   const LiveProfile steady = live_profile(simulation.lifetimes, simulation.timeline, Phase::steady);
   const int first = simulation.timeline.micro.begin;
   std::optional<int> best;
   for (int step = first; step < simulation.timeline.micro.end; ++step) {
     const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-    if (what.kind != Step::Kind::node || what.section != Section::micro || !simulation.graph.nodes[what.node].backward) continue;
+    if (what.kind != Step::Kind::node || what.section != Section::micro || loss.later[what.node] == 0) continue;
     const auto live = [&](int at) { return steady.bytes[static_cast<std::size_t>(at - first)]; };
     if (!best || live(step) > live(*best)) best = step;
   }
@@ -68,17 +70,27 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
   const Simulation simulation = simulate(model.graph, model.accumulation, 1, saves, model.kernels);
   const Graph& graph = simulation.graph;
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    if (is_sum(graph, buffer)) sums_ += accumulation_ > 1 ? buffer.bytes.n : 0;
+    if (is_sum(graph, buffer) && accumulation_ > 1) {
+      sums_ += buffer.bytes.n;
+      padding_ += padding_of(graph.values[buffer.value]);
+    }
     if (!buffer.persistent) continue;
     persistent_ += buffer.bytes.n;
     const Role role = graph.values[buffer.value].role;
-    if (role == Role::parameter || role == Role::optimizer_state) movable_ += buffer.bytes.n;
+    if (role != Role::parameter && role != Role::optimizer_state) continue;
+    movable_ += buffer.bytes.n;
+    padding_ += padding_of(graph.values[buffer.value]);
   }
-  cuts_.push_back(cut_at(simulation, find_losses(simulation).front(), model));
-  if (const std::optional<int> step = highest_backward(simulation)) cuts_.push_back(cut_at(simulation, *step, model));
+  const int loss = find_losses(simulation).front();
+  const Around around(graph, simulation.timeline.steps[static_cast<std::size_t>(loss)].node);
+  cuts_.push_back(cut_at(simulation, loss, around.earlier, model));
+  if (const std::optional<int> step = highest_backward(simulation, around)) {
+    cuts_.push_back(cut_at(simulation, *step, around.earlier, model));
+  }
 }
 
-TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, BatchModel& model) const {
+TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const PerNode<char>& before_loss,
+                               BatchModel& model) const {
   const Graph& graph = simulation.graph;
   const NodeId middle = simulation.timeline.steps[static_cast<std::size_t>(step)].node;
   Cut cut{.loss = is_loss(simulation, step), .saved = {}};
@@ -104,9 +116,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, BatchMode
   const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
   if (scratch.valid() && !cut.loss) cut.own += simulation.lifetimes.buffers[scratch].bytes.n;
 
-  // Forward nodes that the loss depends on have run by then.
-  const Around around(graph, middle),
-      loss(graph, simulation.timeline.steps[static_cast<std::size_t>(find_losses(simulation).front())].node);
+  const Around around(graph, middle);
   const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, model.blocks);
   std::map<ValueId, bool> saved;  // whether a block reads it
   for (const NodeId id : graph.section_order(Section::micro)) {
@@ -114,7 +124,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, BatchMode
     for (const ValueId input : graph.nodes[id].inputs) {
       const ValueId value = viewed(graph, input);
       const NodeId producer = graph.values[value].producer;
-      const bool forward = producer.valid() && !graph.nodes[producer].backward && loss.earlier[producer] != 0;
+      const bool forward = producer.valid() && !graph.nodes[producer].backward && before_loss[producer] != 0;
       if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;
       saved[value] |= block_of_line.contains(graph.nodes[id].line);
     }
@@ -124,9 +134,11 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, BatchMode
   for (const auto& [value, by_block] : saved) {
     const NodeId producer = graph.values[value].producer;
     const double seconds = graph.nodes[producer].op->replayable ? model.kernels.of(graph, producer, 1).add.seconds : kNever;
-    Saved& all = made.try_emplace(producer, Saved{0, seconds, by_block}).first->second;
-    if (by_block && !all.by_block) all = {0, seconds, true};
-    if (by_block == all.by_block) all.bytes += align_up(graph.values[value].bytes(), kAlignment).n;
+    Saved& all = made.try_emplace(producer, Saved{0, 0, seconds, by_block}).first->second;
+    if (by_block && !all.by_block) all = {0, 0, seconds, true};
+    if (by_block != all.by_block) continue;
+    all.bytes += align_up(graph.values[value].bytes(), kAlignment).n;
+    all.padding += padding_of(graph.values[value]);
   }
   for (const auto& [producer, all] : made) cut.saved.push_back(all);
   std::ranges::stable_sort(cut.saved, {}, [](const Saved& each) { return each.seconds / static_cast<double>(each.bytes); });
@@ -151,8 +163,9 @@ double TimeCuts::all_again(const Cut& cut, const Moments& moments, double bytes)
     }
     return left > 0 ? kNever : seconds;
   };
-  const double later = moments.with_sums > 0 ? static_cast<double>(moments.with_sums) * once(bytes) : 0;
-  return later + static_cast<double>(moments.without_sums) * once(bytes - static_cast<double>(sums_));
+  if (moments.with_sums == 0) return static_cast<double>(moments.without_sums) * once(bytes);
+  return static_cast<double>(moments.with_sums) * once(bytes) +
+         static_cast<double>(moments.without_sums) * once(bytes - static_cast<double>(sums_));
 }
 
 // What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches;
@@ -167,6 +180,7 @@ struct TimeCuts::Links {
 
   Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t moments)
       : persistent(static_cast<double>(movable)), moments(static_cast<double>(moments)) {
+    if (request.optimizer_state == RestPolicy::memory) return;  // then all else stays as well
     for (std::size_t i = 0; i < request.beyond.size(); ++i) {
       const auto *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
       if (in == nullptr || out == nullptr) break;
@@ -175,7 +189,7 @@ struct TimeCuts::Links {
     }
   }
 
-  // Bytes that rest elsewhere while a loss runs.
+  // Bytes that rest elsewhere at each moment: every round of a window runs the same instructions.
   double most_within(double seconds) const {
     if (links.empty()) return 0;
     const double passes = links.front().rate * seconds, once = std::min(persistent, passes);
@@ -194,15 +208,21 @@ struct TimeCuts::Links {
 
 TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch,
                        const Links& links) const {
-  // Where accumulators may leave memory as they are written and operands come in ranges, none of these need be there.
-  const std::int64_t own = links.links.empty() ? cut.own : 0;
-  std::int64_t live = persistent_ + sums_ + cut.touched + own + (cut.loss ? scratch.n : 0);
-  for (const Saved& saved : cut.saved) live += saved.bytes * (saved.by_block ? moments.copies : 1);
+  const bool in_memory = links.links.empty();
+  std::int64_t live = persistent_ + (moments.with_sums > 0 ? sums_ : 0) + cut.touched + (cut.loss ? scratch.n : 0);
+  std::int64_t padding = padding_;  // which leaves memory with what moves, and does not pass a link
+  for (const Saved& saved : cut.saved) {
+    live += saved.bytes * (saved.by_block ? moments.copies : 1);
+    padding += saved.padding * (saved.by_block ? moments.copies : 1);
+  }
+  // Left out beside another tier: accumulators may leave memory as they are written, and scratch is less where operands come in
+  // ranges.
+  live += in_memory ? cut.own : -padding;
   const auto short_of = static_cast<double>(std::max<std::int64_t>(0, live - arena.n));
   const auto again = [&](double seconds) { return all_again(cut, moments, short_of - links.most_within(seconds)); };
   constexpr int kDoublings = 60, kHalvings = 50;
   double low = kernels, high = kernels + again(kernels);
-  for (int i = 0; i < kDoublings && high == kNever && !links.links.empty(); ++i) {
+  for (int i = 0; i < kDoublings && high == kNever && !in_memory; ++i) {
     low *= 2;
     high = low + again(low);
   }
@@ -221,7 +241,7 @@ TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std:
   TimeBound most;
   for (const Cut& cut : cuts_) {
     const Moments each = moments(cut, group);
-    const Links links(request, machine, movable_ + sums_, each.with_sums + each.without_sums);
+    const Links links(request, machine, movable_ + (each.with_sums > 0 ? sums_ : 0), each.with_sums + each.without_sums);
     const TimeBound bound = at(cut, each, arena, kernels, loss_scratch, links);
     if (bound.seconds() > most.seconds()) most = bound;
   }

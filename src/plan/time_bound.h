@@ -1,7 +1,8 @@
-// A lower bound on the seconds of an update within a budget, whatever is recomputed or moved, and in whatever order. When a
-// backward node runs, each forward value that later backward nodes read is in memory, or its node runs once more, or it comes in
-// from another tier. So two resources pay for what does not fit: kernels for what runs again, the links for what leaves memory;
-// of both a fraction is taken where that is cheaper. It holds for schedules in which each gradient is computed once.
+// A lower bound on the seconds of an update within a budget, whatever is recomputed or moved. When a backward node runs, each
+// forward value that later backward nodes read is in memory, or its node runs once more, or it comes in from another tier. So two
+// resources pay for what does not fit: kernels for what runs again, the links for what leaves memory; of both a fraction is taken
+// where that is cheaper. It holds for plans that compute each gradient once, in the order of the graph, by the same instructions
+// in each round of a window; every persistent value that moves is one that an update changes, so that it passes both ways.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,10 @@ class TimeCuts {
                    const Machine& machine) const;
 
  private:
-  struct Saved {  // what one node made
-    std::int64_t bytes = 0;
-    double seconds = 0;     // of running it again; infinite where it may not
-    bool by_block = false;  // read by blocks, and so held for each micro-batch of a group
+  struct Saved {                          // what one node made
+    std::int64_t bytes = 0, padding = 0;  // of its values in the arena; of that, what no link moves
+    double seconds = 0;                   // of running it again; infinite where it may not
+    bool by_block = false;                // read by blocks, and so held for each micro-batch of a group
   };
   struct Cut {
     std::int64_t touched = 0;  // bytes that the node reads and writes; no persistent ones, no accumulators
@@ -41,7 +42,7 @@ class TimeCuts {
     std::int64_t with_sums = 0, without_sums = 0, copies = 1;
   };
 
-  Cut cut_at(const Simulation& simulation, int step, BatchModel& model) const;
+  Cut cut_at(const Simulation& simulation, int step, const PerNode<char>& before_loss, BatchModel& model) const;
   Moments moments(const Cut& cut, std::int64_t group) const;
   double all_again(const Cut& cut, const Moments& moments, double bytes) const;
   TimeBound at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
@@ -49,6 +50,7 @@ class TimeCuts {
   std::int64_t accumulation_;    // micro-batches of an update
   std::int64_t persistent_ = 0;  // bytes
   std::int64_t movable_ = 0;     // of them, those that may rest elsewhere
+  std::int64_t padding_ = 0;     // of what may move, accumulators too
   std::int64_t sums_ = 0;        // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;
 };

@@ -233,7 +233,7 @@ void CudaDevice::fed(const std::vector<Operand>& written) {
     compute_.copy(address(operand), host_->base() + mirror.offset.n, static_cast<std::size_t>(operand.bytes.n));
     mirror.moved->record(compute_);
   }
-  // Kernels that wait to be given would be timed with their launches: where any are timed, those of a section are given meanwhile.
+  // Kernels that wait to be given would be timed with their launches: where any are timed, a section is given meanwhile.
   constexpr double kAhead = 0.1;  // seconds
   if (!stamps_.empty()) compute_.hold(kAhead);
 }

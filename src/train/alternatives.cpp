@@ -312,6 +312,23 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input) 
   return list;
 }
 
+// What the request decides by hand and a lever takes back or decides otherwise.
+std::vector<std::string> taken_back(const PlanRequest& request, const std::vector<std::string>& arguments) {
+  const std::pair<const char*, bool> keys[] = {{"plan.recompute", request.recompute != RecomputePolicy::automatic},
+                                               {"plan.loss_chunks", request.loss_chunks.has_value()},
+                                               {"plan.group", request.group.has_value()},
+                                               {"plan.optimizer_state", request.optimizer_state != RestPolicy::automatic},
+                                               {"plan.parameters", request.parameters != RestPolicy::automatic},
+                                               {"plan.gradients", request.gradients != RestPolicy::automatic},
+                                               {"plan.activations", request.activations != RestPolicy::automatic}};
+  std::vector<std::string> list;
+  for (const auto& [key, decided] : keys) {
+    const auto sets = [&, key = key](const std::string& argument) { return argument.starts_with(std::string(key) + "="); };
+    if (decided && std::ranges::none_of(arguments, sets)) list = both(std::move(list), set(key, "auto"));
+  }
+  return list;
+}
+
 }  // namespace
 
 json levers(const Config& config, const PlanningInput& input) {
@@ -326,7 +343,7 @@ json levers(const Config& config, const PlanningInput& input) {
     if (!outcome) continue;
     const bool rounds = request.micro_batch != most || changed.precision != config.precision;
     list.push_back({{"name", lever.name},
-                    {"arguments", lever.arguments},
+                    {"arguments", both(lever.arguments, taken_back(input.request, lever.arguments))},
                     {"process_bytes", outcome->process.n},
                     {"update_seconds", outcome->seconds},
                     {"changes_result", rounds || changed.optimizer.kind != config.optimizer.kind}});

@@ -216,7 +216,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   PlanningResult result;
   result.plan = build_plan(graph, blocks, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
   if (result.plan->plan_hash != record.plan_hash) {
-    throw config_error("E-PLAN-REPLAY", "plan", "the plan was made on another machine, or before its kernels were measured, or the file was changed",
+    throw config_error("E-PLAN-REPLAY", "plan",
+                       "the plan was made on another machine, or before its kernels were measured, or "
+                       "the file was changed",
                        "a plan of this machine", {"plimsoll plan CONFIG --out plan.json"});
   }
   if (input.budget.memory && result.plan->process > *input.budget.memory) {

@@ -167,12 +167,14 @@ def odd_diffs(test):
 
 def levers(test):
     """The arguments of a lever lead to its row, or to a faster plan, where memory is no concern."""
-    for more in ([], ["--disk", "spill:1GiB"]):
+    pinned = ["--set", "plan.recompute=all", "--set", "plan.loss_chunks=4", "--set", "plan.optimizer_state=memory"]
+    for more, disk in ([], False), (["--disk", "spill:1GiB"], True), (pinned, False):
         rows = test.succeeds(*SIM, *more, "--json")["levers"]
         names = [row["name"] for row in rows]
         test.that({"products in bf16", "optimizer state in 8bit", "all of these"} <= set(names), f"levers: {names}")
-        test.equal("levers of the disk", "blocks made again from inputs on the disk" in names, bool(more))
+        test.equal("levers of the disk", "blocks made again from inputs on the disk" in names, disk)
         test.that(all(row["arguments"] for row in rows[1:]), "every lever has arguments")
+        test.equal("to keep everything takes back what is pinned", len(rows[0]["arguments"]), len(pinned) if more is pinned else 0)
         for row in rows:
             found = test.succeeds(*SIM, *more, *row["arguments"], "--json")["predicted"]
             seconds = row["update_seconds"]

@@ -29,13 +29,26 @@ TEST(TimeBound, NoPlanIsFaster) {
   int again = 0, moved = 0, grouped = 0;
   struct Case {
     ModelShape shape;
-    std::int64_t micro;  // 0: the planner's choice
+    std::int64_t micro = 0, group = 0;  // 0: the planner's choice
+    DType state = DType::f32, sums = DType::f32;
+    OptimizerKind optimizer = OptimizerKind::adamw;
   };
-  for (const auto& [shape, micro] :
-       {Case{kShapes[0], 0}, Case{kShapes[2], 0}, Case{{8, 32, 2, 128, 17}, 3}, Case{{6, 32, 2, 64, 17}, 1}}) {
+  const Case cases[] = {{kShapes[0]},
+                        {kShapes[2], 1, 6},
+                        {{8, 32, 2, 128, 17}, 3},
+                        {{8, 32, 2, 128, 17}, 3, 2},
+                        {{6, 32, 2, 64, 17}, 1},
+                        {{6, 32, 2, 64, 17}, 1, 2, DType::bf16, DType::bf16},
+                        {{4, 33, 3, 40, 101}, 2, 3, DType::u8},
+                        {{4, 33, 3, 40, 101}, 1, 6, DType::f32, DType::f32, OptimizerKind::adafactor}};
+  for (const auto& [shape, micro, group, state, sums, optimizer] : cases) {
     for (const Place& place : places) {
       Config config = config_for(shape, 6);
       if (micro > 0) config.train.micro_batch = micro, config.train.accumulation = 6 / micro;
+      if (group > 0) config.plan.group = group;
+      config.precision.optimizer_state = state;
+      config.precision.gradients = sums;
+      config.optimizer.kind = optimizer;
       PlanRequest request = plan_request(config);
       request.beyond = place.beyond;
       OpCatalogue catalogue = round_catalogue();
@@ -61,7 +74,7 @@ TEST(TimeBound, NoPlanIsFaster) {
   }
   EXPECT_GT(again, 10);
   EXPECT_GT(moved, 10);
-  EXPECT_GT(grouped, 0);
+  EXPECT_GT(grouped, 20);
 }
 
 // Within an arena that is short of a few bytes.

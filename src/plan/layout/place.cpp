@@ -11,7 +11,7 @@ namespace plimsoll::layout {
 namespace {
 
 constexpr std::int64_t kFirstProbe = 2'000;  // nodes of each probe in the first pass of minimize
-constexpr std::int64_t kBoundShare = 16;     // as many times more of the probe at the bound
+constexpr std::int64_t kBoundShare = 16;     // times as many for the probe at the bound
 
 Placement from_greedy(const Problem& problem, const Solution* known = nullptr) {
   Placement placement;
