@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   setenv("OMP_WAIT_POLICY", "passive", 0);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const std::filesystem::path cache = "/tmp/plimsoll-bench-cache";
+  std::filesystem::remove_all(cache);  // what machine and disk give is measured in this run
   MachineRecord record = calibrated_machine(2, cache, say);
   PlanRequest request;
   request.effective_batch = kEffective;
