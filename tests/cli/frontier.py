@@ -174,7 +174,8 @@ def levers(test):
         test.that({"products in bf16", "optimizer state in 8bit", "all of these"} <= set(names), f"levers: {names}")
         test.equal("levers of the disk", "blocks made again from inputs on the disk" in names, disk)
         test.that(all(row["arguments"] for row in rows[1:]), "every lever has arguments")
-        test.equal("to keep everything takes back what is pinned", len(rows[0]["arguments"]), len(pinned) if more is pinned else 0)
+        taken_back = len(pinned) if more is pinned else 0
+        test.equal("to keep everything takes back what is pinned", len(rows[0]["arguments"]), taken_back)
         for row in rows:
             found = test.succeeds(*SIM, *more, *row["arguments"], "--json")["predicted"]
             seconds = row["update_seconds"]
