@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/tasks.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
 
@@ -333,20 +334,25 @@ std::vector<std::string> taken_back(const PlanRequest& request, const std::vecto
 
 json levers(const Config& config, const PlanningInput& input) {
   const std::int64_t most = input.request.micro_batch.value_or(input.request.effective_batch);
-  json list = json::array();
-  for (const Lever& lever : all_levers(config, input)) {
+  const std::vector<Lever> all = all_levers(config, input);
+  std::vector<json> rows(all.size());
+  run_tasks(all.size(), [&](std::size_t i) {
     Config changed = config;
     PlanRequest request = input.request;
     keep_everything(request, most);
-    lever.apply(changed, request);
+    all[i].apply(changed, request);
     const std::optional<Outcome> outcome = outcome_of(changed, input, request, input.machine.machine, {});
-    if (!outcome) continue;
+    if (!outcome) return;
     const bool rounds = request.micro_batch != most || changed.precision != config.precision;
-    list.push_back({{"name", lever.name},
-                    {"arguments", both(lever.arguments, taken_back(input.request, lever.arguments))},
-                    {"process_bytes", outcome->process.n},
-                    {"update_seconds", outcome->seconds},
-                    {"changes_result", rounds || changed.optimizer.kind != config.optimizer.kind}});
+    rows[i] = {{"name", all[i].name},
+               {"arguments", both(all[i].arguments, taken_back(input.request, all[i].arguments))},
+               {"process_bytes", outcome->process.n},
+               {"update_seconds", outcome->seconds},
+               {"changes_result", rounds || changed.optimizer.kind != config.optimizer.kind}};
+  });
+  json list = json::array();
+  for (json& row : rows) {
+    if (!row.is_null()) list.push_back(std::move(row));
   }
   return list;
 }
