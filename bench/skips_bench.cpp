@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "ops/op_catalogue.h"
@@ -29,6 +31,7 @@ constexpr std::int64_t kEffective = 4;
 constexpr SkipShape kShape{256, 2048, 768, 6};
 constexpr double kBusy = 0.1;  // of the machine, by other processes
 constexpr Bytes kDisk{8LL << 30};
+constexpr const char* kMeasureDisk = "--measure-disk";
 
 struct Case {
   Plan plan;
@@ -48,20 +51,23 @@ struct Place {
   Machine machine;
   PlanRequest request;
   OpCatalogue& catalogue;
-  std::filesystem::path folder, cache;
+  std::filesystem::path program, folder, cache;
 
-  void measure_disk(Machine& to, const std::function<void(const std::string&)>& say) const {
+  // By another process, since a child of one that computes has no team of threads to measure beside.
+  void measure_disk() const {
     for (const auto& file : std::filesystem::directory_iterator(cache)) {
       if (file.path().filename().string().starts_with("disk-")) std::filesystem::remove(file.path());
     }
-    add_disk_tier(to, {folder, kDisk}, {}, cache, say);
+    const std::string command = fmt::format("'{}' {} '{}' '{}'", program.string(), kMeasureDisk, folder.string(), cache.string());
+    ensure(std::system(command.c_str()) == 0, "bench", "the disk could not be measured");
   }
 
   // Seconds of an update of the plan with the rates that the disk has now.
   double predicted(const Plan& plan, const Graph& graph) const {
     if (!plan.decisions.paging.active()) return plan.update_seconds;
     Machine now = machine;
-    measure_disk(now, nullptr);
+    measure_disk();
+    add_disk_tier(now, {folder, kDisk}, {}, cache, nullptr);
     return build_plan(graph, find_blocks(graph), plan.decisions, request, now, catalogue, &plan.offsets).update_seconds;
   }
 };
@@ -96,6 +102,11 @@ void measure(Case& one, const Place& place, int updates, int& rejected) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 4 && argv[1] == std::string_view(kMeasureDisk)) {
+    MachineRecord record = calibrated_machine(2, argv[3], nullptr);
+    add_disk_tier(record.machine, {argv[2], kDisk}, {}, argv[3], nullptr);
+    return 0;
+  }
   const int budgets = argc > 1 ? std::atoi(argv[1]) : 20, updates = argc > 2 ? std::atoi(argv[2]) : 5;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 2;
   const std::filesystem::path folder = argc > 4 ? argv[4] : "";
@@ -142,7 +153,7 @@ int main(int argc, char** argv) {
     }
   }
   OpCatalogue catalogue(roofline, {seconds.begin(), seconds.end()});
-  const Place place{without_disk, request, catalogue, folder, cache};
+  const Place place{without_disk, request, catalogue, std::filesystem::canonical("/proc/self/exe"), folder, cache};
   int rejected = 0;
   for (int round = 0; round < rounds; ++round) {
     for (Case& one : cases) measure(one, place, updates, rejected);

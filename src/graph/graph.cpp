@@ -70,6 +70,13 @@ std::vector<NodeAlias> aliases_of(const Graph&, const Node& node) {
   return result;
 }
 
+ValueId without_views(const Graph& graph, ValueId value) {
+  while (graph.values[value].producer.valid() && graph.nodes[graph.values[value].producer].op->view) {
+    value = graph.nodes[graph.values[value].producer].inputs[0];
+  }
+  return value;
+}
+
 ValueId origin_of(const Graph& graph, ValueId value) {
   while (true) {
     const Value& what = graph.values[value];

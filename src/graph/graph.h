@@ -120,6 +120,9 @@ struct NodeAlias {
 };
 std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
+// What a value is a view of, however often; itself where it is none.
+ValueId without_views(const Graph& graph, ValueId value);
+
 // What a value is in bytes: views, updated versions and copies from another tier are what they come from.
 ValueId origin_of(const Graph& graph, ValueId value);
 

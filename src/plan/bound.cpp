@@ -68,13 +68,6 @@ class BackwardOrder {
 
   bool backward(NodeId node) const { return node.valid() && index_[node] >= 0; }
 
-  ValueId root(ValueId value) const {
-    while (graph_.values[value].producer.valid() && graph_.nodes[graph_.values[value].producer].op->view) {
-      value = graph_.nodes[graph_.values[value].producer].inputs[0];
-    }
-    return value;
-  }
-
  private:
   std::int64_t aligned_bytes(ValueId value) const { return align_up(graph_.values[value].bytes(), kAlignment).n; }
 
@@ -102,7 +95,7 @@ class BackwardOrder {
   }
 
   void collect(NodeId id, const Node& node) {
-    for (const ValueId input : node.inputs) readers_[root(input)].push_back(index_[id]);
+    for (const ValueId input : node.inputs) readers_[without_views(graph_, input)].push_back(index_[id]);
     for (const ValueId output : node.outputs) {
       const Value& value = graph_.values[output];
       if (value.version_of.valid()) {
@@ -123,7 +116,7 @@ class BackwardOrder {
         continue;
       }
       for (const ValueId input : graph_.nodes[writers.front()].inputs) {
-        const ValueId gradient = root(input);
+        const ValueId gradient = without_views(graph_, input);
         if (!before(graph_.values[gradient].producer, at)) continue;
         if (!held.contains(gradient)) waiting[gradient] += aligned_bytes(accumulator);
         break;
@@ -214,7 +207,7 @@ class WorkingSets {
   std::vector<ValueId> transients(NodeId node) const {
     std::vector<ValueId> inputs;
     for (const ValueId input : graph_.nodes[node].inputs) {
-      const ValueId value = order_.root(input);
+      const ValueId value = without_views(graph_, input);
       const NodeId producer = graph_.values[value].producer;
       if (!producer.valid() || step_of_[producer] < 0 || graph_.values[value].version_of.valid()) continue;
       if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) inputs.push_back(value);
@@ -239,7 +232,7 @@ class WorkingSets {
     for (const auto& some : {access.reads, access.writes}) {
       for (const ValueId value : some) {
         touched.insert(simulation_.lifetimes.buffer_of[value]);
-        values.insert(graph_.values[value].version_of.valid() ? graph_.values[value].version_of : order_.root(value));
+        values.insert(graph_.values[value].version_of.valid() ? graph_.values[value].version_of : without_views(graph_, value));
       }
     }
     const bool in_update = timeline.update.contains(step);

@@ -40,7 +40,7 @@ bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
 
 // What may rest on a disk, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small
 // pages are for little memory, which is where the smallest micro-batch is.
-std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, bool updates_early, bool tables, bool smallest) {
+std::vector<Paging> pagings_of(const PlanRequest& request, bool updates_early, bool tables, bool smallest) {
   std::vector<Paging> list;
   for (const bool accumulators : {false, true}) {
     for (const bool parameters : {false, true}) {
@@ -49,13 +49,6 @@ std::vector<Paging> pagings_of(const PlanRequest& request, std::size_t blocks, b
       const bool open = request.gradients == RestPolicy::automatic;
       if (open && accumulators && (updates_early || !parameters)) continue;
       list.push_back({kLargePage, kSlots, parameters, accumulators});
-      // From blocks that stay to none, where both could; where only optimizer state leaves, from blocks that keep it.
-      const bool most = parameters && (accumulators || !open || updates_early);
-      const bool state = !parameters && !accumulators && request.optimizer_state == RestPolicy::automatic;
-      for (std::size_t quarter = 3; (most || state) && quarter > 0; --quarter) {
-        const auto stay = static_cast<int>(blocks * quarter / 4), before = static_cast<int>(blocks * (quarter + 1) / 4);
-        if (stay > 0 && stay < before) list.insert(list.end() - 1, {kLargePage, kSlots, parameters, accumulators, stay});
-      }
     }
   }
   if (list.empty()) return list;
@@ -129,39 +122,96 @@ Error no_room(Bytes least, const PlanRequest& request, const Machine& machine) {
 
 }  // namespace
 
+namespace {
+
+// A choice beside the process on a host, where there is one with `room` for both.
+struct Beside {
+  Paging paging;
+  Bytes least;  // the room that the last tier needs
+  bool fits = false;
+};
+
+Beside beside_process(const BatchModel& model, Paging paging, Bytes room, const PlanRequest& request, const Machine& machine) {
+  const auto paged = [&] { return apply_paging(model.graph, model.blocks, paging); };
+  Bytes process;  // of the host's budget
+  if (room != Paging::kAllNear) {
+    if (request.beyond.size() > 1) paging.near = Bytes{0};  // as if all passed the disk
+    const Bytes transfers = transfers_of_host(paged(), paging, machine);
+    process = request.beyond.front() - room + transfers;
+    paging.near = std::max(Bytes{0}, room - transfers);
+  }
+  const StoredLayout stored = stored_layout(paged());
+  const Bytes least = request.beyond.size() > 1 ? stored.ends[2] : stored.total() + process;
+  return {paging, least, stored.total().n > 0 && has_room(stored, paging, request.beyond)};
+}
+
+bool updates_early(const BatchModel& model, const PlanRequest& request) {
+  return make_timeline(model.graph, model.accumulation, request.saves).early_updates;
+}
+
+}  // namespace
+
 std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
                             const Machine& machine) {
-  const Graph& graph = model.graph;
-  const std::vector<GraphBlock>& blocks = model.blocks;
   const Bytes room = room_of_host(model, request, machine);
   if (request.beyond.empty() || request.optimizer_state == RestPolicy::memory) return {Paging{}};
-  const bool updates_early = make_timeline(graph, model.accumulation, request.saves).early_updates;
-  const bool tables = model.kernels.take_ranges(graph) && has_tables(graph, blocks);
-  std::vector<Paging> list, wanted = pagings_of(request, blocks.size(), updates_early, tables, smallest);
-  if (!updates_early && together.ends) {
-    for (const Paging& paging : pagings_of(request, blocks.size(), true, tables, smallest)) {
+  const bool early = updates_early(model, request);
+  const bool tables = model.kernels.take_ranges(model.graph) && has_tables(model.graph, model.blocks);
+  std::vector<Paging> list, wanted = pagings_of(request, early, tables, smallest);
+  if (!early && together.ends) {
+    for (const Paging& paging : pagings_of(request, true, tables, smallest)) {
       if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
     }
   }
   if (!wants_disk(request)) list.push_back({});
-  constexpr Bytes kNone{std::numeric_limits<std::int64_t>::max()};
-  Bytes least = kNone;
-  for (Paging& paging : wanted) {
-    Bytes process;  // of the host's budget, where there is one
-    if (room != Paging::kAllNear) {
-      if (request.beyond.size() > 1) paging.near = Bytes{0};  // as if all passed the disk
-      const Bytes transfers = transfers_of_host(apply_paging(graph, blocks, paging), paging, machine);
-      process = request.beyond.front() - room + transfers;
-      paging.near = std::max(Bytes{0}, room - transfers);
-    }
-    const StoredLayout stored = stored_layout(apply_paging(graph, blocks, paging));
-    if (stored.total().n == 0) continue;
-    least = std::min(least, request.beyond.size() > 1 ? stored.ends[2] : stored.total() + process);
-    if (has_room(stored, paging, request.beyond)) list.push_back(paging);
+  std::optional<Bytes> least;  // that has to leave memory
+  for (const Paging& paging : wanted) {
+    const Beside beside = beside_process(model, paging, room, request, machine);
+    if (beside.fits) list.push_back(beside.paging);
+    if (beside.least.n > 0) least = least ? std::min(*least, beside.least) : beside.least;
   }
   if (!list.empty()) return list;
-  if (least == kNone) return {Paging{}};
-  throw no_room(least, request, machine);
+  if (!least) return {Paging{}};
+  throw no_room(*least, request, machine);
+}
+
+std::vector<Paging> between(BatchModel& model, Together together, const std::vector<Looked>& looked, const PlanRequest& request,
+                            const Machine& machine) {
+  constexpr double kStep = 1.08;
+  const auto all = static_cast<int>(model.blocks.size());
+  const bool ends = together.ends || request.gradients != RestPolicy::automatic || updates_early(model, request);
+  // What is left to the planner may be so for some blocks.
+  const auto divides = [&](const Paging& paging) {
+    if (!paging.active() || paging.tables || paging.narrow || paging.page != kLargePage) return false;
+    if (!paging.parameters) return !paging.accumulators && request.optimizer_state == RestPolicy::automatic;
+    return request.parameters == RestPolicy::automatic && (paging.accumulators || ends);
+  };
+  // The number of blocks that keep what `more` leaves, in `less`.
+  const auto kept = [&](const Paging& more, const Paging& less) {
+    const bool alike = less.active() && more.parameters == less.parameters && more.accumulators == less.accumulators;
+    if (alike) return divides(less) ? less.resident : 0;
+    const bool state_alone = less.active() && !less.parameters && !less.accumulators && less.resident == 0;
+    return (more.parameters ? state_alone : !less.active()) ? all : 0;
+  };
+  std::vector<Paging> list;
+  for (const Looked& more : looked) {
+    if (!divides(more.paging)) continue;
+    const Looked* next = nullptr;
+    int end = all + 1;
+    for (const Looked& less : looked) {
+      const int number = kept(more.paging, less.paging);
+      if (number <= more.paging.resident || number >= end) continue;
+      next = &less;
+      end = number;
+    }
+    const int middle = (more.paging.resident + end) / 2;
+    if (next == nullptr || middle == more.paging.resident || more.seconds <= kStep * next->seconds) continue;
+    Paging paging = more.paging;
+    paging.resident = middle;
+    const Beside beside = beside_process(model, paging, room_of_host(model, request, machine), request, machine);
+    if (beside.fits) list.push_back(beside.paging);
+  }
+  return list;
 }
 
 std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request) {

@@ -26,6 +26,16 @@ Together together_of(const BatchModel& model, const PlanRequest& request);
 std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
                             const Machine& machine);
 
+// A choice that was looked at, and the seconds of its fastest plan.
+struct Looked {
+  Paging paging;
+  double seconds = 0;
+};
+// What is worth a look beside these: between two of which one is slower by more than a step and leaves more of the blocks, half
+// of those blocks keep theirs. Asked again with what it gave, it ends.
+std::vector<Paging> between(BatchModel& model, Together together, const std::vector<Looked>& looked, const PlanRequest& request,
+                            const Machine& machine);
+
 // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between; in
 // memory alone all of a window, where their gradients then need not be kept. Throws E-PLAN-GROUP where so many cannot.
 std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request);

@@ -116,42 +116,68 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
     choices[i] = pagings(*state.models[i], together[i], i == 0, state.request, state.machine);
   });
   struct Start {  // of plans: a micro-batch size, what rests on another tier, how many micro-batches go together
-    BatchModel* model;
-    Paging paging;
+    std::size_t model;
+    Paging asked, paging;  // the latter beside what the group needs
     std::int64_t group;
     bool floor;
   };
   // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of
   // bounds the least one counts, of plans in memory alone and of all; past what is known of it, others need not be.
   std::vector<Start> starts;
+  const auto start_with = [&](std::size_t i, const Paging& paging, bool floor) {
+    for (const std::int64_t group : groups(*state.models[i], together[i], paging, state.request)) {
+      const std::optional<Paging> own = beside_group(*state.models[i], paging, group, state.request, state.machine);
+      if (own) starts.push_back({i, paging, *own, group, floor && i == 0 && group == 1});
+    }
+  };
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
-      for (const std::int64_t group : groups(*state.models[i], together[i], *paging, state.request)) {
-        const bool floor = i == 0 && group == 1 && (!paging->active() || *paging == choices[i].back());
-        const std::optional<Paging> own = beside_group(*state.models[i], *paging, group, state.request, state.machine);
-        if (own) starts.push_back({state.models[i].get(), *own, group, floor});
-      }
+      start_with(i, *paging, !paging->active() || *paging == choices[i].back());
     }
   }
-  std::vector<std::optional<BatchCandidates>> batches(starts.size());
+  std::vector<std::optional<BatchCandidates>> batches;
   std::mutex mutex;
   Bytes least[2] = {kNoBound, kNoBound};  // of all, and of those in memory alone
-  run_tasks(starts.size(), [&](std::size_t i) {
+  const auto look_at = [&](std::size_t i) {
     const Start& start = starts[i];
     BatchCandidates::Floor floor{start.floor, {}};
     {
       const std::lock_guard lock(mutex);
       floor.enough = least[start.paging.active() ? 0 : 1];
     }
-    batches[i].emplace(*start.model, start.paging, start.group, state.request, state.machine, floor);
+    batches[i].emplace(*state.models[start.model], start.paging, start.group, state.request, state.machine, floor);
     const Bytes bound = state.bound_of(*batches[i]);
     const std::lock_guard lock(mutex);
     least[0] = std::min(least[0], bound);
     if (!start.paging.active()) least[1] = std::min(least[1], bound);
-  });
+  };
+  // Of a choice the fastest plan; 0 where none begins with it.
+  const auto looked_at = [&](std::size_t model, const Paging& paging) {
+    Looked looked{paging, 0};
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      if (starts[i].model != model || starts[i].asked != paging) continue;
+      for (const Candidate& end : batches[i]->ends(i)) {
+        looked.seconds = looked.seconds > 0 ? std::min(looked.seconds, end.update_seconds) : end.update_seconds;
+      }
+    }
+    return looked;
+  };
+  for (std::size_t known = 0; known < starts.size();) {
+    batches.resize(starts.size());
+    run_tasks(starts.size() - known, [&](std::size_t i) { look_at(known + i); });
+    known = starts.size();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<Looked> looked;
+      for (const Paging& paging : choices[i]) looked.push_back(looked_at(i, paging));
+      for (const Paging& paging : between(*state.models[i], together[i], looked, state.request, state.machine)) {
+        choices[i].push_back(paging);
+        start_with(i, paging, false);
+      }
+    }
+  }
   for (std::optional<BatchCandidates>& batch : batches) state.batches.push_back(*std::move(batch));
   // Without blocks to mix, single nodes that run again hold far less than the ends.
-  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor || starts[i].model->blocks.size() <= 1; });
+  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor || state.models[starts[i].model]->blocks.size() <= 1; });
   run_tasks(state.batches.size(), [&](std::size_t i) {
     if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
   });

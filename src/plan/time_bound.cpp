@@ -14,13 +14,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-ValueId viewed(const Graph& graph, ValueId value) {
-  while (graph.values[value].producer.valid() && graph.nodes[graph.values[value].producer].op->view) {
-    value = graph.nodes[graph.values[value].producer].inputs[0];
-  }
-  return value;
-}
-
 // Which nodes of a micro-step run after a node in every order, and which before.
 struct Around {
   PerNode<char> later, earlier;
@@ -98,7 +91,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   std::set<ValueId> touched_values;
   const auto touch = [&](ValueId value) {
     touched.insert(simulation.lifetimes.buffer_of[value]);
-    touched_values.insert(viewed(graph, value));
+    touched_values.insert(without_views(graph, value));
   };
   const Node& node = graph.nodes[middle];
   std::ranges::for_each(node.inputs, touch);
@@ -122,7 +115,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward || around.later[id] == 0) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
-      const ValueId value = viewed(graph, input);
+      const ValueId value = without_views(graph, input);
       const NodeId producer = graph.values[value].producer;
       const bool forward = producer.valid() && !graph.nodes[producer].backward && before_loss[producer] != 0;
       if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;

@@ -44,12 +44,15 @@ class Merged {
   KeySettings settings_;
 };
 
-std::vector<Setting> budget_settings(const BudgetOptions& budgets) {
+// Of the command line.
+std::vector<KeySetting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets,
+                                       std::vector<std::string>& notes) {
   std::vector<Setting> settings;
+  for (const std::string& set : sets) settings.push_back(read_assignment(set));
   if (budgets.memory) settings.push_back(budget_setting("memory.budget", "--memory", *budgets.memory));
   if (budgets.host_memory) settings.push_back(budget_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
   if (budgets.disk) settings.push_back(budget_setting("memory.disk", "--disk", *budgets.disk));
-  return settings;
+  return find_keys(std::move(settings), notes);
 }
 
 }  // namespace
@@ -83,10 +86,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
   Config config;
   Merged merged;
   for (KeySetting& setting : find_keys(read_settings(path), config.notes)) merged.put_from_file(std::move(setting));
-  std::vector<Setting> typed;
-  for (const std::string& set : sets) typed.push_back(read_assignment(set));
-  for (Setting& setting : budget_settings(budgets)) typed.push_back(std::move(setting));
-  for (KeySetting& setting : find_keys(std::move(typed), config.notes)) merged.put(std::move(setting));
+  for (KeySetting& setting : typed_settings(sets, budgets, config.notes)) merged.put(std::move(setting));
 
   leave_aside(merged.settings(), config.notes);
   const GivenSettings given(merged.settings(), path.string());
@@ -95,6 +95,11 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
     if (setting) setting->set(config, setting->setting);
   }
   complete(config, given, bf16);
+  return config;
+}
+
+Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets) {
+  for (const KeySetting& setting : typed_settings(sets, budgets, config.notes)) setting.set(config, setting.setting);
   return config;
 }
 

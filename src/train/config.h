@@ -168,6 +168,9 @@ Bf16Speed bf16_speed_here();
 Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {},
                    const Bf16Speed& bf16 = bf16_speed_here());
 
+// The configuration with "a.b=c" of `sets` and the budgets set as well. What depends on several keys is not looked at again.
+Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets = {});
+
 // The TOML text of every key, defaults included: what config.resolved.toml holds. load_config reads an equal Config from it.
 std::string resolved_toml(const Config& config);
 

@@ -150,6 +150,51 @@ class NetworkMaker {
   OptimizerSettings optimizer_;
 };
 
+// What other networks begin and end with: an embedding, and a norm and a chunked loss over its table.
+class FramedNetwork {
+  RandomNetwork network_;
+
+ public:
+  GraphBuilder builder;
+
+  FramedNetwork(std::int64_t batch, std::int64_t context, std::int64_t vocab, std::int64_t width) : builder(network_.graph) {
+    network_.batch = batch;
+    network_.context = context;
+    network_.vocab = vocab;
+    table_ = parameter("table", {vocab, width});
+    positions_ = parameter("positions", {context, width});
+    gamma_ = parameter("norm.g", Shape{width}, Initializer::Kind::ones);
+    beta_ = parameter("norm.b", Shape{width});
+  }
+  FramedNetwork(const FramedNetwork&) = delete;
+  FramedNetwork& operator=(const FramedNetwork&) = delete;
+
+  // Before `begin`.
+  ValueId parameter(const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
+    return builder.add_parameter(name, std::move(extents), {kind, 0.2});
+  }
+  ValueId begin() {
+    const std::int64_t b = network_.batch, t = network_.context;
+    network_.tokens = builder.add_input("tokens", {DType::i32, Shape{b, t}});
+    network_.targets = builder.add_input("targets", {DType::i32, Shape{b, t}});
+    network_.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{b, 2}});
+    network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
+    return ops::embedding(builder, network_.tokens, table_, positions_, "x");
+  }
+  ValueId dropout(ValueId x) { return ops::dropout(builder, x, network_.sample_ids, 0.1, 7); }
+  RandomNetwork end(ValueId x) {
+    const GraphBuilder::Scope scope(builder, "head");
+    x = ops::layer_norm(builder, x, gamma_, beta_, 1e-5);
+    const ValueId losses = ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units);
+    sort_sections(network_.graph);
+    network_.training = add_training(network_.graph, losses, {}, 0);
+    return std::move(network_);
+  }
+
+ private:
+  ValueId table_, positions_, gamma_, beta_;
+};
+
 struct SkipShape {
   std::int64_t context = 96, vocab = 40, width = 24, depth = 8;
 };
@@ -158,31 +203,19 @@ struct SkipShape {
 // on the way down made.
 inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {}) {
   const auto [context, vocab, width, depth] = shape;
-  RandomNetwork network;
-  network.batch = batch;
-  network.context = context;
-  network.vocab = vocab;
-  GraphBuilder builder(network.graph);
-  const auto parameter = [&](const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
-    return builder.add_parameter(name, std::move(extents), {kind, 0.2});
-  };
-  const ValueId table = parameter("table", {vocab, width}), positions = parameter("positions", {context, width});
-  const ValueId gamma = parameter("norm.g", Shape{width}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{width});
+  FramedNetwork frame(batch, context, vocab, width);
+  GraphBuilder& builder = frame.builder;
   std::vector<std::pair<ValueId, ValueId>> layers;
   for (std::int64_t i = 0; i < 2 * depth; ++i) {
     const std::string name = "l" + std::to_string(i);
-    layers.emplace_back(parameter(name + ".w", {width, width}), parameter(name + ".b", Shape{width}));
+    layers.emplace_back(frame.parameter(name + ".w", {width, width}), frame.parameter(name + ".b", Shape{width}));
   }
-  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, context}});
-  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, context}});
-  network.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{batch, 2}});
-  network.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
-  ValueId x = ops::embedding(builder, network.tokens, table, positions, "x");
+  ValueId x = frame.begin();
   std::vector<ValueId> down;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const GraphBuilder::Scope scope(builder, "l" + std::to_string(i));
     x = ops::gelu(builder, ops::linear(builder, x, layers[i].first, layers[i].second, "linear"), "gelu");
-    if (i % 3 == 0) x = ops::dropout(builder, x, network.sample_ids, 0.1, 7);
+    if (i % 3 == 0) x = frame.dropout(x);
     if (i < static_cast<std::size_t>(depth)) {
       down.push_back(x);
     } else {
@@ -190,12 +223,7 @@ inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {
       down.pop_back();
     }
   }
-  const GraphBuilder::Scope scope(builder, "head");
-  x = ops::layer_norm(builder, x, gamma, beta, 1e-5);
-  const ValueId losses = ops::linear_cross_entropy(builder, x, table, network.targets, network.inverse_units);
-  sort_sections(network.graph);
-  network.training = add_training(network.graph, losses, {}, 0);
-  return network;
+  return frame.end(x);
 }
 
 // A recurrence, unrolled: one product for all steps, each of which also reads what came in. Two values cross between any two
@@ -203,34 +231,17 @@ inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {
 inline RandomNetwork unrolled_network(std::int64_t batch) {
   constexpr std::int64_t kContext = 24, kVocab = 40, kWidth = 32;
   constexpr int kSteps = 20;
-  RandomNetwork network;
-  network.batch = batch;
-  network.context = kContext;
-  network.vocab = kVocab;
-  GraphBuilder builder(network.graph);
-  const auto parameter = [&](const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
-    return builder.add_parameter(name, std::move(extents), {kind, 0.2});
-  };
-  const ValueId table = parameter("table", {kVocab, kWidth}), positions = parameter("positions", {kContext, kWidth});
-  const ValueId weight = parameter("w", {kWidth, kWidth}), bias = parameter("b", Shape{kWidth});
-  const ValueId gamma = parameter("norm.g", Shape{kWidth}, Initializer::Kind::ones), beta = parameter("norm.b", Shape{kWidth});
-  network.tokens = builder.add_input("tokens", {DType::i32, Shape{batch, kContext}});
-  network.targets = builder.add_input("targets", {DType::i32, Shape{batch, kContext}});
-  network.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{batch, 2}});
-  network.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
-  const ValueId x = ops::embedding(builder, network.tokens, table, positions, "x");
+  FramedNetwork frame(batch, kContext, kVocab, kWidth);
+  GraphBuilder& builder = frame.builder;
+  const ValueId weight = frame.parameter("w", {kWidth, kWidth}), bias = frame.parameter("b", Shape{kWidth});
+  const ValueId x = frame.begin();
   ValueId state = x;
   for (int i = 0; i < kSteps; ++i) {
     const GraphBuilder::Scope scope(builder, "step" + std::to_string(i));
     state = ops::gelu(builder, ops::add(builder, ops::linear(builder, state, weight, bias, "linear"), x, "sum"), "gelu");
-    if (i % 4 == 1) state = ops::dropout(builder, state, network.sample_ids, 0.1, 7);
+    if (i % 4 == 1) state = frame.dropout(state);
   }
-  const GraphBuilder::Scope scope(builder, "head");
-  const ValueId normed = ops::layer_norm(builder, state, gamma, beta, 1e-5);
-  const ValueId losses = ops::linear_cross_entropy(builder, normed, table, network.targets, network.inverse_units);
-  sort_sections(network.graph);
-  network.training = add_training(network.graph, losses, {}, 0);
-  return network;
+  return frame.end(state);
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }

@@ -39,10 +39,6 @@ void for_updates(const Graph& graph, Body&& body) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 constexpr int kNone = -1, kSeveral = -2;  // of what no block reads, or more than one
 
 PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<GraphBlock>& blocks) {
