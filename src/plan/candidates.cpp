@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -52,7 +53,10 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   look_at(keep, request, machine, floor);
   look_at_option(options_.front(), keep, machine);
   for (Option* option : {&options_[first_allowed_], &options_.back()}) look_at_option(*option, machine);
-  if (offloads(request)) add_offloaded(most_offloaded(), again().choice, request, machine);
+  if (offloads(request)) {
+    const std::optional<double> seconds = add_offloaded(most_offloaded(), again().choice, request, machine);
+    most_offloaded_seconds_ = seconds.value_or(std::numeric_limits<double>::infinity());
+  }
   paged_ = {};
 }
 
@@ -148,28 +152,40 @@ const BatchCandidates::Option& BatchCandidates::again() const {
                        [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
 }
 
-// What crosses into the first blocks, which make everything again, rests on another tier between the passes.
-void BatchCandidates::add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
-                                    const Machine& machine) {
+// What crosses into the first blocks, which make everything again, rests on another tier between the passes. The seconds of an
+// update; nothing where that tier has no room.
+std::optional<double> BatchCandidates::add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
+                                                     const Machine& machine) {
   std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
   std::fill(choices.begin() + activations, choices.end(), later);
-  if (activations > 0) add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+  return add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
 }
 
-// Of half as many blocks, where the others make everything again, too, keep everything or only what is dear. Worth a look where
-// that is a good part of what is held when everything is made again.
+// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear: between two numbers of which
+// the larger one is slower by a step, or has no room. Worth a look where that is a good part of what is held when everything is
+// made again.
 void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machine& machine) {
   constexpr int kLeastPart = 16;
   std::int64_t held = 0;
   for (const BlockProfile& profile : again().profiles) held += profile.saved;
   if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
-  const int half = static_cast<int>(blocks().size()) / 2;
-  if (half == most_offloaded()) return;
-  add_offloaded(half, again().choice, request, machine);
+  const auto add_between = [&](auto&& self, const BlockChoice& later, int fewer, double faster, int more, double slower) -> void {
+    const int middle = (fewer + more) / 2;
+    if (middle == fewer || slower <= kStep * faster) return;
+    const double seconds = add_offloaded(middle, later, request, machine).value_or(std::numeric_limits<double>::infinity());
+    self(self, later, fewer, faster, middle, seconds);
+    self(self, later, middle, seconds, more, slower);
+  };
+  const auto add = [&](std::size_t option) {
+    const Candidate none{.batch = 0, .runs = {{{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())}}}};
+    add_between(add_between, options_[option].choice, 0, seconds_of(profile_of(none)), most_offloaded(), most_offloaded_seconds_);
+  };
+  const auto everything = static_cast<std::size_t>(&again() - options_.data());
+  add(everything);
   // What the others do past a link that is fast enough: the cheapest of what lies between, or nothing.
   const bool fast = has_host(machine) || only_offloaded_;
-  if (fast && &again() > &options_[1]) add_offloaded(half, options_[1].choice, request, machine);
-  if (fast && first_allowed_ == 0) add_offloaded(half, options_.front().choice, request, machine);
+  if (fast && everything > 1) add(1);
+  if (fast && first_allowed_ == 0) add(0);
 }
 
 void BatchCandidates::add_replays(const PlanRequest& request, const Machine& machine) {
@@ -181,13 +197,15 @@ void BatchCandidates::add_replays(const PlanRequest& request, const Machine& mac
 }
 
 // Unless the other tier has no room for it.
-void BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
+std::optional<double> BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
   const Simulation simulation = simulate_choices(whole.choices, whole.replays, whole.activations);
-  if (whole.activations > 0 && !has_room(stored_layout(simulation.graph), paging_, request.beyond)) return;
+  if (whole.activations > 0 && !has_room(stored_layout(simulation.graph), paging_, request.beyond)) return {};
   whole.profile = profile_whole(simulation);
   whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
   whole.outside = total(paging_reserve(simulation.graph, paging_, machine, 0));
+  const double seconds = seconds_of(whole.profile);
   wholes_.push_back(std::move(whole));
+  return seconds;
 }
 
 void BatchCandidates::list_options(RecomputePolicy policy) {
@@ -429,6 +447,11 @@ double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const
   return micro_lanes(window_.rounds(), run_all).stall;
 }
 
+// Of an update, but for the loss.
+double BatchCandidates::seconds_of(const MixtureProfile& mixture) const {
+  return base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + mixture.stall);
+}
+
 // With each number of loss chunks.
 void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>& to) const {
   const MixtureProfile mixture = profile_of(candidate);
@@ -436,8 +459,8 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = candidate.whole < 0 ? outside_ : wholes_[static_cast<std::size_t>(candidate.whole)].outside;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds = without_last_bits(
-        base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + chunk.seconds + mixture.stall + chunk.stall));
+    candidate.update_seconds =
+        without_last_bits(seconds_of(mixture) + static_cast<double>(window_.rounds()) * (chunk.seconds + chunk.stall));
     to.push_back(candidate);
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "plan/block_options.h"
@@ -12,6 +13,10 @@
 #include "plan/simulation.h"
 
 namespace plimsoll {
+
+// Of two choices that differ by how many blocks they are made for, one is slower by so much more than the other that what lies
+// between is worth a look.
+constexpr double kStep = 1.08;
 
 // What all plans of one micro-batch size start from.
 struct BatchModel {
@@ -112,13 +117,15 @@ class BatchCandidates {
   bool offloads(const PlanRequest& request) const;
   int most_offloaded() const { return static_cast<int>(blocks().size()) - 1; }
   const Option& again() const;
-  void add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request, const Machine& machine);
+  std::optional<double> add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
+                                      const Machine& machine);
   void add_more_offloaded(const PlanRequest& request, const Machine& machine);
   void add_replays(const PlanRequest& request, const Machine& machine);
   Simulation simulate_uniform(const Option& option) const;
   void look_at_option(Option& option, const Simulation& simulation, const Machine& machine);
   void look_at_option(Option& option, const Machine& machine);  // once
-  void add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
+  std::optional<double> add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
+  double seconds_of(const MixtureProfile& mixture) const;
   void add_mixtures(std::size_t batch_index, std::vector<Candidate>& to) const;
   void add_candidates(Candidate candidate, std::vector<Candidate>& to) const;
   const std::vector<GraphBlock>& blocks() const { return model_->blocks; }
@@ -150,6 +157,7 @@ class BatchCandidates {
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   double kernel_seconds_ = 0;
+  double most_offloaded_seconds_ = 0;
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
   std::size_t least_steps_ = 0;

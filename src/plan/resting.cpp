@@ -177,7 +177,6 @@ std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest,
 
 std::vector<Paging> between(BatchModel& model, Together together, const std::vector<Looked>& looked, const PlanRequest& request,
                             const Machine& machine) {
-  constexpr double kStep = 1.08;
   const auto all = static_cast<int>(model.blocks.size());
   const bool ends = together.ends || request.gradients != RestPolicy::automatic || updates_early(model, request);
   // What is left to the planner may be so for some blocks.
