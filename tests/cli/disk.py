@@ -9,6 +9,8 @@ Both engines of the transfers keep all of that, and where io_uring is refused, p
 import ctypes
 import errno
 import json
+import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -96,6 +98,55 @@ def large_vocabulary(test, disk):
     test.equal("tiers of the replayed plan", again["measured"]["tiers"], plan["predicted"]["tiers"])
 
 
+def page_files(process, folder):
+    """The descriptors of a process that lead into a folder, as paths that can be opened."""
+    descriptors = f"/proc/{process.pid}/fd"
+    paths = (os.path.join(descriptors, name) for name in os.listdir(descriptors))
+    return [path for path in paths if os.readlink(path).startswith(f"{folder}/")]
+
+
+def flip_bits(path):
+    """One in each block, so that whatever is read next has changed."""
+    with open(path, "r+b", buffering=0) as file:
+        for at in range(0, os.fstat(file.fileno()).st_size, DISK_BLOCK):
+            byte = os.pread(file.fileno(), 1, at)[0]
+            os.pwrite(file.fileno(), bytes([byte ^ 0x10]), at)
+
+
+def fails_midway(test):
+    """A page file that changes in the middle of a run: a named error, and the same end from the last checkpoint."""
+    pages = test.path("failing")
+    disk = ["--memory", "1GiB", "--disk", f"{pages}:1GiB", "--set", "plan.parameters=disk"]
+    long = [*WIDE, "--set", "train.updates=60", "--set", "train.save_every=2"]
+    whole = test.succeeds("train", "config.toml", *long, "--run", "unharmed", *disk, "--json")
+    harms = {
+        "changed": (flip_bits, ["E-DISK-CORRUPT"]),
+        "cut": (lambda path: os.truncate(path, 0), ["E-DISK-IO", "E-DISK-CORRUPT"]),
+    }
+    for run, (harm, codes) in harms.items():
+        process = test.start("train", "config.toml", *long, "--run", run, *disk, "--json")
+        test.wait_for_lines(process, run, 4)
+        process.send_signal(signal.SIGSTOP)
+        files = page_files(process, pages)
+        test.equal(f"page files of {run}", len(files), 1)
+        for path in files:
+            harm(path)
+        process.send_signal(signal.SIGCONT)
+        process.communicate(timeout=60)
+        report = test.report(run)
+        test.equal(f"end of {run}", (process.returncode, report["status"]), (5, "failed"))
+        test.that(report["error"]["code"] in codes, f"what ended {run}: {report['error']}")
+        test.equal(f"files left by {run}", list(pages.iterdir()), [])
+        ended = test.succeeds("train", "config.toml", *long, "--run", run, *disk, "--resume", "--json")
+        test.equal(f"end of {run} from its checkpoint", end_of(ended), end_of(whole))
+    process = test.start("train", "config.toml", *long, "--run", "vanished", *disk, "--json")
+    test.wait_for_lines(process, "vanished", 1)
+    shutil.rmtree(pages)
+    out, _ = process.communicate(timeout=60)
+    test.equal("end of a run whose folder vanished", process.returncode, 0)
+    test.equal("bits of a run whose folder vanished", end_of(json.loads(out)), end_of(whole))
+
+
 def main():
     test = Test("disk")
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
@@ -136,6 +187,7 @@ def main():
     test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *small)
 
     large_vocabulary(test, disk)
+    fails_midway(test)
 
     # Half of the run in memory, the rest with a disk, and the other way round.
     for run, first, second in (("m-d", [], [*disk, "--memory", low]), ("d-m", [*disk, "--memory", low], [])):
