@@ -94,7 +94,8 @@ Simulation BatchCandidates::simulate_uniform(const Option& option) const {
 
 void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
   profile(option, simulation);
-  record_lanes(option.lanes, simulation, machine);
+  if (paging_.active())
+    option.lanes = lanes_of(simulation, blocks(), blocks_of_values(model_->graph, blocks()), paging_, machine);
 }
 
 void BatchCandidates::look_at_option(Option& option, const Machine& machine) {
@@ -161,9 +162,9 @@ std::optional<double> BatchCandidates::add_offloaded(int activations, const Bloc
   return add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
 }
 
-// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear: between two numbers of which
-// the larger one is slower by a step, or has no room. Worth a look where that is a good part of what is held when everything is
-// made again.
+// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear: between two numbers of
+// which the larger one is slower by a step, or has no room. Worth a look where that is a good part of what is held when
+// everything is made again.
 void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machine& machine) {
   constexpr int kLeastPart = 16;
   std::int64_t held = 0;
@@ -177,7 +178,8 @@ void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machi
     self(self, later, middle, seconds, more, slower);
   };
   const auto add = [&](std::size_t option) {
-    const Candidate none{.batch = 0, .runs = {{{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())}}}};
+    const Candidate none{.batch = 0,
+                         .runs = {{{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())}}}};
     add_between(add_between, options_[option].choice, 0, seconds_of(profile_of(none)), most_offloaded(), most_offloaded_seconds_);
   };
   const auto everything = static_cast<std::size_t>(&again() - options_.data());
@@ -376,75 +378,12 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
   }
   mixture.peak = std::max(mixture.peak, held + between_peak_);
   mixture.loss_base = held + loss_base_;
-  mixture.stall = stall_of(chosen);
-  return mixture;
-}
-
-// What steps of a micro-step do on the lanes, by the blocks that they work for.
-void BatchCandidates::record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine) {
-  if (!paging_.active()) return;
-  const std::vector<int> block_of = block_of_steps(simulation, blocks());
-  const std::vector<int> losses = find_losses(simulation);
-  const int first_loss = losses.front(), last_loss = losses.back();
-  const LaneModel model(simulation, paging_, machine);
-  const PerValue<int> block_of_value = blocks_of_values(model_->graph, blocks());
-  lanes.forward.assign(blocks().size(), std::vector<PassPart>(1));
-  lanes.backward.assign(blocks().size(), std::vector<PassPart>(1));
-  lanes.fetched_forward.resize(blocks().size());
-  lanes.fetched_backward.resize(blocks().size());
-  const auto fetches_for = [&](int step) {
-    const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::fetch) return kOutside;
-    return block_of_value[origin_of(simulation.graph, simulation.graph.nodes[what.node].inputs[0])];
-  };
-  OuterLanes outer;
-  bool begun = false;
-  int backward_left =
-      static_cast<int>(std::count_if(block_of.begin() + last_loss, block_of.begin() + simulation.timeline.micro.end,
-                                     [](int block) { return block != kOutside; }));
-  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
-    const int block = block_of[static_cast<std::size_t>(step)];
-    if (block != kOutside) begun = true;
-    if (block != kOutside && step > last_loss) --backward_left;
-    if (block == kOutside) {
-      append(!begun ? outer.before : backward_left > 0 ? outer.between : outer.after, model.events_of(step));
-      continue;
-    }
-    std::vector<PassPart>& pass = (step < first_loss ? lanes.forward : lanes.backward)[static_cast<std::size_t>(block)];
-    const int other = fetches_for(step);
-    if (other == kOutside || other == block) {
-      append(pass.back().events, model.events_of(step));
-      continue;
-    }
-    if (pass.size() < 2 || pass[pass.size() - 2].then_fetches != other || !pass.back().events.empty()) {
-      pass.back().then_fetches = other;
-      pass.emplace_back();
-    }
-    append((step < first_loss ? lanes.fetched_forward : lanes.fetched_backward)[static_cast<std::size_t>(other)],
-           model.events_of(step));
+  if (paging_.active()) {
+    std::vector<const BlockLanes*> lanes;
+    for (std::size_t i = 0; i < chosen.size(); ++i) lanes.push_back(&chosen[i]->lanes.blocks[i]);
+    mixture.stall = stall_of(lanes, options_.front().lanes.outer, window_.rounds());
   }
-  if (&lanes == &options_.front().lanes) outer_lanes_ = std::move(outer);
-}
-
-// The chunks of the loss make a difference of their own only: nothing of a block is on its way beside it.
-double BatchCandidates::stall_of(const std::vector<const Option*>& chosen) const {
-  if (!paging_.active()) return 0;
-  const auto run_all = [&](LaneClock& clock) {
-    const auto run = [&](const std::vector<PassPart>& pass, std::vector<LaneEvents> OptionLanes::*fetched) {
-      for (const PassPart& part : pass) {
-        clock.run(part.events);
-        if (part.then_fetches == kOutside) continue;
-        const auto other = static_cast<std::size_t>(part.then_fetches);
-        clock.run((chosen[other]->lanes.*fetched)[other]);
-      }
-    };
-    clock.run(outer_lanes_.before);
-    for (std::size_t i = 0; i < chosen.size(); ++i) run(chosen[i]->lanes.forward[i], &OptionLanes::fetched_forward);
-    clock.run(outer_lanes_.between);
-    for (std::size_t i = chosen.size(); i-- > 0;) run(chosen[i]->lanes.backward[i], &OptionLanes::fetched_backward);
-    clock.run(outer_lanes_.after);
-  };
-  return micro_lanes(window_.rounds(), run_all).stall;
+  return mixture;
 }
 
 // Of an update, but for the loss.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/block_lanes.h"
 #include "plan/block_options.h"
 #include "plan/plan.h"
 #include "plan/simulation.h"
@@ -76,20 +77,11 @@ class BatchCandidates {
     double seconds = 0;                    // of all clones
     double stall = 0;
   };
-  // While a block computes, what another one will read is fetched, in the order in which that one's option reads it.
-  struct PassPart {
-    LaneEvents events;
-    int then_fetches = -1;  // for this block
-  };
-  struct OptionLanes {
-    std::vector<std::vector<PassPart>> forward, backward;
-    std::vector<LaneEvents> fetched_forward, fetched_backward;  // for the block, while another one computes
-  };
   // What a block can do whatever its neighbours do, and what follows from it, by block.
   struct Option {
     BlockChoice choice;
     std::vector<BlockProfile> profiles;
-    OptionLanes lanes;
+    UniformLanes lanes;
   };
 
   // What no mixture of options is: several blocks with one kept input, single nodes that run again, inputs that rest elsewhere.
@@ -107,9 +99,7 @@ class BatchCandidates {
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
   Bytes find_bound(const Simulation& keep, Floor floor) const;
   void profile(Option& option, const Simulation& simulation);
-  void record_lanes(OptionLanes& lanes, const Simulation& simulation, const Machine& machine);
   std::vector<const Option*> options_of(const Candidate& candidate) const;
-  double stall_of(const std::vector<const Option*>& chosen) const;
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   MixtureProfile profile_whole(const Simulation& simulation) const;
   MixtureProfile profile_of(const Candidate& candidate) const;
@@ -137,10 +127,7 @@ class BatchCandidates {
   bool saves_;
   bool only_offloaded_;  // activations have to leave memory
   bool looks_for_floor_;
-  Graph paged_;  // while candidates are simulated
-  struct OuterLanes {
-    LaneEvents before, between, after;
-  } outer_lanes_;                  // what no block does, around the passes through them
+  Graph paged_;                    // while candidates are simulated
   std::vector<Option> options_;    // to keep everything first, then by what they keep; pieces last
   std::size_t first_allowed_ = 0;  // the request may not want to keep everything
   std::vector<Whole> wholes_;
