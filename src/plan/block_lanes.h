@@ -8,13 +8,14 @@
 #include "graph/graph.h"
 #include "plan/blocks.h"
 #include "plan/lanes.h"
+#include "plan/step_roles.h"
 
 namespace plimsoll {
 
 // While a block computes, what another one will read is fetched, in the order in which that one's option reads it.
 struct PassPart {
   LaneEvents events;
-  int then_fetches = -1;  // for this block
+  int then_fetches = kOutside;  // for this block
 };
 
 struct BlockLanes {

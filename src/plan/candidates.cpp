@@ -27,6 +27,13 @@ double without_last_bits(double seconds) {
 
 }  // namespace
 
+std::optional<int> middle_of(const SomeBlocks& faster, const SomeBlocks& slower) {
+  constexpr double kStep = 1.08;
+  const int middle = (faster.blocks + slower.blocks) / 2;
+  const bool worth = slower.seconds > kStep * faster.seconds && middle != std::min(faster.blocks, slower.blocks);
+  return worth ? std::optional(middle) : std::nullopt;
+}
+
 BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
                        KernelCatalogue& catalogue)
     : graph(std::move(training)),
@@ -53,10 +60,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   look_at(keep, request, machine, floor);
   look_at_option(options_.front(), keep, machine);
   for (Option* option : {&options_[first_allowed_], &options_.back()}) look_at_option(*option, machine);
-  if (offloads(request)) {
-    const std::optional<double> seconds = add_offloaded(most_offloaded(), again().choice, request, machine);
-    most_offloaded_seconds_ = seconds.value_or(std::numeric_limits<double>::infinity());
-  }
+  if (offloads(request)) add_offloaded(most_offloaded(), BlockMode::recompute, request, machine);
   paged_ = {};
 }
 
@@ -77,8 +81,9 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
 std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
   const auto all_do = [&](std::size_t option) {
-    const Candidate::Run run{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())};
-    add_candidates({.batch = batch_index, .runs = {{run}}}, candidates);
+    Candidate candidate = uniform(option);
+    candidate.batch = batch_index;
+    add_candidates(candidate, candidates);
   };
   all_do(first_allowed_);
   if (options_.size() > first_allowed_ + 1) all_do(options_.size() - 1);
@@ -88,26 +93,35 @@ std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
   return candidates;
 }
 
+Candidate BatchCandidates::uniform(std::size_t option) const {
+  return {.batch = 0, .runs = {{{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())}}}};
+}
+
 Simulation BatchCandidates::simulate_uniform(const Option& option) const {
-  return simulate_choices(std::vector<BlockChoice>(blocks().size(), option.choice), {}, 0);
+  return simulate_window(with_choices(std::vector<BlockChoice>(blocks().size(), option.choice), {}, 0));
 }
 
 void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
   profile(option, simulation);
-  if (paging_.active())
-    option.lanes = lanes_of(simulation, blocks(), blocks_of_values(model_->graph, blocks()), paging_, machine);
+  if (!paging_.active()) return;
+  UniformLanes lanes = lanes_of(simulation, blocks(), blocks_of_values(model_->graph, blocks()), paging_, machine);
+  if (&option == &options_.front()) outer_lanes_ = std::move(lanes.outer);
+  option.lanes = std::move(lanes.blocks);
 }
 
 void BatchCandidates::look_at_option(Option& option, const Machine& machine) {
   if (option.profiles.empty() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
 }
 
-Simulation BatchCandidates::simulate_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
-                                             int activations) const {
+Graph BatchCandidates::with_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
+                                    int activations) const {
   Paging paging = paging_;
   paging.activations = activations;
-  return simulate(apply_choices(paged_, blocks(), choices, replays, paging, window_), window_.rounds(), chunks_simulated_, saves_,
-                  model_->kernels);
+  return apply_choices(paged_, blocks(), choices, replays, paging, window_);
+}
+
+Simulation BatchCandidates::simulate_window(Graph graph) const {
+  return simulate(std::move(graph), window_.rounds(), chunks_simulated_, saves_, model_->kernels);
 }
 
 // Every micro-batch of a group needs at least what it would need by itself.
@@ -148,45 +162,46 @@ bool BatchCandidates::offloads(const PlanRequest& request) const {
   return wanted && allowed && blocks().size() > 1;
 }
 
-const BatchCandidates::Option& BatchCandidates::again() const {
-  return *std::find_if(options_.begin(), options_.end(),
-                       [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
+std::size_t BatchCandidates::again() const {
+  const auto found = std::find_if(options_.begin(), options_.end(),
+                                  [](const Option& option) { return option.choice.mode == BlockMode::recompute; });
+  return static_cast<std::size_t>(found - options_.begin());
 }
 
 // What crosses into the first blocks, which make everything again, rests on another tier between the passes. The seconds of an
-// update; nothing where that tier has no room.
-std::optional<double> BatchCandidates::add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
-                                                     const Machine& machine) {
+// update; infinite where that tier has no room.
+double BatchCandidates::add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request,
+                                      const Machine& machine) {
   std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
   std::fill(choices.begin() + activations, choices.end(), later);
-  return add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+  const bool added = add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+  return added ? seconds_of(wholes_.back().profile) : std::numeric_limits<double>::infinity();
 }
 
-// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear: between two numbers of
-// which the larger one is slower by a step, or has no room. Worth a look where that is a good part of what is held when
-// everything is made again.
+// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear. Worth a look where that is
+// a good part of what is held when everything is made again.
 void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machine& machine) {
   constexpr int kLeastPart = 16;
   std::int64_t held = 0;
-  for (const BlockProfile& profile : again().profiles) held += profile.saved;
+  for (const BlockProfile& profile : options_[again()].profiles) held += profile.saved;
   if (!only_offloaded_ && held * kLeastPart < loss_base_ + held) return;
-  const auto add_between = [&](auto&& self, const BlockChoice& later, int fewer, double faster, int more, double slower) -> void {
-    const int middle = (fewer + more) / 2;
-    if (middle == fewer || slower <= kStep * faster) return;
-    const double seconds = add_offloaded(middle, later, request, machine).value_or(std::numeric_limits<double>::infinity());
-    self(self, later, fewer, faster, middle, seconds);
-    self(self, later, middle, seconds, more, slower);
+  const auto most = std::find_if(wholes_.begin(), wholes_.end(), [](const Whole& whole) { return whole.activations > 0; });
+  const SomeBlocks slowest{most_offloaded(),
+                           most != wholes_.end() ? seconds_of(most->profile) : std::numeric_limits<double>::infinity()};
+  const auto add_between = [&](auto&& self, const BlockChoice& later, SomeBlocks fewer, SomeBlocks more) -> void {
+    const std::optional<int> middle = middle_of(fewer, more);
+    if (!middle) return;
+    const SomeBlocks between{*middle, add_offloaded(*middle, later, request, machine)};
+    self(self, later, fewer, between);
+    self(self, later, between, more);
   };
   const auto add = [&](std::size_t option) {
-    const Candidate none{.batch = 0,
-                         .runs = {{{static_cast<std::uint16_t>(option), static_cast<std::uint16_t>(blocks().size())}}}};
-    add_between(add_between, options_[option].choice, 0, seconds_of(profile_of(none)), most_offloaded(), most_offloaded_seconds_);
+    add_between(add_between, options_[option].choice, {0, seconds_of(profile_of(uniform(option)))}, slowest);
   };
-  const auto everything = static_cast<std::size_t>(&again() - options_.data());
-  add(everything);
+  add(again());
   // What the others do past a link that is fast enough: the cheapest of what lies between, or nothing.
   const bool fast = has_host(machine) || only_offloaded_;
-  if (fast && everything > 1) add(1);
+  if (fast && again() > 1) add(1);
   if (fast && first_allowed_ == 0) add(0);
 }
 
@@ -199,15 +214,15 @@ void BatchCandidates::add_replays(const PlanRequest& request, const Machine& mac
 }
 
 // Unless the other tier has no room for it.
-std::optional<double> BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
-  const Simulation simulation = simulate_choices(whole.choices, whole.replays, whole.activations);
-  if (whole.activations > 0 && !has_room(stored_layout(simulation.graph), paging_, request.beyond)) return {};
+bool BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
+  Graph graph = with_choices(whole.choices, whole.replays, whole.activations);
+  if (whole.activations > 0 && !has_room(stored_layout(graph), paging_, request.beyond)) return false;
+  const Simulation simulation = simulate_window(std::move(graph));
   whole.profile = profile_whole(simulation);
   whole.profile.stall = costs_of(simulation, paging_, machine).micro_stall;
   whole.outside = total(paging_reserve(simulation.graph, paging_, machine, 0));
-  const double seconds = seconds_of(whole.profile);
   wholes_.push_back(std::move(whole));
-  return seconds;
+  return true;
 }
 
 void BatchCandidates::list_options(RecomputePolicy policy) {
@@ -380,15 +395,22 @@ BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& can
   mixture.loss_base = held + loss_base_;
   if (paging_.active()) {
     std::vector<const BlockLanes*> lanes;
-    for (std::size_t i = 0; i < chosen.size(); ++i) lanes.push_back(&chosen[i]->lanes.blocks[i]);
-    mixture.stall = stall_of(lanes, options_.front().lanes.outer, window_.rounds());
+    for (std::size_t i = 0; i < chosen.size(); ++i) lanes.push_back(&chosen[i]->lanes[i]);
+    mixture.stall = stall_of(lanes, outer_lanes_, window_.rounds());
   }
   return mixture;
 }
 
-// Of an update, but for the loss.
+double BatchCandidates::seconds_of(const MixtureProfile& mixture, const ChunkChoice& chunks) const {
+  const double micro = mixture.seconds + chunks.seconds + mixture.stall + chunks.stall;
+  return without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * micro);
+}
+
+// With the number of loss chunks that is fastest.
 double BatchCandidates::seconds_of(const MixtureProfile& mixture) const {
-  return base_seconds_ + static_cast<double>(window_.rounds()) * (mixture.seconds + mixture.stall);
+  double least = std::numeric_limits<double>::infinity();
+  for (const ChunkChoice& chunks : chunks_) least = std::min(least, seconds_of(mixture, chunks));
+  return least;
 }
 
 // With each number of loss chunks.
@@ -398,8 +420,7 @@ void BatchCandidates::add_candidates(Candidate candidate, std::vector<Candidate>
     candidate.loss_chunks = chunk.chunks;
     candidate.outside = candidate.whole < 0 ? outside_ : wholes_[static_cast<std::size_t>(candidate.whole)].outside;
     candidate.live = Bytes{std::max(mixture.peak, mixture.loss_base + chunk.scratch)};
-    candidate.update_seconds =
-        without_last_bits(seconds_of(mixture) + static_cast<double>(window_.rounds()) * (chunk.seconds + chunk.stall));
+    candidate.update_seconds = seconds_of(mixture, chunk);
     to.push_back(candidate);
   }
 }

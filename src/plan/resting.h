@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -13,35 +14,54 @@ namespace plimsoll {
 // Something has to leave memory.
 bool wants_disk(const PlanRequest& request);
 
-// Of a micro-batch size: whether several may go together, and whether updates end gradients within the backward pass where all
-// of a window does.
-struct Together {
-  bool may = false, ends = false;
-};
-Together together_of(const BatchModel& model, const PlanRequest& request);
-
-// Everything in memory, and what the tiers beyond have room for. `smallest`: of the smallest micro-batch, where the floor is.
-// Throws config_error: E-HOST-SIZE where the process on a host has no room there, E-DISK-SIZE where something has to leave memory
-// and nothing beyond has room for it.
-std::vector<Paging> pagings(BatchModel& model, Together together, bool smallest, const PlanRequest& request,
-                            const Machine& machine);
-
-// A choice that was looked at, and the seconds of its fastest plan.
-struct Looked {
+// What rests elsewhere, and the seconds of the fastest plan that was found with it: infinite where a tier has no room for it,
+// nothing where that is not known.
+struct Choice {
   Paging paging;
-  double seconds = 0;
+  std::optional<double> seconds;
+  bool has_room() const { return !seconds || *seconds < std::numeric_limits<double>::infinity(); }
 };
-// What is worth a look beside these: between two of which one is slower by more than a step and leaves more of the blocks, half
-// of those blocks keep theirs. Asked again with what it gave, it ends.
-std::vector<Paging> between(BatchModel& model, Together together, const std::vector<Looked>& looked, const PlanRequest& request,
-                            const Machine& machine);
 
-// How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between; in
-// memory alone all of a window, where their gradients then need not be kept. Throws E-PLAN-GROUP where so many cannot.
-std::vector<std::int64_t> groups(const BatchModel& model, Together together, const Paging& paging, const PlanRequest& request);
+// All references outlive this.
+class Resting {
+ public:
+  // `smallest`: of the smallest micro-batch, where the floor is. Throws config_error: E-HOST-SIZE where the process on a host has
+  // no room there.
+  Resting(BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine);
 
-// The paging with what the process on a host needs for a larger group; nothing where that leaves too little room.
-std::optional<Paging> beside_group(const BatchModel& model, Paging paging, std::int64_t group, const PlanRequest& request,
-                                   const Machine& machine);
+  // Everything in memory, and what may rest beyond, from the least to the most. Throws config_error: E-DISK-SIZE where something
+  // has to leave memory and nothing beyond has room for it.
+  std::vector<Choice> choices() const;
+  // What is worth a look beside these: where one that leaves more of the blocks is slower by a step than the next one, or has no
+  // room, half of those blocks keep theirs. Asked again with what it gave, it ends.
+  std::vector<Choice> between(const std::vector<Choice>& looked) const;
+  // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between; in
+  // memory alone all of a window, where their gradients then need not be kept. Throws E-PLAN-GROUP where so many cannot.
+  std::vector<std::int64_t> groups(const Paging& paging) const;
+  // The paging with what the process on a host needs for a larger group; nothing where that leaves too little room.
+  std::optional<Paging> beside_group(Paging paging, std::int64_t group) const;
+
+ private:
+  // A choice beside the process on a host.
+  struct Beside {
+    Choice choice;
+    Bytes least;  // the room that the last tier needs
+  };
+  std::vector<Paging> listed(bool early, bool tables) const;
+  std::optional<Beside> beside_process(Paging paging) const;  // nothing where nothing rests
+  Bytes steps_of_host() const;
+  Bytes room_of_host() const;
+  Bytes transfers_of_host(const Graph& paged, const Paging& paging) const;
+  Error no_room(Bytes least) const;
+
+  BatchModel* model_;
+  const PlanRequest* request_;
+  const Machine* machine_;
+  bool smallest_;
+  bool early_;               // updates end gradients within the backward pass
+  bool may_group_;           // several micro-batches may go together
+  bool group_ends_ = false;  // and updates do so where all of a window does
+  Bytes room_;               // beside the process on a host
+};
 
 }  // namespace plimsoll

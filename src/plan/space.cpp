@@ -87,7 +87,6 @@ struct PlanSpace::State {
   std::size_t find_knee() const;
   std::optional<std::size_t> fastest_within(Bytes memory);
   Bytes bound_of(const BatchCandidates& batch) const;
-  Bytes least_bound(bool in_memory) const;
   TimeBound time_bound(Bytes memory);
   Bytes least_reserve(const BatchCandidates& batch, Bytes arena) const;
   Bytes least_process(const Candidate& candidate) const;
@@ -107,71 +106,68 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
   state.models.resize(sizes.size());
-  std::vector<std::vector<Paging>> choices(sizes.size());
-  std::vector<Together> together(sizes.size());
+  std::vector<std::optional<Resting>> resting(sizes.size());
+  std::vector<std::vector<Choice>> choices(sizes.size());
   run_tasks(sizes.size(), [&](std::size_t i) {
     state.models[i] = std::make_unique<BatchModel>(source(sizes[i]), sizes[i], state.request.effective_batch / sizes[i],
                                                    state.machine.threads, catalogue);
-    together[i] = together_of(*state.models[i], state.request);
-    choices[i] = pagings(*state.models[i], together[i], i == 0, state.request, state.machine);
+    resting[i].emplace(*state.models[i], i == 0, state.request, state.machine);
+    choices[i] = resting[i]->choices();
   });
   struct Start {  // of plans: a micro-batch size, what rests on another tier, how many micro-batches go together
-    std::size_t model;
-    Paging asked, paging;  // the latter beside what the group needs
+    std::size_t model, choice;
+    Paging paging;  // of the choice, beside what the group needs
     std::int64_t group;
     bool floor;
   };
-  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of
-  // bounds the least one counts, of plans in memory alone and of all; past what is known of it, others need not be.
   std::vector<Start> starts;
-  const auto start_with = [&](std::size_t i, const Paging& paging, bool floor) {
-    for (const std::int64_t group : groups(*state.models[i], together[i], paging, state.request)) {
-      const std::optional<Paging> own = beside_group(*state.models[i], paging, group, state.request, state.machine);
-      if (own) starts.push_back({i, paging, *own, group, floor && i == 0 && group == 1});
+  const auto start_with = [&](std::size_t model, std::size_t choice, bool floor) {
+    const Paging& paging = choices[model][choice].paging;
+    if (!choices[model][choice].has_room()) return;
+    for (const std::int64_t group : resting[model]->groups(paging)) {
+      const std::optional<Paging> own = resting[model]->beside_group(paging, group);
+      if (own) starts.push_back({model, choice, *own, group, floor && model == 0 && group == 1});
     }
   };
+  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the least
+  // one counts; past what is known of it, others need not be.
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    for (auto paging = choices[i].rbegin(); paging != choices[i].rend(); ++paging) {
-      start_with(i, *paging, !paging->active() || *paging == choices[i].back());
+    bool most = true;
+    for (std::size_t choice = choices[i].size(); choice-- > 0;) {
+      start_with(i, choice, most || !choices[i][choice].paging.active());
+      most = most && !choices[i][choice].has_room();
     }
   }
   std::vector<std::optional<BatchCandidates>> batches;
   std::mutex mutex;
-  Bytes least[2] = {kNoBound, kNoBound};  // of all, and of those in memory alone
+  Bytes least = kNoBound;
   const auto look_at = [&](std::size_t i) {
     const Start& start = starts[i];
     BatchCandidates::Floor floor{start.floor, {}};
     {
       const std::lock_guard lock(mutex);
-      floor.enough = least[start.paging.active() ? 0 : 1];
+      floor.enough = least;
     }
     batches[i].emplace(*state.models[start.model], start.paging, start.group, state.request, state.machine, floor);
     const Bytes bound = state.bound_of(*batches[i]);
     const std::lock_guard lock(mutex);
-    least[0] = std::min(least[0], bound);
-    if (!start.paging.active()) least[1] = std::min(least[1], bound);
-  };
-  // Of a choice the fastest plan; 0 where none begins with it.
-  const auto looked_at = [&](std::size_t model, const Paging& paging) {
-    Looked looked{paging, 0};
-    for (std::size_t i = 0; i < starts.size(); ++i) {
-      if (starts[i].model != model || starts[i].asked != paging) continue;
-      for (const Candidate& end : batches[i]->ends(i)) {
-        looked.seconds = looked.seconds > 0 ? std::min(looked.seconds, end.update_seconds) : end.update_seconds;
-      }
-    }
-    return looked;
+    least = std::min(least, bound);
   };
   for (std::size_t known = 0; known < starts.size();) {
     batches.resize(starts.size());
     run_tasks(starts.size() - known, [&](std::size_t i) { look_at(known + i); });
+    for (std::size_t i = known; i < starts.size(); ++i) {
+      std::optional<double>& seconds = choices[starts[i].model][starts[i].choice].seconds;
+      for (const Candidate& end : batches[i]->ends(i))
+        seconds = std::min(seconds.value_or(end.update_seconds), end.update_seconds);
+    }
     known = starts.size();
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      std::vector<Looked> looked;
-      for (const Paging& paging : choices[i]) looked.push_back(looked_at(i, paging));
-      for (const Paging& paging : between(*state.models[i], together[i], looked, state.request, state.machine)) {
-        choices[i].push_back(paging);
-        start_with(i, paging, false);
+      for (std::vector<Choice> more = resting[i]->between(choices[i]); !more.empty(); more = resting[i]->between(choices[i])) {
+        const std::size_t first = choices[i].size();
+        choices[i].insert(choices[i].end(), more.begin(), more.end());
+        for (std::size_t choice = first; choice < choices[i].size(); ++choice) start_with(i, choice, false);
+        if (std::any_of(more.begin(), more.end(), [](const Choice& choice) { return choice.has_room(); })) break;
       }
     }
   }
@@ -313,14 +309,6 @@ Bytes PlanSpace::State::bound_of(const BatchCandidates& batch) const {
   return batch.arena_bound() + least_reserve(batch, batch.arena_bound()) + batch.outside();
 }
 
-Bytes PlanSpace::State::least_bound(bool in_memory) const {
-  Bytes bound = kNoBound;
-  for (const BatchCandidates& batch : batches) {
-    if (!in_memory || !batch.paging().active()) bound = std::min(bound, bound_of(batch));
-  }
-  return bound;
-}
-
 // Of all micro-batch sizes and groups of them, whatever else is decided.
 TimeBound PlanSpace::State::time_bound(Bytes memory) {
   std::vector<TimeBound> bounds(models.size());
@@ -347,7 +335,11 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
   return *std::ranges::min_element(bounds, {}, &TimeBound::seconds);
 }
 
-Bytes PlanSpace::floor_bound() { return state_->least_bound(false); }
+Bytes PlanSpace::floor_bound() {
+  Bytes bound = kNoBound;
+  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, state_->bound_of(batch));
+  return bound;
+}
 
 Bytes PlanSpace::ceiling() {
   if (!state_->ceiling) state_->ceiling = state_->needs(0);

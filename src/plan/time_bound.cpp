@@ -65,7 +65,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
     if (is_sum(graph, buffer) && accumulation_ > 1) {
       sums_ += buffer.bytes.n;
-      padding_ += padding_of(graph.values[buffer.value]);
+      sums_padding_ += padding_of(graph.values[buffer.value]);
     }
     if (!buffer.persistent) continue;
     persistent_ += buffer.bytes.n;
@@ -203,7 +203,8 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
                        const Links& links) const {
   const bool in_memory = links.links.empty();
   std::int64_t live = persistent_ + (moments.with_sums > 0 ? sums_ : 0) + cut.touched + (cut.loss ? scratch.n : 0);
-  std::int64_t padding = padding_;  // which leaves memory with what moves, and does not pass a link
+  std::int64_t padding =
+      padding_ + (moments.with_sums > 0 ? sums_padding_ : 0);  // which leaves memory with what moves, and does not pass a link
   for (const Saved& saved : cut.saved) {
     live += saved.bytes * (saved.by_block ? moments.copies : 1);
     padding += saved.padding * (saved.by_block ? moments.copies : 1);

@@ -47,11 +47,11 @@ class TimeCuts {
   double all_again(const Cut& cut, const Moments& moments, double bytes) const;
   TimeBound at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
 
-  std::int64_t accumulation_;    // micro-batches of an update
-  std::int64_t persistent_ = 0;  // bytes
-  std::int64_t movable_ = 0;     // of them, those that may rest elsewhere
-  std::int64_t padding_ = 0;     // of what may move, accumulators too
-  std::int64_t sums_ = 0;        // accumulators, which live through a window of several rounds
+  std::int64_t accumulation_;                 // micro-batches of an update
+  std::int64_t persistent_ = 0;               // bytes
+  std::int64_t movable_ = 0;                  // of them, those that may rest elsewhere
+  std::int64_t padding_ = 0;                  // of what may move
+  std::int64_t sums_ = 0, sums_padding_ = 0;  // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;
 };
 

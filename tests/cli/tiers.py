@@ -126,6 +126,13 @@ def refused(test):
     big = ["--set", "model.width=1024", "--set", "model.layers=12"]
     said = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *SIM, *big, "--memory", "8GiB", *small)
     test.that("what the host has no room for" in said["message"], f"it says what goes to the disk: {said}")
+    # What has no state leaves nothing by that, whatever the host has room for; with some, what is tried next fits.
+    asked = [*SIM, "--memory", "64MiB", "--set", "plan.optimizer_state=disk"]
+    nothing = ["--set", "optimizer.name=sgd", "--set", "plan.parameters=memory", "--set", "plan.gradients=memory"]
+    test.succeeds("plan", "config.toml", *asked, *nothing, "--host-memory", "1GiB", "--json")
+    process = test.fails(2, "E-HOST-SIZE", "plan", "config.toml", *asked, "--host-memory", "1MiB")["try"][0].split()[1]
+    room = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *asked, "--host-memory", process)["try"][0].split()
+    test.succeeds("plan", "config.toml", *asked, *room, "--json")
     kept = ["--set", "plan.optimizer_state=memory"]
     test.fails(2, "E-HOST-SIZE", "plan", "config.toml", *SIM, "--host-memory", "1MiB", *kept, "--frontier")
     many = str(1 << 50)

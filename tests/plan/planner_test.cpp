@@ -249,6 +249,29 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
   EXPECT_GE(stays, 1);
 }
 
+// The state of as many blocks as it has room for leaves memory, so that the floor falls as it grows.
+TEST(PlanSpace, ADiskWithRoomForSomeBlocksHoldsThem) {
+  Config config = config_for({8, 128, 2, 12, 301}, 6);
+  config.plan.parameters = RestPolicy::memory;
+  const auto plan_with = [&](Bytes disk) {
+    config.memory.disk = DiskBudget{"/", disk};
+    Planner planner(config);
+    return planner.plan(planner.space.floor());
+  };
+  const Plan all = plan_with(kGiB);
+  const Bytes whole = all.stored[1];
+  Bytes before = all.process;
+  EXPECT_EQ(all.decisions.paging.resident, 0);
+  for (const std::int64_t eighths : {7, 5, 4}) {
+    const Bytes room{whole.n * eighths / 8};
+    const Plan some = plan_with(room);
+    EXPECT_GT(some.decisions.paging.resident, 0) << eighths;
+    EXPECT_LE(some.stored[1], room) << eighths;
+    EXPECT_GT(some.process, before) << eighths;
+    before = some.process;
+  }
+}
+
 TEST(PlanRecord, ChangedAddressesAreRefused) {
   const Config config = config_for(kShapes[0], 6);
   Planner planner(config);

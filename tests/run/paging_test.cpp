@@ -192,7 +192,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
   EXPECT_EQ(most_of(RestPolicy::memory), std::set{0});
   const std::set<int> away = most_of(RestPolicy::disk);
   EXPECT_FALSE(away.contains(0));
-  EXPECT_FALSE(away.empty());
+  EXPECT_GT(away.size(), 1U) << "of as many blocks as possible and of some of them";
   config.plan.recompute = RecomputePolicy::none;
   EXPECT_ERROR(Planner{config}, "E-PLAN-ACTIVATIONS", "plan.activations=auto");
 }
