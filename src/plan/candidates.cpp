@@ -146,6 +146,11 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
   least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
 }
 
+Bytes BatchCandidates::least_reserve(const Machine& machine, Bytes arena) const {
+  const ReserveCounts counts{least_primitives_, static_cast<std::int64_t>(least_steps_), 0};
+  return total(reserve_items(machine.reserve, counts, arena));
+}
+
 void BatchCandidates::add_joined(const PlanRequest& request, const Machine& machine) {
   constexpr int kMostJoined = 8;
   const auto count = static_cast<int>(blocks().size());

@@ -54,7 +54,6 @@ class BatchCandidates {
   BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
   const WindowOrder& window() const { return window_; }
-  Bytes outside() const { return outside_; }
   std::vector<BlockChoice> choices(const Candidate& candidate) const;
   const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
   Paging paging(const Candidate& candidate) const;
@@ -64,9 +63,10 @@ class BatchCandidates {
   std::vector<Candidate> all(std::size_t batch_index) const;
   // No schedule of these ops needs less arena (plan/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
-  // Instructions and generated kernels that every plan of this batch has.
-  std::size_t least_steps() const { return least_steps_; }
-  int least_primitives() const { return least_primitives_; }
+  // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
+  Bytes least_reserve(const Machine& machine, Bytes arena) const;
+  // No plan of these candidates needs less of a process.
+  Bytes bound(const Machine& machine) const { return arena_bound_ + least_reserve(machine, arena_bound_) + outside_; }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
   double kernel_seconds() const { return kernel_seconds_; }
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().scratch}; }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "base/error.h"
@@ -13,7 +12,7 @@
 #include "plan/candidates.h"
 #include "plan/frontier.h"
 #include "plan/plan.h"
-#include "plan/resting.h"
+#include "plan/starts.h"
 #include "plan/time_bound.h"
 
 namespace plimsoll {
@@ -86,9 +85,7 @@ struct PlanSpace::State {
   void build_rungs(std::vector<std::size_t> indices);
   std::size_t find_knee() const;
   std::optional<std::size_t> fastest_within(Bytes memory);
-  Bytes bound_of(const BatchCandidates& batch) const;
   TimeBound time_bound(Bytes memory);
-  Bytes least_reserve(const BatchCandidates& batch, Bytes arena) const;
   Bytes least_process(const Candidate& candidate) const;
   // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
   // between are taken for too small, as they are before there is a plan.
@@ -105,75 +102,12 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   state_->request.beyond.resize(std::min(state_->request.beyond.size(), linked_tiers(state_->machine)));
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
-  state.models.resize(sizes.size());
-  std::vector<std::optional<Resting>> resting(sizes.size());
-  std::vector<std::vector<Choice>> choices(sizes.size());
-  run_tasks(sizes.size(), [&](std::size_t i) {
-    state.models[i] = std::make_unique<BatchModel>(source(sizes[i]), sizes[i], state.request.effective_batch / sizes[i],
-                                                   state.machine.threads, catalogue);
-    resting[i].emplace(*state.models[i], i == 0, state.request, state.machine);
-    choices[i] = resting[i]->choices();
-  });
-  struct Start {  // of plans: a micro-batch size, what rests on another tier, how many micro-batches go together
-    std::size_t model, choice;
-    Paging paging;  // of the choice, beside what the group needs
-    std::int64_t group;
-    bool floor;
-  };
-  std::vector<Start> starts;
-  const auto start_with = [&](std::size_t model, std::size_t choice, bool floor) {
-    const Paging& paging = choices[model][choice].paging;
-    if (!choices[model][choice].has_room()) return;
-    for (const std::int64_t group : resting[model]->groups(paging)) {
-      const std::optional<Paging> own = resting[model]->beside_group(paging, group);
-      if (own) starts.push_back({model, choice, *own, group, floor && model == 0 && group == 1});
-    }
-  };
-  // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk. Of bounds the least
-  // one counts; past what is known of it, others need not be.
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    bool most = true;
-    for (std::size_t choice = choices[i].size(); choice-- > 0;) {
-      start_with(i, choice, most || !choices[i][choice].paging.active());
-      most = most && !choices[i][choice].has_room();
-    }
-  }
-  std::vector<std::optional<BatchCandidates>> batches;
-  std::mutex mutex;
-  Bytes least = kNoBound;
-  const auto look_at = [&](std::size_t i) {
-    const Start& start = starts[i];
-    BatchCandidates::Floor floor{start.floor, {}};
-    {
-      const std::lock_guard lock(mutex);
-      floor.enough = least;
-    }
-    batches[i].emplace(*state.models[start.model], start.paging, start.group, state.request, state.machine, floor);
-    const Bytes bound = state.bound_of(*batches[i]);
-    const std::lock_guard lock(mutex);
-    least = std::min(least, bound);
-  };
-  for (std::size_t known = 0; known < starts.size();) {
-    batches.resize(starts.size());
-    run_tasks(starts.size() - known, [&](std::size_t i) { look_at(known + i); });
-    for (std::size_t i = known; i < starts.size(); ++i) {
-      std::optional<double>& seconds = choices[starts[i].model][starts[i].choice].seconds;
-      for (const Candidate& end : batches[i]->ends(i))
-        seconds = std::min(seconds.value_or(end.update_seconds), end.update_seconds);
-    }
-    known = starts.size();
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      for (std::vector<Choice> more = resting[i]->between(choices[i]); !more.empty(); more = resting[i]->between(choices[i])) {
-        const std::size_t first = choices[i].size();
-        choices[i].insert(choices[i].end(), more.begin(), more.end());
-        for (std::size_t choice = first; choice < choices[i].size(); ++choice) start_with(i, choice, false);
-        if (std::any_of(more.begin(), more.end(), [](const Choice& choice) { return choice.has_room(); })) break;
-      }
-    }
-  }
-  for (std::optional<BatchCandidates>& batch : batches) state.batches.push_back(*std::move(batch));
+  Starts starts(source, sizes, state.request, state.machine, catalogue);
+  starts.look_at_all();
+  state.models = std::move(starts.models);
+  for (std::optional<BatchCandidates>& batch : starts.batches) state.batches.push_back(*std::move(batch));
   // Without blocks to mix, single nodes that run again hold far less than the ends.
-  state.leave_out_beaten([&](std::size_t i) { return starts[i].floor || state.models[starts[i].model]->blocks.size() <= 1; });
+  state.leave_out_beaten([&](std::size_t i) { return starts.list[i].floor || state.batches[i].model().blocks.size() <= 1; });
   run_tasks(state.batches.size(), [&](std::size_t i) {
     if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
   });
@@ -271,14 +205,8 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   return plan;
 }
 
-// Every plan of the batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
-Bytes PlanSpace::State::least_reserve(const BatchCandidates& batch, Bytes arena) const {
-  const ReserveCounts counts{batch.least_primitives(), static_cast<std::int64_t>(batch.least_steps()), 0};
-  return total(reserve_items(machine.reserve, counts, arena));
-}
-
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
-  return candidate.held() + least_reserve(batches[candidate.batch], Bytes{0});
+  return candidate.held() + batches[candidate.batch].least_reserve(machine, Bytes{0});
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
@@ -304,11 +232,6 @@ Bytes PlanSpace::floor() {
   return *state_->floor;
 }
 
-// No plan of these candidates is smaller.
-Bytes PlanSpace::State::bound_of(const BatchCandidates& batch) const {
-  return batch.arena_bound() + least_reserve(batch, batch.arena_bound()) + batch.outside();
-}
-
 // Of all micro-batch sizes and groups of them, whatever else is decided.
 TimeBound PlanSpace::State::time_bound(Bytes memory) {
   std::vector<TimeBound> bounds(models.size());
@@ -322,7 +245,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
       if (&batch.model() != models[i].get()) continue;
       Least& least = groups[batch.window().group];
       least.kernels = std::min(least.kernels, batch.kernel_seconds());
-      least.reserve = std::min(least.reserve, least_reserve(batch, Bytes{0}));
+      least.reserve = std::min(least.reserve, batch.least_reserve(machine, Bytes{0}));
       least.scratch = std::min(least.scratch, batch.least_loss_scratch());
     }
     const TimeCuts cuts(*models[i], request.saves);
@@ -337,7 +260,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
 
 Bytes PlanSpace::floor_bound() {
   Bytes bound = kNoBound;
-  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, state_->bound_of(batch));
+  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, batch.bound(state_->machine));
   return bound;
 }
 
