@@ -171,6 +171,10 @@ int main(int argc, char** argv) {
     fmt::print("{:>12}{:>12}{:>5}x{}{:>8}{:>7}{:>10.1f}ms{:>10.1f}ms{:>8.1f}%\n", to_text(one.budget), to_text(one.plan.process),
                one.plan.decisions.micro_batch, one.plan.decisions.accumulation, one.plan.decisions.replays.size(),
                one.plan.decisions.paging.active() ? "yes" : "no", 1e3 * predicted, 1e3 * measured, 100 * error);
+    for (std::size_t run = 0; run < one.measured.size() && one.plan.decisions.paging.active(); ++run) {
+      fmt::print("{:>58}{:>10.1f}ms{:>10.1f}ms{:>8.1f}%\n", "run", 1e3 * one.predicted[run], 1e3 * one.measured[run],
+                 100 * (one.predicted[run] / one.measured[run] - 1));
+    }
   }
   const bool same = std::all_of(hashes.begin(), hashes.end(), [](const auto& of) { return of.second.size() == 1; });
   const auto within = std::count_if(errors.begin(), errors.end(), [](double error) { return error <= 0.15; });

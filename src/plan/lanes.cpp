@@ -10,10 +10,12 @@ namespace plimsoll {
 namespace {
 
 double pieces_of(Bytes bytes, Bytes page) { return static_cast<double>(ceil_div(bytes.n, page.n)); }
-double seconds_at(double bytes_per_second, const Link& link, Bytes bytes, Bytes page) {
-  return pieces_of(bytes, page) * link.latency_seconds + static_cast<double>(bytes.n) / bytes_per_second;
+double seconds_on(const Link& link, Bytes bytes, Bytes page) {
+  return pieces_of(bytes, page) * link.latency_seconds + static_cast<double>(bytes.n) / link.bytes_per_second;
 }
-double seconds_on(const Link& link, Bytes bytes, Bytes page) { return seconds_at(link.bytes_per_second, link, bytes, page); }
+double seconds_alone(const Link& link, Bytes bytes, Bytes page) {
+  return pieces_of(bytes, page) * link.alone_latency() + static_cast<double>(bytes.n) / link.alone();
+}
 double lost_to(const Link& link, Bytes bytes, Bytes page) {
   return pieces_of(bytes, page) * link.kernel_seconds_per_piece + static_cast<double>(bytes.n) * link.kernel_seconds_per_byte;
 }
@@ -49,7 +51,7 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
   bool beside = true;
   for (std::size_t i = 0; i < links_.size() && links_[i].in != nullptr; ++i) {
     const Link &way_in = *links_[i].in, &way_out = *links_[i].out;
-    double first = 0, room = 0;
+    double first = 0, room = 0, in_alone = 0, out_alone = 0;
     pieces = 0;
     for (const StreamedInput& streamed : inputs) {
       const Value& value = simulation_.graph.values[node.inputs[streamed.input]];
@@ -59,8 +61,10 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
       const bool comes = !first_round || !streamed.begins;
       const int times = comes ? (streamed.changes ? 1 : passes) : 0;
       event.in[i] += times * seconds_on(way_in, value.bytes(), page);
+      in_alone += times * seconds_alone(way_in, value.bytes(), page);
       event.lost += times * lost_to(way_in, value.bytes(), page);
       if (streamed.changes) event.out[i] += seconds_on(way_out, value.bytes(), page);
+      if (streamed.changes) out_alone += seconds_alone(way_out, value.bytes(), page);
       if (streamed.changes) event.lost += lost_to(way_out, value.bytes(), page);
       if (comes && (!streamed.changes || passes == 1)) {
         first += seconds_on(way_in, first_range, page) + tail_of(way_in, first_range, page);
@@ -70,8 +74,9 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
     if (room == 0) continue;
     const bool both = way_in.beside_compute && way_out.beside_compute;
     // As long as both lanes are busy, each has its rate of then; the rest has the link for itself.
-    const Link& longer = event.in[i] > event.out[i] ? way_in : way_out;
-    const double rest = std::abs(event.in[i] - event.out[i]) * longer.bytes_per_second / longer.alone();
+    const bool inward = event.in[i] > event.out[i];
+    const double longer = inward ? event.in[i] : event.out[i], by_itself = inward ? in_alone : out_alone;
+    const double rest = longer > 0 ? std::abs(event.in[i] - event.out[i]) * by_itself / longer : 0;
     event.transfer[i] = both ? std::min(event.in[i], event.out[i]) + rest : event.in[i] + event.out[i];
     const double share = room / static_cast<double>(inputs.size());
     const double pages = share * static_cast<double>(simulation_.graph.values[node.pages].bytes().n) / way_in.bytes_per_second;
@@ -97,7 +102,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
     const Link& link = out ? *links_[i].out : *links_[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page);
-    event.alone[i] = seconds_at(link.alone(), link, home.bytes(), page);
+    event.alone[i] = seconds_alone(link, home.bytes(), page);
     event.tail += tail_of(link, home.bytes(), page);
     event.lost += lost_to(link, home.bytes(), page);
   }

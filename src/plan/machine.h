@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct Link {
   double bytes_per_second = 0;  // while the other way is as busy
   double latency_seconds = 0;
   bool beside_compute = true;
-  double alone_bytes_per_second = 0;  // while the other way is idle; 0: the same
+  double alone_bytes_per_second = 0;                 // while the other way is idle; 0: the same
+  std::optional<double> alone_latency_seconds = {};  // likewise; none: the same
   // What kernels lose for what passes beside them: for each byte the processors that move and check it and the memory's
   // bandwidth, for each piece the calls and the threads that wake.
   double kernel_seconds_per_byte = 0, kernel_seconds_per_piece = 0;
@@ -35,6 +37,7 @@ struct Link {
   double tail_seconds = 0, tail_seconds_per_byte = 0;
 
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
+  double alone_latency() const { return std::min(latency_seconds, alone_latency_seconds.value_or(latency_seconds)); }
 };
 
 // Bytes of a tier outside the arena, as a linear model whose terms are measured on the machine.

@@ -90,6 +90,7 @@ json to_json(const Link& link) {
           {"latency_seconds", link.latency_seconds},
           {"beside_compute", link.beside_compute},
           {"alone_bytes_per_second", link.alone()},
+          {"alone_latency_seconds", link.alone_latency()},
           {"kernel_seconds_per_byte", link.kernel_seconds_per_byte},
           {"kernel_seconds_per_piece", link.kernel_seconds_per_piece},
           {"tail_seconds", link.tail_seconds},
@@ -107,6 +108,9 @@ Link link_of(const json& object) {
           .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
           .beside_compute = object.at("beside_compute"),
           .alone_bytes_per_second = positive_if_given(object, "alone_bytes_per_second", kMostRate),
+          .alone_latency_seconds = object.contains("alone_latency_seconds")
+                                       ? std::optional(positive(object, "alone_latency_seconds", kMostSeconds))
+                                       : std::nullopt,
           .kernel_seconds_per_byte = positive_if_given(object, "kernel_seconds_per_byte", kMostSeconds),
           .kernel_seconds_per_piece = positive_if_given(object, "kernel_seconds_per_piece", kMostSeconds),
           .tail_seconds = positive_if_given(object, "tail_seconds", kMostSeconds),
@@ -209,6 +213,7 @@ std::string machine_hash(const Machine& machine) {
     hasher.add(fmt::format("{} {} {} {} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute,
                            link.alone(), link.kernel_seconds_per_byte, link.kernel_seconds_per_piece, link.tail_seconds,
                            link.tail_seconds_per_byte));
+    if (link.alone_latency() < link.latency_seconds) hasher.add(fmt::format("alone {}", link.alone_latency()));
   }
   return hasher.hex();
 }

@@ -51,6 +51,7 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
   // Not measured: what is written alone is no slower than beside reads, and nobody waits for what goes out.
   Link& out = machine.links.back();
   out.alone_bytes_per_second = out.tail_seconds = out.tail_seconds_per_byte = 0;
+  out.alone_latency_seconds.reset();
   machine.links.push_back(between("disk", near, measured));
   machine.hash = machine_hash(machine);
 }

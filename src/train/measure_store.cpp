@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "plimsoll.disk/11";
+constexpr const char* kSchema = "plimsoll.disk/12";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
@@ -191,8 +191,9 @@ Link measure(const MeasuredStore& store, int threads) {
   const double large = median(std::move(large_rounds)), small = std::min(median(std::move(small_rounds)), large);
   const double rate = more / std::max(large - small, large / 4);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
-  const double alone_rate = static_cast<double>(kLarge.n) / std::max(median(std::move(alone_rounds)) - latency, 1e-9);
-  const double alone = std::clamp(alone_rate, rate, 4 * rate);  // more than that is no rate
+  const double large_alone = median(std::move(alone_rounds)), small_alone = std::min(median(idle_small), large_alone);
+  const double alone = std::clamp(more / std::max(large_alone - small_alone, 1e-9), rate, 4 * rate);  // more than that is no rate
+  const double alone_latency = std::clamp(small_alone - static_cast<double>(kSmall.n) / alone, 0.0, latency);
   const double product = less.seconds();
   const auto tail_of = [&](std::vector<double> singles, std::vector<double> shares, int products_beside) {
     return std::max(0.0, median(std::move(singles)) - std::max(median(std::move(shares)), products_beside * product));
@@ -206,6 +207,7 @@ Link measure(const MeasuredStore& store, int threads) {
   return {.bytes_per_second = rate,
           .latency_seconds = latency,
           .alone_bytes_per_second = alone,
+          .alone_latency_seconds = alone_latency,
           .kernel_seconds_per_byte = lost_byte,
           .kernel_seconds_per_piece = std::max(0.0, lost_small / 2 - static_cast<double>(kSmall.n) * lost_byte),
           .tail_seconds = std::max(0.0, tail_small - static_cast<double>(kSmall.n) * tail_byte),
