@@ -91,6 +91,38 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
   EXPECT_DOUBLE_EQ(lost(1, 2), bytes + 2 * pieces);
 }
 
+// Of what blocks fetch, and of what an update streams in and out.
+TEST(LaneModel, APageHasALatencyOfItsOwnWhileTheOtherWayIsIdle) {
+  const Config config = config_for({2, 256, 4, 16, 301}, 2);
+  const Paging paging{kPageStep, 4, true, true};
+  const std::vector<GraphBlock> blocks = find_blocks(build_training_graph(config, kTrainAndValidate, 2).graph);
+  OpCatalogue catalogue = round_catalogue();
+  NodeKernels kernels(2, catalogue);
+  const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, blocks, paging);
+  const std::vector<BlockChoice> keep(blocks.size(), BlockMode::keep);
+  const Simulation simulation = simulate(apply_choices(paged, blocks, keep, {}, paging, {1, 1}), 1, 1, true, kernels);
+  constexpr double kBoth = 4, kAlone = 1, kRate = 1e18;
+  Machine machine = round_machine();
+  for (Link& link : machine.links) {
+    link = {.from = link.from, .to = link.to, .bytes_per_second = kRate, .latency_seconds = kBoth};
+    link.alone_latency_seconds = kAlone;
+  }
+  const LaneModel model(simulation, paging, machine);
+  int starts = 0, streams = 0;
+  for (std::size_t step = 0; step < simulation.timeline.steps.size(); ++step) {
+    for (const LaneEvent& event : model.events_of(static_cast<int>(step))) {
+      starts += event.kind == Kind::start;
+      streams += event.kind == Kind::streamed;
+      if (event.kind == Kind::start) EXPECT_NEAR(event.alone[0], event.transfer[0] * kAlone / kBoth, 1e-6);
+      if (event.kind != Kind::streamed) continue;
+      const double in = event.in[0], out = event.out[0];
+      EXPECT_NEAR(event.transfer[0], std::min(in, out) + std::abs(in - out) * kAlone / kBoth, 1e-6);
+    }
+  }
+  EXPECT_GT(starts, 0);
+  EXPECT_GT(streams, 0);
+}
+
 TEST(LaneClock, WhatPassesTwoLinksIsThereWhenBothLetItThrough) {
   const LaneEvent far{.kind = Kind::start, .transfer = {1, 4}, .alone = {1, 4}},
       near{.kind = Kind::start, .transfer = {1}, .alone = {1}};

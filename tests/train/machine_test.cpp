@@ -39,6 +39,7 @@ MachineRecord example() {
   record.machine.threads = 2;
   record.machine.tiers = {{"ram", kGiB * 8}};
   record.machine.links = {{"ram", "disk", 1.5e9, 1e-4, false}};
+  record.machine.links[0].alone_latency_seconds = 3e-5;
   record.machine.rates = {.flops_per_second = 4.1e11 / 3,
                           .bf16_flops_per_second = 7e11 / 3,
                           .fp16_flops_per_second = 5e11 / 3,
@@ -63,6 +64,7 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   EXPECT_EQ(read.machine.rates, record.machine.rates);
   EXPECT_EQ(read.machine.tiers.at(0).capacity, kGiB * 8);
   EXPECT_EQ(read.machine.links.at(0).latency_seconds, 1e-4);
+  EXPECT_EQ(read.machine.links.at(0).alone_latency_seconds, 3e-5);
   EXPECT_EQ(read.machine.reserve.per_step, Bytes{3328});
   EXPECT_EQ(read.build, record.build);
   EXPECT_EQ(read.copy_bytes_per_second, record.copy_bytes_per_second);
