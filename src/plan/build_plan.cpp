@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "plan/apart.h"
 #include "plan/layout/conflict.h"
-#include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 #include "plan/passes/paging.h"
@@ -21,14 +20,8 @@
 namespace plimsoll {
 namespace {
 
-// A greedy layout this close to the load is taken as it is: the search would spend seconds on very little.
-constexpr double kGreedyIsGoodEnough = 1.002;
-// Nodes of the canonical layout search per buffer; counted, so that a plan never depends on the clock.
-constexpr std::int64_t kLayoutWorkPerBuffer = 4;
-// Past so many buffers a node of the search costs too much for a plan that is wanted in seconds, and so do greedy orders for the
-// last half per mille.
-constexpr std::size_t kMostSearched = 1000;
-constexpr double kEnoughOfMany = 1.0005;
+// A layout this close to the load is taken as it is: the search would spend seconds on very little.
+constexpr double kGoodEnough = 1.0005;
 
 struct Placed {
   std::vector<Bytes> offsets;
@@ -84,13 +77,8 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const layout::Problem problem = layout_problem(lifetimes, timeline);
   layout::Solution solution;
   if (given == nullptr) {
-    const bool many = problem.buffers.size() > kMostSearched;
-    solution = layout::greedy(problem, many ? kEnoughOfMany : 1);
-    const auto enough = static_cast<std::int64_t>(kGreedyIsGoodEnough * static_cast<double>(layout::lower_bound(problem)));
-    if (solution.height > enough && !many) {
-      const auto work = kLayoutWorkPerBuffer * static_cast<std::int64_t>(problem.buffers.size());
-      solution = layout::place(problem, work, &solution).solution;
-    }
+    const auto enough = static_cast<std::int64_t>(kGoodEnough * static_cast<double>(layout::lower_bound(problem)));
+    solution = layout::place(problem, enough).solution;
   } else {
     for (const Bytes offset : *given) solution.offsets.push_back(offset.n);
     if (solution.offsets.size() == problem.buffers.size()) solution.height = layout::height_of(problem, solution.offsets);

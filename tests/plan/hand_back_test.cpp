@@ -35,14 +35,14 @@ void expect_same_from_file(const Plan& plan, const Config& config, const Place& 
 }
 
 TEST(HandBack, PlansWhoseTransfersBeginLaterAreKeptInFiles) {
-  const Config config = config_for({36, 64, 4, 32, 997}, 4, 0.1);
+  const Config config = config_for({8, 64, 4, 32, 97}, 4, 0.1);
   const Place place{round_machine(), {kGiB * 8}};
   constexpr BlockMode kModes[] = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces};
   std::mt19937 random(1);
   int late = 0;
   for (int round = 0; round < 40 && late < 2; ++round) {
     std::vector<BlockChoice> choices;
-    for (int i = 0; i < 36; ++i) choices.emplace_back(kModes[random() % 4]);
+    for (int i = 0; i < 8; ++i) choices.emplace_back(kModes[random() % 4]);
     const std::int64_t micro = 1 + static_cast<std::int64_t>(random() % 2);
     const Paging paging{kPageStep, 4, true, random() % 2 == 0};
     const Plan plan = plan_with(config, micro, choices, 1, kTrainAndValidate, paging);

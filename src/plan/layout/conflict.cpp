@@ -18,10 +18,29 @@ Problem pinned_of(const Problem& problem) {
   return pinned;
 }
 
+// What ends above the capacity, and all that lives beside any of it.
+std::vector<std::size_t> beside_too_high(const Problem& problem, const Solution& solution, std::int64_t capacity) {
+  const auto too_high = [&](std::size_t i) {
+    return problem.buffers[i].live() && solution.offsets[i] + problem.buffers[i].size > capacity;
+  };
+  std::vector<std::size_t> high, some;
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    if (too_high(i)) high.push_back(i);
+  }
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    const auto beside = [&](std::size_t other) {
+      return buffer.lower < problem.buffers[other].upper && problem.buffers[other].lower < buffer.upper;
+    };
+    if (buffer.live() && std::any_of(high.begin(), high.end(), beside)) some.push_back(i);
+  }
+  return some;
+}
+
 // Beside what is pinned.
 bool fits(const Problem& problem, Problem part, const std::vector<std::size_t>& some, std::int64_t capacity) {
   for (const std::size_t i : some) part.buffers.push_back(problem.buffers[i]);
-  return part.buffers.empty() || place_quickly(part, capacity).height <= capacity;
+  return part.buffers.empty() || greedy(part, capacity).height <= capacity;
 }
 
 }  // namespace

@@ -149,9 +149,6 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   return solution;
 }
 
-// Passes over a problem of n buffers take about n^2 steps each; so many in all.
-constexpr double kConflictWork = 1e8;
-
 // The first of those that reach the bound, or the lowest; of equal ones the first.
 std::size_t best_of(const std::vector<std::optional<Solution>>& found, std::int64_t bound) {
   std::size_t best = found.size();
@@ -187,108 +184,11 @@ Solution place_by_keys(const Problem& problem, const std::vector<std::vector<Key
   return *std::move(found[best_of(found, bound)]);
 }
 
-// What ends beyond the bound stood behind what it conflicts with: it goes to the front of its order, and all are placed again. At
-// first those in the upper half of what is too much, the farther the best height comes down the more.
-std::optional<Solution> place_conflicts_first(const Problem& problem, std::vector<std::size_t> order, std::int64_t bound,
-                                              std::size_t passes) {
-  std::optional<Solution> best;
-  for (std::size_t pass = 0; pass < passes && (!best || best->height > bound); ++pass) {
-    Solution found = *place_in_order(problem, order, Fit::first, std::numeric_limits<std::int64_t>::max());
-    const std::int64_t lowest = best ? std::min(best->height, found.height) : found.height;
-    const std::int64_t limit = bound + (lowest - bound) / 2;
-    const auto too_high = [&](std::size_t i) {
-      return problem.buffers[i].live() && found.offsets[i] + problem.buffers[i].size > limit;
-    };
-    const bool stays = std::is_partitioned(order.begin(), order.end(), too_high);
-    std::stable_partition(order.begin(), order.end(), too_high);
-    if (!best || found.height < best->height) best = std::move(found);
-    if (stays) break;
-  }
-  return best;
-}
-
-Solution place_all(const Problem& problem, std::int64_t bound) {
-  const std::vector<std::vector<Key>> keys = keys_of(problem);
-  Solution best = place_by_keys(problem, keys, bound);
-  if (best.height <= bound) return best;
-  constexpr std::array<std::size_t, 3> kOrders{0, 1, 2};  // by size, area, life
-  const auto count = static_cast<double>(std::max<std::size_t>(problem.buffers.size(), 1));
-  const auto passes = static_cast<std::size_t>(std::min(1e4, kConflictWork / (count * count)) / kOrders.size());
-  std::vector<std::optional<Solution>> found{std::move(best)};
-  found.resize(1 + kOrders.size());
-  run_tasks(kOrders.size(),
-            [&](std::size_t i) { found[1 + i] = place_conflicts_first(problem, order_by(keys[kOrders[i]]), bound, passes); });
-  return *std::move(found[best_of(found, std::numeric_limits<std::int64_t>::min())]);
-}
-
-// These first, by themselves, which takes few buffers many passes; then the others around them. Empty where they are most of all,
-// or nothing is lower for it.
-std::optional<Solution> place_around(const Problem& problem, std::vector<std::size_t> first, std::int64_t bound,
-                                     std::int64_t height) {
-  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
-    if (buffer.live() && buffer.pinned()) first.push_back(i);
-  }
-  std::sort(first.begin(), first.end());
-  first.erase(std::unique(first.begin(), first.end()), first.end());
-  if (5 * first.size() > 4 * problem.buffers.size()) return {};
-  Problem part{.buffers = {}, .alignment = problem.alignment}, around = problem;
-  for (const std::size_t i : first) part.buffers.push_back(problem.buffers[i]);
-  const Solution placed = place_all(part, bound);
-  if (placed.height >= height) return {};
-  for (std::size_t i = 0; i < first.size(); ++i) around.buffers[first[i]].fixed_offset = placed.offsets[i];
-  Solution all = place_by_keys(around, keys_of(around), bound);
-  if (all.height >= height) return {};
-  return all;
-}
-
-// What lives beside what ends too high, first; of what is too much the upper half, or all. Worth a look for so much, and again as
-// long as it lowers the layout.
-constexpr double kWorthAnotherLook = 1.003;
-constexpr int kMostLooks = 4;
-
-Solution place_peak_first(const Problem& problem, Solution best, std::int64_t bound) {
-  const auto enough = static_cast<std::int64_t>(kWorthAnotherLook * static_cast<double>(bound));
-  bool lowered = true;
-  for (int look = 0; look < kMostLooks && lowered && best.height > enough; ++look) {
-    lowered = false;
-    for (const std::int64_t limit : {bound + (best.height - bound) / 2, bound}) {
-      std::optional<Solution> next = place_around(problem, beside_too_high(problem, best, limit), bound, best.height);
-      if (!next) continue;
-      best = *std::move(next);
-      lowered = true;
-      break;
-    }
-  }
-  return best;
-}
-
 }  // namespace
 
-Solution greedy(const Problem& problem, double enough) {
+Solution greedy(const Problem& problem, std::int64_t enough) {
   validate(problem);
-  const auto bound = static_cast<std::int64_t>(enough * static_cast<double>(lower_bound(problem)));
-  return place_peak_first(problem, place_all(problem, bound), bound);
+  return place_by_keys(problem, keys_of(problem), std::max(enough, lower_bound(problem)));
 }
-
-std::vector<std::size_t> beside_too_high(const Problem& problem, const Solution& solution, std::int64_t capacity) {
-  const auto too_high = [&](std::size_t i) {
-    return problem.buffers[i].live() && solution.offsets[i] + problem.buffers[i].size > capacity;
-  };
-  std::vector<std::size_t> high, some;
-  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    if (too_high(i)) high.push_back(i);
-  }
-  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
-    const auto beside = [&](std::size_t other) {
-      return buffer.lower < problem.buffers[other].upper && problem.buffers[other].lower < buffer.upper;
-    };
-    if (buffer.live() && std::any_of(high.begin(), high.end(), beside)) some.push_back(i);
-  }
-  return some;
-}
-
-Solution place_quickly(const Problem& problem, std::int64_t enough) { return place_by_keys(problem, keys_of(problem), enough); }
 
 }  // namespace plimsoll::layout

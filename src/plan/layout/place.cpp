@@ -2,83 +2,174 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan/layout/greedy.h"
 
 namespace plimsoll::layout {
 namespace {
 
-constexpr std::int64_t kFirstProbe = 2'000;  // nodes of each probe in the first pass of minimize
-constexpr std::int64_t kBoundShare = 16;     // times as many for the probe at the bound
+constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // a crumb is one of a share of the bound, from an eighth on
+constexpr std::int64_t kRefineNodes = 8;               // of one such share, for each buffer
+constexpr std::int64_t kPlaceVisits = 200'000'000;     // of `place`
+constexpr std::int64_t kFirstProbe = 2'000;            // nodes of each probe in the first pass of minimize, or one a buffer
+constexpr std::int64_t kBoundShare = 2;                // times as many for the probe at the bound
+constexpr std::int64_t kProbesDeep = 16;               // a pass bisects what it has to gain to this part
+constexpr double kPatience = 2e11;                     // visits for which minimize is content with all of the bound above it
 
-Placement from_greedy(const Problem& problem, const Solution* known = nullptr) {
+Placement from_greedy(const Problem& problem, std::int64_t enough = 0) {
   Placement placement;
-  placement.solution = known != nullptr ? *known : greedy(problem);
+  placement.solution = greedy(problem, enough);
   placement.bound = lower_bound(problem);
   placement.optimal = placement.solution.height == placement.bound;
   return placement;
 }
 
+void take(Solution solution, Placement& placement) {
+  if (solution.height < placement.solution.height) placement.solution = std::move(solution);
+  placement.optimal = placement.solution.height == placement.bound;
+}
+
+Limits left_of(const Limits& limits, const Placement& placement) {
+  return {.nodes = limits.nodes - placement.nodes, .visits = limits.visits - placement.visits};
+}
+
+bool spent(const Limits& limits, const Placement& placement) {
+  return placement.nodes >= limits.nodes || placement.visits >= limits.visits;
+}
+
 // Searches at `capacity` and takes over what it learns: a lower layout, or a higher bound.
-Status probe(const Problem& problem, std::int64_t capacity, std::int64_t limit, Placement& placement) {
-  SearchResult result = search(problem, capacity, limit);
+Status probe(const Problem& problem, std::int64_t capacity, const Limits& limits, Placement& placement) {
+  SearchResult result = search(problem, capacity, limits);
   placement.nodes += result.nodes;
-  if (result.status == Status::fits && result.solution.height < placement.solution.height) {
-    placement.solution = std::move(result.solution);
-  }
+  placement.visits += result.visits;
   if (result.status == Status::impossible) placement.bound = std::max(placement.bound, result.refuted + 1);
+  if (result.status == Status::fits) take(std::move(result.solution), placement);
   placement.optimal = placement.solution.height == placement.bound;
   return result.status;
 }
 
-}  // namespace
-
-Placement place(const Problem& problem, std::int64_t work_limit, const Solution* known) {
-  Placement placement = from_greedy(problem, known);
-  const std::int64_t limit = work_limit < 0 ? kPlaceNodes : work_limit;
+// At the bound, and up to one per cent above it, with an equal part of what is left for each.
+void search_near_bound(const Problem& problem, const Limits& limits, Placement& placement) {
   constexpr std::array<std::int64_t, 4> kSlackPer10000 = {0, 25, 50, 100};
   const std::int64_t bound = placement.bound;
-  std::size_t left = kSlackPer10000.size();
+  auto parts = static_cast<std::int64_t>(kSlackPer10000.size());
   for (const std::int64_t slack : kSlackPer10000) {
     const std::int64_t capacity = bound + bound / 10000 * slack + bound % 10000 * slack / 10000;
-    const std::int64_t share = (limit - placement.nodes) / static_cast<std::int64_t>(left--);
-    if (share <= 0 || placement.optimal || capacity >= placement.solution.height) break;
-    if (probe(problem, capacity, share, placement) == Status::fits) break;
+    const Limits left = left_of(limits, placement);
+    if (spent(limits, placement) || placement.optimal || capacity >= placement.solution.height) break;
+    if (probe(problem, capacity, {left.nodes / parts, left.visits / parts}, placement) == Status::fits) break;
+    --parts;
   }
+}
+
+// The smallest buffers, as many as together need no more than `most` bytes at any moment.
+std::vector<std::size_t> crumbs_of(const Problem& problem, std::int64_t most) {
+  std::vector<std::size_t> small;
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    if (problem.buffers[i].live() && !problem.buffers[i].pinned()) small.push_back(i);
+  }
+  std::ranges::stable_sort(small, {}, [&](std::size_t i) { return problem.buffers[i].size; });
+  std::size_t few = 0, many = small.size() + 1;  // so many are crumbs, so many are not
+  while (many - few > 1) {
+    const std::size_t some = (few + many) / 2;
+    Problem part{.buffers = {}, .alignment = problem.alignment};
+    for (std::size_t i = 0; i < some; ++i) part.buffers.push_back(problem.buffers[small[i]]);
+    (lower_bound(part) <= most ? few : many) = some;
+  }
+  small.resize(few);
+  return small;
+}
+
+// Searches for the others by themselves; the crumbs go to what they leave free, or above it.
+void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem, const Limits& limits, Placement& placement) {
+  Problem rest = problem, around = problem;
+  for (const std::size_t i : crumbs) rest.buffers[i] = {};
+  Placement placed = from_greedy(rest);
+  search_near_bound(rest, limits, placed);
+  placement.nodes += placed.nodes;
+  placement.visits += placed.visits;
+  placement.bound = std::max(placement.bound, placed.bound);
+  for (std::size_t i = 0; i < rest.buffers.size(); ++i) {
+    if (rest.buffers[i].live()) around.buffers[i].fixed_offset = placed.solution.offsets[i];
+  }
+  take(greedy(around, placement.bound), placement);
+}
+
+// In a training graph most buffers are small and weigh next to nothing together, but each costs a node of the search as much as a
+// large one. So few large ones first, then ever more, until `done` says that this will do.
+template <class Done>
+void refine(const Problem& problem, const Limits& limits, Placement& placement, Done&& done) {
+  const std::int64_t step = kRefineNodes * static_cast<std::int64_t>(problem.buffers.size());
+  std::optional<std::size_t> before;
+  for (std::int64_t share = kCoarsest; share <= kFinest && !done(placement); share *= 2) {
+    const std::vector<std::size_t> crumbs = crumbs_of(problem, placement.bound / share);
+    const Limits left = left_of(limits, placement);
+    if (before == crumbs.size()) continue;
+    if (spent(limits, placement)) break;
+    before = crumbs.size();
+    place_around(crumbs, problem, {std::min(step, left.nodes), left.visits}, placement);
+  }
+}
+
+}  // namespace
+
+Placement place(const Problem& problem, std::int64_t enough) {
+  Placement placement = from_greedy(problem, enough);
+  refine(problem, {.visits = kPlaceVisits}, placement,
+         [&](const Placement& p) { return p.optimal || p.solution.height <= enough; });
   return placement;
 }
 
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit) {
-  SearchResult result;
-  result.solution = greedy(problem);
-  if (result.solution.height <= capacity) {
-    result.status = Status::fits;
+  const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
+  Placement placement = from_greedy(problem, capacity);
+  if (capacity >= placement.bound) {
+    refine(problem, limits, placement, [&](const Placement& p) { return p.solution.height <= capacity; });
+  }
+  SearchResult result{.status = Status::fits, .nodes = placement.nodes, .visits = placement.visits};
+  if (placement.solution.height <= capacity) {
+    result.solution = std::move(placement.solution);
     return result;
   }
-  return search(problem, capacity, work_limit);
+  result = search(problem, capacity, left_of(limits, placement));
+  result.nodes += placement.nodes;
+  result.visits += placement.visits;
+  return result;
 }
 
 // Passes of bisection between the proven bound and the best height, the bound itself first, which is reached more often than not
 // and ends the search: it gets more nodes. A capacity that a pass leaves undecided counts as too low for that pass; the next pass
 // has four times the nodes for each.
 Placement minimize(const Problem& problem, std::int64_t work_limit) {
+  const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
+  // Without a limit the gap that is good enough grows with the search.
+  const auto content = [&](const Placement& p) {
+    const auto gap = static_cast<double>(p.solution.height - p.bound), bound = static_cast<double>(p.bound);
+    return work_limit < 0 && gap * kPatience <= bound * static_cast<double>(p.visits);
+  };
+  const auto done = [&](const Placement& p) { return p.optimal || spent(limits, p) || content(p); };
   Placement placement = from_greedy(problem);
-  const auto left = [&] { return work_limit < 0 ? std::numeric_limits<std::int64_t>::max() : work_limit - placement.nodes; };
-  for (std::int64_t nodes = kFirstProbe; !placement.optimal && left() > 0; nodes = std::min(nodes * 4, std::int64_t{1} << 60)) {
-    const std::int64_t nodes_before = placement.nodes;
-    const std::int64_t gap_before = placement.solution.height - placement.bound;
+  refine(problem, limits, placement, done);
+  for (std::int64_t nodes = std::max<std::int64_t>(kFirstProbe, std::ssize(problem.buffers)); !done(placement);
+       nodes = std::min(nodes * 4, kNoLimit / 4)) {
+    const Placement before = placement;
     std::int64_t too_low = placement.bound - 1;
     std::int64_t capacity = placement.bound;
-    while (!placement.optimal && placement.solution.height - too_low > 1 && left() > 0) {
-      const std::int64_t share = capacity == placement.bound ? nodes * kBoundShare : nodes;
-      if (probe(problem, capacity, std::min(share, left()), placement) != Status::fits) too_low = capacity;
+    const std::int64_t step = std::max<std::int64_t>((placement.solution.height - too_low) / kProbesDeep, 1);
+    while (!done(placement) && placement.solution.height - too_low > step) {
+      Limits left = left_of(limits, placement);
+      left.nodes = std::min(left.nodes, capacity == placement.bound ? nodes * kBoundShare : nodes);
+      if (probe(problem, capacity, left, placement) != Status::fits) too_low = capacity;
       too_low = std::max(too_low, placement.bound - 1);
       capacity = too_low + std::max<std::int64_t>((placement.solution.height - too_low) / 2, 1);
     }
     // A problem too large to search spends nothing and learns nothing.
-    if (placement.nodes == nodes_before && placement.solution.height - placement.bound == gap_before) break;
+    const bool learnt = placement.bound > before.bound || placement.solution.height < before.solution.height;
+    if (placement.nodes == before.nodes && !learnt) break;
   }
   return placement;
 }

@@ -1,6 +1,6 @@
-// The entry points of layout: `place` for the planner (greedy, then the exact search just above the lower bound), `solve` for a
-// given capacity, `minimize` for the lowest height. Work limits count nodes of the search; results are pure functions of the
-// arguments.
+// The entry points of layout: `place` for the planner, `solve` for a given capacity, `minimize` for the lowest height. All start
+// with greedy orders, then search for the large buffers exactly, just above the lower bound, and place the small ones around
+// them. Work limits count nodes of the search; results are pure functions of the arguments.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,20 @@ namespace plimsoll::layout {
 
 struct Placement {
   Solution solution;
-  std::int64_t bound = 0;  // no solution is lower: proven
-  bool optimal = false;    // height == bound
-  std::int64_t nodes = 0;  // spent
+  std::int64_t bound = 0;   // no solution is lower: proven
+  bool optimal = false;     // height == bound
+  std::int64_t nodes = 0;   // spent
+  std::int64_t visits = 0;  // of buffers, at those nodes: what they took
 };
 
-// Nodes that `place` spends where the caller does not say.
-inline constexpr std::int64_t kPlaceNodes = 40'000;
-
-// A good layout for a planner: always a solution, within one per cent of the bound where the search finds it in time.
-// `known`: what greedy has found, where it has been asked.
-Placement place(const Problem& problem, std::int64_t work_limit = kPlaceNodes, const Solution* known = nullptr);
+// A good layout for a planner: always a solution, no higher than `enough` where one is found in time.
+Placement place(const Problem& problem, std::int64_t enough = 0);
 
 // A layout of at most `capacity` bytes. Unlimited when `work_limit` is negative.
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit);
 
-// The lowest layout found within the limit; with a negative limit it searches until the height is proven minimal.
+// The lowest layout found within the limit. With a negative limit it searches until the height is proven minimal, or the gap to
+// the bound is small for the time that it has taken: one per mille after a second or so, one per cent after ten.
 Placement minimize(const Problem& problem, std::int64_t work_limit);
 
 }  // namespace plimsoll::layout

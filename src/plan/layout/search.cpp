@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "plan/layout/bottom.h"
 #include "plan/layout/model.h"
 #include "plan/layout/nogoods.h"
 
@@ -15,7 +16,7 @@ namespace plimsoll::layout {
 namespace {
 
 using Index = std::uint32_t;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 2;
+constexpr std::int64_t kNever = kNoLimit;
 constexpr Index kWaste = Model::kNone;  // the candidate "nothing starts at this section's floor"
 
 // How a run of the search picks the section to fill next and the order in which it tries buffers there.
@@ -27,14 +28,16 @@ struct Strategy {
 };
 
 constexpr std::array<Strategy, 8> kStrategies = {{{Pick::fewest, Order::area},
-                                                  {Pick::lowest, Order::size},
-                                                  {Pick::fewest, Order::size},
                                                   {Pick::contested, Order::area},
-                                                  {Pick::lowest, Order::width},
+                                                  {Pick::fewest, Order::size},
+                                                  {Pick::contested, Order::size},
+                                                  {Pick::lowest, Order::size},
                                                   {Pick::fewest, Order::total},
                                                   {Pick::contested, Order::width},
-                                                  {Pick::fewest, Order::width}}};
-constexpr std::int64_t kFirstSlice = 500;  // nodes of each run in the first round; doubled every round
+                                                  {Pick::lowest, Order::width}}};
+// Nodes of each run in the first round, enough to place all once with a few mistakes; doubled every round.
+constexpr std::int64_t kLeastSlice = 500;
+constexpr std::int64_t first_slice(std::int64_t items) { return std::max(kLeastSlice, items + items / 4); }
 
 struct Range {
   Index begin, end;  // sections
@@ -63,14 +66,16 @@ class Search {
  public:
   Search(const Model& model, std::int64_t capacity, std::int64_t rounded_capacity);
 
-  // Runs a strategy for about `limit` nodes from the empty layout. What it refutes is kept for later turns; every turn after the
-  // first of a strategy shuffles its order.
-  Status run(std::size_t turn, std::int64_t limit);
+  // Runs a strategy from the empty layout, for about as much as the limits say. What it refutes is kept for later turns; every
+  // turn after the first of a strategy shuffles its order.
+  Status run(std::size_t turn, const Limits& limits);
 
   std::int64_t nodes() const { return nodes_; }
+  std::int64_t visits() const { return visits_; }
   std::int64_t offset(Index item) const { return low_[item]; }
 
  private:
+  bool is_placed(Index item) const { return key_[item] == kNever; }
   void rank_items(Order order, double noise, std::uint64_t seed);
   bool reset();
   void open(Range range);
@@ -92,10 +97,11 @@ class Search {
   const std::int64_t capacity_;          // for the tops of buffers as given
   const std::int64_t rounded_capacity_;  // for stacks of rounded sizes
   Strategy strategy_{};
-  std::int64_t nodes_ = 0;
-  std::vector<std::int64_t> low_;
-  std::vector<char> placed_;
-  std::vector<Index> live_;  // the members of each section, sorted by low when last settled, placed ones last
+  std::int64_t nodes_ = 0, visits_ = 0;
+  std::vector<std::int64_t> low_, size_;
+  std::vector<std::int64_t> key_;  // low of what is unplaced, kNever of the others
+  std::vector<Index> live_;        // the members of each section, sorted by key when last settled
+  std::vector<Index> open_;        // per section: past so many members all are placed
   std::vector<std::int64_t> floor_, remaining_;
   std::vector<std::int64_t> weight_;        // refutations that a section took part in
   std::vector<Index> unplaced_, crossing_;  // per section; crossing_[s]: unplaced items in both s and s + 1
@@ -106,22 +112,27 @@ class Search {
   std::vector<Frame> frames_;
   std::vector<Index> candidates_;
   std::vector<Range> parts_;
-  std::vector<Index> options_;  // per section, of the last survey: buffers that may start at its floor
-  std::vector<char> blocked_;   // per section: something at its floor would hang over a lower floor
+  // Per section, of the last survey: where the run of its floor ends, buffers that may start there, those that would hang over a
+  // lower floor.
+  std::vector<Index> run_end_;
+  std::vector<std::int32_t> options_, blocked_;
   Nogoods nogoods_{std::size_t{1} << 16};
 };
 
 Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_capacity)
     : model_(model), capacity_(capacity), rounded_capacity_(rounded_capacity) {
   low_.resize(model.size());
-  placed_.resize(model.size());
+  key_.resize(model.size());
+  for (const Model::Item& item : model.items) size_.push_back(item.size);
+  open_.resize(model.sections);
   floor_.resize(model.sections);
   weight_.assign(model.sections, 1);
   remaining_.resize(model.sections);
   unplaced_.resize(model.sections);
   crossing_.resize(model.sections);
-  options_.resize(model.sections);
-  blocked_.resize(model.sections);
+  run_end_.resize(model.sections);
+  options_.resize(model.sections + 1);
+  blocked_.resize(model.sections + 1);
   dirty_.resize(model.sections + 1);
   live_ = model.live;
 }
@@ -160,7 +171,6 @@ bool Search::reset() {
   frames_.clear();
   candidates_.clear();
   parts_.clear();
-  std::fill(placed_.begin(), placed_.end(), 0);
   std::fill(remaining_.begin(), remaining_.end(), 0);
   std::fill(unplaced_.begin(), unplaced_.end(), 0);
   std::fill(crossing_.begin(), crossing_.end(), 0);
@@ -168,7 +178,7 @@ bool Search::reset() {
   bool fits = true;
   for (Index i = 0; i < model_.size(); ++i) {
     const Model::Item& item = model_.items[i];
-    low_[i] = std::max<std::int64_t>(item.fixed, 0);
+    low_[i] = key_[i] = std::max<std::int64_t>(item.fixed, 0);
     fits = fits && low_[i] + item.actual <= capacity_;
     for (Index s = item.first; s < item.last; ++s) {
       remaining_[s] += item.size;
@@ -176,15 +186,18 @@ bool Search::reset() {
       if (s + 1 < item.last) ++crossing_[s];
     }
   }
-  for (Index s = 0; s < model_.sections; ++s) fits = fits && settle_section(s);
+  for (Index s = 0; s < model_.sections; ++s) {
+    open_[s] = static_cast<Index>(model_.live_begin[s + 1] - model_.live_begin[s]);
+    fits = fits && settle_section(s);
+  }
   return fits;
 }
 
-Status Search::run(std::size_t turn, std::int64_t limit) {
+Status Search::run(std::size_t turn, const Limits& limits) {
   strategy_ = kStrategies[turn % kStrategies.size()];
   if (!reset()) return Status::impossible;
   rank_items(strategy_.order, turn < kStrategies.size() ? 0 : 2, turn);
-  const std::int64_t stop = nodes_ + limit;
+  const Limits stop{.nodes = nodes_ + limits.nodes, .visits = visits_ + limits.visits};
   frames_.emplace_back();  // the root has no choice, only parts
   split({0, model_.sections});
   frames_.back().parts_end = parts_.size();
@@ -200,7 +213,7 @@ Status Search::run(std::size_t turn, std::int64_t limit) {
     // The last frame, new or not, tries its next candidate.
     while (frames_.size() > 1 && !advance()) frames_.pop_back();
     if (frames_.size() == 1) return Status::impossible;
-    if (nodes_ >= stop) return Status::unknown;
+    if (nodes_ >= stop.nodes || visits_ >= stop.visits) return Status::unknown;
   }
   return Status::fits;
 }
@@ -239,24 +252,36 @@ void Search::open(Range range) {
 }
 
 // Counts the options of each section in the range and returns the key of its state: the unplaced items and their least offsets.
+// Counts are differences first, over runs of sections with one floor.
 StateKey Search::survey(Range range) {
-  std::fill(options_.begin() + range.begin, options_.begin() + range.end, 0);
-  std::fill(blocked_.begin() + range.begin, blocked_.begin() + range.end, 0);
+  std::fill(options_.begin() + range.begin, options_.begin() + range.end + 1, 0);
+  std::fill(blocked_.begin() + range.begin, blocked_.begin() + range.end + 1, 0);
+  std::int64_t highest = 0;
+  for (Index s = range.end; s-- > range.begin;) {
+    run_end_[s] = s + 1 < range.end && floor_[s + 1] == floor_[s] ? run_end_[s + 1] : s + 1;
+    if (unplaced_[s] > 0) highest = std::max(highest, floor_[s]);
+  }
   StateKey key;
+  visits_ += model_.starts[range.end] - model_.starts[range.begin];
   for (Index i = model_.starts[range.begin]; i < model_.starts[range.end]; ++i) {
-    if (placed_[i]) continue;
+    if (is_placed(i)) continue;
     const Model::Item& item = model_.items[i];
     const std::int64_t low = low_[i];
     const std::uint64_t mixed = mix64(static_cast<std::uint64_t>(low) * 0x9E3779B97F4A7C15 + i);
     key.low += mixed;
     key.high += mix64(mixed ^ 0xD1B54A32D192ED03);
-    bool flat = true;
-    for (Index s = item.first; s < item.last && flat; ++s) flat = floor_[s] == low;
-    if (flat) {
-      for (Index s = item.first; s < item.last; ++s) ++options_[s];
-    } else {
-      for (Index s = item.first; s < item.last; ++s) blocked_[s] |= floor_[s] == low;
+    if (low > highest) continue;
+    const bool flat = floor_[item.first] == low && run_end_[item.first] >= item.last;
+    std::vector<std::int32_t>& counts = flat ? options_ : blocked_;
+    for (Index s = item.first; s < item.last; s = run_end_[s]) {
+      if (floor_[s] != low) continue;
+      ++counts[s];
+      --counts[std::min(run_end_[s], item.last)];
     }
+  }
+  for (Index s = range.begin + 1; s < range.end; ++s) {
+    options_[s] += options_[s - 1];
+    blocked_[s] += blocked_[s - 1];
   }
   return key;
 }
@@ -265,7 +290,7 @@ Index Search::choose_section(Range range) const {
   Index best = Model::kNone;
   std::array<std::int64_t, 3> best_score{};
   for (Index s = range.begin; s < range.end; ++s) {
-    if (unplaced_[s] == 0 || blocked_[s]) continue;
+    if (unplaced_[s] == 0 || blocked_[s] > 0) continue;
     const std::int64_t slack = rounded_capacity_ - floor_[s] - remaining_[s];
     const std::int64_t choices = options_[s] + (slack >= model_.unit ? 1 : 0);
     std::array<std::int64_t, 3> score{};
@@ -287,9 +312,9 @@ void Search::collect(Frame& frame) {
   const Index s = frame.section;
   for (std::size_t k = model_.live_begin[s]; k < model_.live_begin[s + 1]; ++k) {
     const Index i = live_[k];
-    if (placed_[i] || low_[i] != floor_[s]) continue;
+    if (is_placed(i) || low_[i] != floor_[s]) continue;
     const Index twin = model_.items[i].twin;
-    if (twin != Model::kNone && !placed_[twin] && low_[twin] == low_[i]) continue;
+    if (twin != Model::kNone && !is_placed(twin) && low_[twin] == low_[i]) continue;
     candidates_.push_back(i);
   }
   std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(frame.candidates_begin), candidates_.end(),
@@ -311,7 +336,7 @@ bool Search::place(Index index) {
   const Model::Item& item = model_.items[index];
   const std::int64_t top = low_[index] + item.size;
   trail_.push_back({index, Change::What::placed, 0});
-  placed_[index] = 1;
+  key_[index] = kNever;
   for (Index s = item.first; s < item.last; ++s) {
     remaining_[s] -= item.size;
     --unplaced_[s];
@@ -322,10 +347,10 @@ bool Search::place(Index index) {
   dirty_begin_ = std::min(dirty_begin_, item.first);
   dirty_end_ = std::max(dirty_end_, item.last);
   for (std::size_t k = model_.live_begin[item.first]; k < model_.live_begin[item.first + 1]; ++k) {
-    if (!placed_[live_[k]] && low_[live_[k]] < top && !lift(live_[k], top)) return false;
+    if (!is_placed(live_[k]) && low_[live_[k]] < top && !lift(live_[k], top)) return false;
   }
   for (Index i = model_.starts[item.first + 1]; i < model_.starts[item.last]; ++i) {
-    if (!placed_[i] && low_[i] < top && !lift(i, top)) return false;
+    if (!is_placed(i) && low_[i] < top && !lift(i, top)) return false;
   }
   return true;
 }
@@ -335,7 +360,7 @@ std::int64_t Search::least_support(Index index, std::optional<Index> outside) co
   const Model::Item& item = model_.items[index];
   std::int64_t least = kNever;
   const auto visit = [&](Index i) {
-    if (i == index || placed_[i]) return;
+    if (i == index || is_placed(i)) return;
     if (outside && model_.items[i].first <= *outside && *outside < model_.items[i].last) return;
     least = std::min(least, low_[i] + model_.items[i].size);
   };
@@ -352,7 +377,7 @@ bool Search::waste(Index section) {
   std::int64_t next_floor = kNever;
   for (std::size_t k = model_.live_begin[section]; k < model_.live_begin[section + 1]; ++k) {
     const Index i = live_[k];
-    if (placed_[i]) continue;
+    if (is_placed(i)) continue;
     members.push_back(i);
     if (low_[i] == floor && model_.items[i].fixed >= 0) return false;
     next_floor = std::min(next_floor, low_[i] > floor ? low_[i] : least_support(i, section));
@@ -373,7 +398,7 @@ bool Search::lift(Index index, std::int64_t low) {
   const Model::Item& item = model_.items[index];
   if (item.fixed >= 0 || low + item.actual > capacity_) return false;
   trail_.push_back({index, Change::What::low, low_[index]});
-  low_[index] = low;
+  low_[index] = key_[index] = low;
   ++dirty_[item.first];
   --dirty_[item.last];
   dirty_begin_ = std::min(dirty_begin_, item.first);
@@ -397,18 +422,20 @@ bool Search::settle() {
 // with release times, so the check is exact for the section taken alone.
 bool Search::settle_section(Index section) {
   Index* const begin = live_.data() + model_.live_begin[section];
-  Index* const end = live_.data() + model_.live_begin[section + 1];
-  const auto key = [&](Index i) { return placed_[i] ? kNever : low_[i]; };
+  Index* const end = begin + open_[section];
+  visits_ += open_[section];
   for (Index* at = begin + 1; at < end; ++at) {
     const Index item = *at;
-    const std::int64_t low = key(item);
+    const std::int64_t key = key_[item];
     Index* hole = at;
-    for (; hole > begin && key(hole[-1]) > low; --hole) *hole = hole[-1];
+    for (; hole > begin && key_[hole[-1]] > key; --hole) *hole = hole[-1];
     *hole = item;
   }
   std::int64_t top = 0;
-  for (Index* at = begin; at < end && !placed_[*at]; ++at) top = std::max(top, low_[*at]) + model_.items[*at].size;
-  const std::int64_t floor = key(*begin);
+  Index* at = begin;
+  for (; at < end && key_[*at] != kNever; ++at) top = std::max(top, key_[*at]) + size_[*at];
+  open_[section] = static_cast<Index>(at - begin);
+  const std::int64_t floor = at > begin ? key_[*begin] : kNever;
   if (floor != floor_[section]) {
     trail_.push_back({section, Change::What::floor, floor_[section]});
     floor_[section] = floor;
@@ -422,12 +449,13 @@ void Search::undo(std::size_t mark) {
     const Change change = trail_.back();
     trail_.pop_back();
     switch (change.what) {
-      case Change::What::low: low_[change.index] = change.before; break;
+      case Change::What::low: low_[change.index] = key_[change.index] = change.before; break;
       case Change::What::floor: floor_[change.index] = change.before; break;
       case Change::What::placed: {
         const Model::Item& item = model_.items[change.index];
-        placed_[change.index] = 0;
+        key_[change.index] = low_[change.index];
         for (Index s = item.first; s < item.last; ++s) {
+          open_[s] = static_cast<Index>(model_.live_begin[s + 1] - model_.live_begin[s]);
           remaining_[s] += item.size;
           ++unplaced_[s];
           if (s + 1 < item.last) ++crossing_[s];
@@ -452,12 +480,36 @@ SearchResult found(const Problem& problem, const Model& model, const Search& sea
   SearchResult result;
   result.status = Status::fits;
   result.nodes = search.nodes();
+  result.visits = search.visits();
   result.solution.offsets.assign(problem.buffers.size(), 0);
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     result.solution.offsets[i] = std::max<std::int64_t>(problem.buffers[i].fixed_offset, 0);
   }
   for (Index i = 0; i < model.size(); ++i) result.solution.offsets[model.items[i].buffer] = search.offset(i);
   result.solution.height = height_of(problem, result.solution.offsets);
+  return result;
+}
+
+SearchResult search_above(const Problem& problem, std::int64_t capacity, const Limits& limits) {
+  SearchResult result;
+  const Model model = make_model(problem);
+  if (model.size() > 0 && model.sections == 0) return result;
+  const std::int64_t rounded = round_up(capacity, problem.alignment) / model.unit * model.unit;
+  Search search(model, capacity, rounded);
+  std::int64_t slice = first_slice(model.size());
+  for (std::size_t turn = 0; search.nodes() < limits.nodes && search.visits() < limits.visits; ++turn) {
+    if (turn > 0 && turn % kStrategies.size() == 0) slice = std::min(slice * 2, kNever / 4);
+    result.status =
+        search.run(turn, {.nodes = std::min(slice, limits.nodes - search.nodes()), .visits = limits.visits - search.visits()});
+    if (result.status == Status::fits) return found(problem, model, search);
+    if (result.status == Status::impossible) break;
+  }
+  // Where nothing is padded, every height is a multiple of the unit.
+  const bool padded =
+      std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
+  if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;
+  result.nodes = search.nodes();
+  result.visits = search.visits();
   return result;
 }
 
@@ -472,30 +524,15 @@ const char* status_name(Status status) {
   return "";
 }
 
-SearchResult search(const Problem& problem, std::int64_t capacity, std::int64_t work_limit) {
+SearchResult search(const Problem& problem, std::int64_t capacity, const Limits& limits) {
   validate(problem);
-  SearchResult result;
   if (capacity < lower_bound(problem)) {
-    result.status = Status::impossible;
-    result.refuted = lower_bound(problem) - 1;
-    return result;
+    return {.status = Status::impossible, .solution = {}, .refuted = lower_bound(problem) - 1};
   }
-  const Model model = make_model(problem);
-  if (model.size() > 0 && model.sections == 0) return result;
-  const std::int64_t rounded = round_up(capacity, problem.alignment) / model.unit * model.unit;
-  Search search(model, capacity, rounded);
-  std::int64_t slice = std::max<std::int64_t>(kFirstSlice, 2 * model.size());
-  for (std::size_t turn = 0; work_limit < 0 || search.nodes() < work_limit; ++turn) {
-    if (turn > 0 && turn % kStrategies.size() == 0) slice = std::min(slice * 2, kNever / 4);
-    result.status = search.run(turn, work_limit < 0 ? slice : std::min(slice, work_limit - search.nodes()));
-    if (result.status == Status::fits) return found(problem, model, search);
-    if (result.status == Status::impossible) break;
-  }
-  // Where nothing is padded, every height is a multiple of the unit.
-  const bool padded =
-      std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
-  if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;
-  result.nodes = search.nodes();
+  const Bottom bottom = find_bottom(problem);
+  SearchResult result = search_above(above(problem, bottom), capacity - bottom.height, limits);
+  if (result.status == Status::impossible) result.refuted += bottom.height;
+  if (result.status == Status::fits) result.solution = with_bottom(problem, bottom, result.solution);
   return result;
 }
 

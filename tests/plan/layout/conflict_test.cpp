@@ -34,7 +34,7 @@ TEST(Conflict, IsAPartThatGreedyDoesNotPlaceAndNeedsAllOf) {
   for (int round = 0; round < 200; ++round) {
     const Problem problem = random_problem(random, 30);
     const std::int64_t capacity = lower_bound(problem);
-    const Solution solution = place_quickly(problem, capacity);
+    const Solution solution = greedy(problem, capacity);
     const std::vector<std::size_t> some = conflict(problem, solution, capacity);
     if (solution.height <= capacity) {
       EXPECT_TRUE(some.empty());
@@ -42,13 +42,13 @@ TEST(Conflict, IsAPartThatGreedyDoesNotPlaceAndNeedsAllOf) {
     }
     if (some.empty()) continue;
     ++found;
-    EXPECT_GT(place_quickly(only(problem, some), capacity).height, capacity);
+    EXPECT_GT(greedy(only(problem, some), capacity).height, capacity);
     EXPECT_LT(some.size(), problem.buffers.size());
     for (const std::size_t left_out : some) {
       std::vector<std::size_t> rest = some;
       std::erase(rest, left_out);
       ++members;
-      needless += place_quickly(only(problem, rest), capacity).height > capacity;
+      needless += greedy(only(problem, rest), capacity).height > capacity;
     }
   }
   EXPECT_GT(found, 100);
@@ -59,7 +59,7 @@ TEST(Conflict, LeavesOutWhatIsPinnedAndTakesItIntoAccount) {
   Problem problem;
   problem.alignment = 1;
   problem.buffers = {{0, 4, 2, 1}, {0, 4, 3, -1}, {0, 2, 1, -1}};  // pinned at 1: three bytes go above it only
-  const Solution solution = place_quickly(problem, 5);
+  const Solution solution = greedy(problem, 5);
   EXPECT_EQ(solution.height, 6);
   EXPECT_EQ(conflict(problem, solution, 5), std::vector<std::size_t>{1});
 }
