@@ -206,9 +206,11 @@ std::string gap_text(double figure, double bound) {
 
 // What pays for the seconds that no plan can go below.
 std::string time_bound_text(const json& lanes) {
-  const double again = lanes.value("again", 0.0), transfers = lanes.at("transfers").get<double>();
+  const double again = lanes.value("again", 0.0), waits = lanes.value("waits", 0.0),
+               transfers = lanes.at("transfers").get<double>();
   std::string text = "each kernel once";
   if (again > 0) text += fmt::format(" and {} again", duration_text(again));
+  if (waits > 0) text += fmt::format(", and {} for the update's transfers", duration_text(waits));
   if (transfers > 0) text += fmt::format("; transfers {}", duration_text(transfers));
   return text;
 }

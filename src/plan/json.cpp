@@ -309,6 +309,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                    {"lanes",
                     {{"compute", plan.bound_seconds.compute},
                      {"again", plan.bound_seconds.again},
+                     {"waits", plan.bound_seconds.waits},
                      {"transfers", plan.bound_seconds.transfers}}}}},
                  {"planning_seconds", context.planning_seconds},
                  {"levers", json::array()},

@@ -100,11 +100,13 @@ struct PlanDecisions {
 };
 
 // Seconds of an update that no plan within a budget can go below (plan/time_bound.h): every kernel of the best micro-batch size
-// runs once, and what does not fit into memory is computed again or crosses the link to the next tier and back.
+// runs once, and what does not fit into memory is computed again or crosses the link to the next tier and back. Behind the last
+// gradient kernels wait for parameters and state that memory has no room for.
 struct TimeBound {
   double compute = 0, again = 0;  // of it, what runs a second time
+  double waits = 0;               // beside kernels, for what passes behind the last gradient
   double transfers = 0;
-  double seconds() const { return std::max(compute, transfers); }
+  double seconds() const { return std::max(compute + waits, transfers); }
 };
 
 struct Plan {

@@ -80,6 +80,33 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
   if (const std::optional<int> step = highest_backward(simulation, around)) {
     cuts_.push_back(cut_at(simulation, *step, around.earlier, model));
   }
+  one_round_ = end_of(model, 1, saves);
+  rounds_ = end_of(model, std::max<std::int64_t>(accumulation_, 2), saves);
+}
+
+TimeCuts::End TimeCuts::end_of(BatchModel& model, std::int64_t rounds, bool saves) {
+  const Graph& graph = model.graph;
+  const Timeline timeline = make_timeline(graph, rounds, saves);
+  End end{.apart = !timeline.early_updates};
+  std::set<ValueId> made, read, written;
+  for (int step = timeline.update.begin; step < timeline.update.end; ++step) {
+    const Step& what = timeline.steps[static_cast<std::size_t>(step)];
+    if (what.kind != Step::Kind::node) continue;
+    const Node& node = graph.nodes[what.node];
+    end.kernels += model.kernels.of(graph, what.node, 1).add.seconds;
+    for (const ValueId input : node.inputs) read.insert(origin_of(graph, without_views(graph, input)));
+    for (const ValueId output : node.outputs) {
+      const ValueId origin = origin_of(graph, without_views(graph, output));
+      const Role role = graph.values[origin].role;
+      (role == Role::parameter || role == Role::optimizer_state ? written : made).insert(origin);
+    }
+  }
+  for (const ValueId value : read) {
+    const bool there = !made.contains(value) || graph.values[value].role == Role::accumulator;
+    if (there) end.read += graph.values[value].bytes().n;
+  }
+  for (const ValueId value : written) end.written += graph.values[value].bytes().n;
+  return end;
 }
 
 TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const PerNode<char>& before_loss,
@@ -164,11 +191,12 @@ double TimeCuts::all_again(const Cut& cut, const Moments& moments, double bytes)
 // What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches;
 // what blocks hold passes it at each moment. Past a tier's room the next link is passed as well.
 struct TimeCuts::Links {
-  struct Link {
-    double rate;
+  struct Way {
+    const Link *in, *out;
+    double rate;    // of the slower way
     double before;  // bytes that rest nearer
   };
-  std::vector<Link> links;
+  std::vector<Way> links;
   double room = 0, persistent, moments;
 
   Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t moments)
@@ -177,7 +205,7 @@ struct TimeCuts::Links {
     for (std::size_t i = 0; i < request.beyond.size(); ++i) {
       const auto *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
       if (in == nullptr || out == nullptr) break;
-      links.push_back({std::min(in->alone(), out->alone()), room});
+      links.push_back({in, out, std::min(in->alone(), out->alone()), room});
       room += static_cast<double>(request.beyond[i].n);
     }
   }
@@ -187,14 +215,29 @@ struct TimeCuts::Links {
     if (links.empty()) return 0;
     const double passes = links.front().rate * seconds, once = std::min(persistent, passes);
     double most = std::min(room, once + (passes - once) / moments);
-    for (const Link& link : links) most = std::min(most, link.before + link.rate * seconds);
+    for (const Way& link : links) most = std::min(most, link.before + link.rate * seconds);
     return most;
   }
 
   double seconds_for(double bytes) const {
     const double once = std::min(persistent, bytes);
     double seconds = links.empty() ? 0 : (once + (bytes - once) * moments) / links.front().rate;
-    for (const Link& link : links) seconds = std::max(seconds, (bytes - link.before) / link.rate);
+    for (const Way& link : links) seconds = std::max(seconds, (bytes - link.before) / link.rate);
+    return seconds;
+  }
+
+  // Of bytes that come in and others that go out, both ways at once as long as that is faster than one after the other.
+  double seconds_for(double in, double out) const {
+    double seconds = 0;
+    for (const Way& link : links) {
+      const double inward = std::max(0.0, in - link.before), outward = std::max(0.0, out - link.before);
+      const double both = std::min(inward / link.in->bytes_per_second, outward / link.out->bytes_per_second);
+      const auto alone = [&](double beside) {
+        return (inward - beside * link.in->bytes_per_second) / link.in->alone() +
+               (outward - beside * link.out->bytes_per_second) / link.out->alone();
+      };
+      seconds = std::max(seconds, std::min(both + alone(both), alone(0)));
+    }
     return seconds;
   }
 };
@@ -213,21 +256,25 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
   // ranges.
   live += in_memory ? cut.own : -padding;
   const auto short_of = static_cast<double>(std::max<std::int64_t>(0, live - arena.n));
+  const End& end = moments.with_sums > 0 ? rounds_ : one_round_;
+  const auto beyond = [&](std::int64_t bytes) { return static_cast<double>(std::max<std::int64_t>(0, bytes - arena.n)); };
+  const double waits = end.apart ? std::max(0.0, links.seconds_for(beyond(end.read), beyond(end.written)) - end.kernels) : 0;
+  const double least = kernels + waits;
   const auto again = [&](double seconds) { return all_again(cut, moments, short_of - links.most_within(seconds)); };
   constexpr int kDoublings = 60, kHalvings = 50;
-  double low = kernels, high = kernels + again(kernels);
+  double low = least, high = least + again(least);
   for (int i = 0; i < kDoublings && high == kNever && !in_memory; ++i) {
     low *= 2;
     high = low + again(low);
   }
-  if (high == kNever) return {kNever, kNever, 0};
-  low = kernels;
+  if (high == kNever) return {.compute = kNever, .again = kNever};
+  low = least;
   for (int i = 0; i < kHalvings && high > low; ++i) {
     const double middle = (low + high) / 2;
-    (kernels + again(middle) <= middle ? high : low) = middle;
+    (least + again(middle) <= middle ? high : low) = middle;
   }
   const double elsewhere = std::min(short_of, links.most_within(high));
-  return {.compute = kernels + again(high), .again = again(high), .transfers = links.seconds_for(elsewhere)};
+  return {.compute = kernels + again(high), .again = again(high), .waits = waits, .transfers = links.seconds_for(elsewhere)};
 }
 
 TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,

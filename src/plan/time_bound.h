@@ -3,6 +3,9 @@
 // resources pay for what does not fit: kernels for what runs again, the links for what leaves memory; of both a fraction is taken
 // where that is cheaper. It holds for plans that compute each gradient once, in the order of the graph, by the same instructions
 // in each round of a window; every persistent value that moves is one that an update changes, so that it passes both ways.
+//
+// What reads parameters and state behind the last gradient finds no more of them in memory than the arena holds, and leaves no
+// more there: the rest passes beside those kernels alone, and what they take no time for is waited for.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +39,19 @@ class TimeCuts {
     bool loss = false;         // whose scratch depends on the chunks
     std::vector<Saved> saved;  // that later nodes read, by seconds a byte
   };
+  // What runs behind the last gradient of an update.
+  struct End {
+    double kernels = 0;                  // seconds
+    std::int64_t read = 0, written = 0;  // bytes of what was there before; of that, what lasts
+    bool apart = false;                  // no update runs before it
+  };
   struct Links;
   // How often an update comes to a cut, and of how many micro-batches something is saved there.
   struct Moments {
     std::int64_t with_sums = 0, without_sums = 0, copies = 1;
   };
 
+  static End end_of(BatchModel& model, std::int64_t rounds, bool saves);
   Cut cut_at(const Simulation& simulation, int step, const PerNode<char>& before_loss, BatchModel& model) const;
   Moments moments(const Cut& cut, std::int64_t group) const;
   double all_again(const Cut& cut, const Moments& moments, double bytes) const;
@@ -53,6 +63,7 @@ class TimeCuts {
   std::int64_t padding_ = 0;                  // of what may move
   std::int64_t sums_ = 0, sums_padding_ = 0;  // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;
+  End one_round_, rounds_;  // of windows of one round, of several
 };
 
 }  // namespace plimsoll

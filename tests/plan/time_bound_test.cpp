@@ -25,8 +25,11 @@ Place with_links(double bytes_per_second) {
 }
 
 TEST(TimeBound, NoPlanIsFaster) {
-  const Place places[] = {{round_machine(), {}}, with_links(2e9), with_links(5e7), {round_device(), {kMiB * 64, kGiB * 8}}};
-  int again = 0, moved = 0, grouped = 0;
+  Place alone = with_links(1e8);
+  for (Link& link : alone.machine.links) link.alone_bytes_per_second = 1.5e8;
+  const Place places[] = {
+      {round_machine(), {}}, with_links(2e9), with_links(5e7), alone, {round_device(), {kMiB * 64, kGiB * 8}}};
+  int again = 0, moved = 0, grouped = 0, waited = 0;
   struct Case {
     ModelShape shape;
     std::int64_t micro = 0, group = 0;  // 0: the planner's choice
@@ -40,6 +43,7 @@ TEST(TimeBound, NoPlanIsFaster) {
                         {{6, 32, 2, 64, 17}, 1},
                         {{6, 32, 2, 64, 17}, 1, 2, DType::bf16, DType::bf16},
                         {{4, 33, 3, 40, 101}, 2, 3, DType::u8},
+                        {{3, 128, 4, 16, 17}, 2},
                         {{4, 33, 3, 40, 101}, 1, 6, DType::f32, DType::f32, OptimizerKind::adafactor}};
   for (const auto& [shape, micro, group, state, sums, optimizer] : cases) {
     for (const Place& place : places) {
@@ -68,6 +72,7 @@ TEST(TimeBound, NoPlanIsFaster) {
         grouped += plan.decisions.group > 1 ? 1 : 0;
         again += bound.again > 0 ? 1 : 0;
         moved += bound.transfers > 0 ? 1 : 0;
+        waited += bound.waits > 0 ? 1 : 0;
         if (i == 12 && place.beyond.empty()) EXPECT_NEAR(bound.seconds(), plan.update_seconds, 1e-9 * plan.update_seconds);
       }
     }
@@ -75,19 +80,34 @@ TEST(TimeBound, NoPlanIsFaster) {
   EXPECT_GT(again, 10);
   EXPECT_GT(moved, 10);
   EXPECT_GT(grouped, 20);
+  EXPECT_GT(waited, 10);
 }
 
 // Within an arena that is short of a few bytes.
 class ShortOf {
  public:
-  explicit ShortOf(std::int64_t micro_batch)
-      : config_(config_for({4, 32, 4, 16, 101}, 6)),
+  explicit ShortOf(std::int64_t micro_batch, double clip_norm = 1)
+      : config_(clipping({4, 32, 4, 16, 101}, clip_norm)),
         model_(build_training_graph(config_, kTrainAndValidate, micro_batch).graph, micro_batch, 6 / micro_batch, 2, catalogue_),
         cuts_(model_, true) {}
 
   TimeBound by(std::int64_t bytes, const Place& place) const { return within(enough(place) - bytes, place); }
+  TimeBound with_arena(Bytes arena, const Place& place) const { return within(arena.n, place); }
+  double parameters() const {  // bytes
+    double bytes = 0;
+    for (const Value& value : model_.graph.values) {
+      if (value.role == Role::parameter && !value.producer.valid()) bytes += static_cast<double>(value.bytes().n);
+    }
+    return bytes;
+  }
 
  private:
+  static Config clipping(const ModelShape& shape, double norm) {
+    Config config = config_for(shape, 6);
+    config.train.gradient_clip = norm;
+    return config;
+  }
+
   TimeBound within(std::int64_t arena, const Place& place) const {
     PlanRequest request = plan_request(config_);
     request.beyond = place.beyond;
@@ -139,6 +159,27 @@ TEST(TimeBound, WhatIsShortRunsAgainOrPasses) {
     EXPECT_TRUE(std::isfinite(far.seconds()));
     EXPECT_NEAR(far.transfers, far.seconds(), 1e-6 * far.seconds());
   }
+}
+
+// Weights, two moments and sums come in behind the last gradient, the table's sums twice, and all but the sums go out, but for
+// what the arena holds.
+TEST(TimeBound, TheUpdateWaitsForWhatMemoryDoesNotHold) {
+  const ShortOf window(2);
+  const double bytes = window.parameters(), table = 101 * 32 * 4, rate = 5e6, arena = bytes / 4;
+  const Bytes held{static_cast<std::int64_t>(arena)};
+  EXPECT_NEAR(window.with_arena(held, with_links(rate)).waits, (4 * bytes + table - arena) / rate, 0.005 * bytes / rate);
+  // Alone, three bytes take the time of two beside others: those that go out pass beside as many that come in.
+  Place alone = with_links(rate);
+  for (Link& link : alone.machine.links) link.alone_bytes_per_second = 1.5 * rate;
+  EXPECT_NEAR(window.with_arena(held, alone).waits, (3 * bytes - arena) / rate + (bytes + table) / (1.5 * rate),
+              0.005 * bytes / rate);
+  // Where one way at a time is faster, one after the other.
+  for (Link& link : alone.machine.links) link.alone_bytes_per_second = 3 * rate;
+  EXPECT_NEAR(window.with_arena(held, alone).waits, (7 * bytes + table - 2 * arena) / (3 * rate), 0.005 * bytes / rate);
+  EXPECT_EQ(window.with_arena(kGiB, with_links(rate)).waits, 0);
+  // A window of one round that does not clip updates within the backward pass, beside its kernels.
+  EXPECT_GT(ShortOf(6).with_arena(held, with_links(rate)).waits, 0);
+  EXPECT_EQ(ShortOf(6, 0).with_arena(held, with_links(rate)).waits, 0);
 }
 
 TEST(TimeBound, ATierHasRoomForWhatItHolds) {
