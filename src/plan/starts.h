@@ -1,3 +1,5 @@
+// The starts of planning: which micro-batch sizes there are, what may rest on other tiers with each, how many go together, and
+// from which ends of each a plan is looked for.
 #pragma once
 
 #include <cstdint>
