@@ -146,7 +146,8 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout->add_option("FILE", a.layout.file, "CSV with the columns id, lower, upper, size")->required();
   layout->add_option("--capacity", a.layout.capacity, "fit into so many bytes");
-  layout->add_flag("--minimize", a.layout.minimize, "find the lowest height: without a limit until it is proven, or seconds bring little more");
+  layout->add_flag("--minimize", a.layout.minimize,
+                   "find the lowest height: without a limit until it is proven, or seconds bring little more");
   layout->add_option("--out", a.layout.out, "write the CSV with offsets here");
   layout->add_option("--work-limit", a.layout.work_limit, "stop after so many nodes of the search");
   layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
