@@ -27,7 +27,7 @@ int run_layout(const LayoutArguments& arguments) {
   bool optimal = false;
   if (arguments.minimize) {
     layout::Placement placement = layout::minimize(csv.problem, work_limit);
-    optimal = placement.optimal;
+    optimal = placement.optimal();
     solution = std::move(placement.solution);
   } else {
     layout::SearchResult result = layout::solve(csv.problem, *arguments.capacity, work_limit);

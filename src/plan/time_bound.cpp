@@ -227,7 +227,7 @@ struct TimeCuts::Links {
   }
 
   // Of bytes that come in and others that go out, both ways at once as long as that is faster than one after the other.
-  double seconds_for(double in, double out) const {
+  double both_ways(double in, double out) const {
     double seconds = 0;
     for (const Way& link : links) {
       const double inward = std::max(0.0, in - link.before), outward = std::max(0.0, out - link.before);
@@ -241,6 +241,12 @@ struct TimeCuts::Links {
     return seconds;
   }
 };
+
+double TimeCuts::waits_behind(const End& end, Bytes arena, const Links& links) {
+  if (!end.apart) return 0;
+  const auto beyond = [&](std::int64_t bytes) { return static_cast<double>(std::max<std::int64_t>(0, bytes - arena.n)); };
+  return std::max(0.0, links.both_ways(beyond(end.read), beyond(end.written)) - end.kernels);
+}
 
 TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch,
                        const Links& links) const {
@@ -256,9 +262,7 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
   // ranges.
   live += in_memory ? cut.own : -padding;
   const auto short_of = static_cast<double>(std::max<std::int64_t>(0, live - arena.n));
-  const End& end = moments.with_sums > 0 ? rounds_ : one_round_;
-  const auto beyond = [&](std::int64_t bytes) { return static_cast<double>(std::max<std::int64_t>(0, bytes - arena.n)); };
-  const double waits = end.apart ? std::max(0.0, links.seconds_for(beyond(end.read), beyond(end.written)) - end.kernels) : 0;
+  const double waits = waits_behind(moments.with_sums > 0 ? rounds_ : one_round_, arena, links);
   const double least = kernels + waits;
   const auto again = [&](double seconds) { return all_again(cut, moments, short_of - links.most_within(seconds)); };
   constexpr int kDoublings = 60, kHalvings = 50;

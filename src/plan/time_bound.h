@@ -55,6 +55,7 @@ class TimeCuts {
   Cut cut_at(const Simulation& simulation, int step, const PerNode<char>& before_loss, BatchModel& model) const;
   Moments moments(const Cut& cut, std::int64_t group) const;
   double all_again(const Cut& cut, const Moments& moments, double bytes) const;
+  static double waits_behind(const End& end, Bytes arena, const Links& links);
   TimeBound at(const Cut& cut, const Moments& moments, Bytes arena, double kernels, Bytes scratch, const Links& links) const;
 
   std::int64_t accumulation_;                 // micro-batches of an update

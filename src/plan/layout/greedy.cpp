@@ -149,23 +149,16 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   return solution;
 }
 
-// The first of those that reach the bound, or the lowest; of equal ones the first.
-std::size_t best_of(const std::vector<std::optional<Solution>>& found, std::int64_t bound) {
-  std::size_t best = found.size();
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!found[i] || (best < found.size() && found[i]->height >= found[best]->height)) continue;
-    best = i;
-    if (found[i]->height <= bound) break;
-  }
-  return best;
-}
+constexpr std::size_t kFewBuffers = 300;  // past these, orders are worth threads
 
-// Orders side by side, where that is worth threads: what is worse than another one stops, and what comes after one that reaches
-// the bound does not begin.
-constexpr std::size_t kFewBuffers = 300;
+}  // namespace
 
-Solution place_by_keys(const Problem& problem, const std::vector<std::vector<Key>>& keys, std::int64_t bound) {
+// Orders side by side: what is worse than another one stops, and what comes after one that is low enough does not begin.
+Solution greedy(const Problem& problem, std::int64_t enough) {
+  validate(problem);
+  enough = std::max(enough, lower_bound(problem));
   constexpr std::array kFits{Fit::first, Fit::best};
+  const std::vector<std::vector<Key>> keys = keys_of(problem);
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
   std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
   std::atomic<std::size_t> last{found.size()};
@@ -173,22 +166,22 @@ Solution place_by_keys(const Problem& problem, const std::vector<std::vector<Key
     if (i > last) return;
     found[i] = place_in_order(problem, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
     if (!found[i]) return;
-    lower(lowest, std::max(found[i]->height, bound));  // what reaches the bound is not cut off: the first one of those counts
-    if (found[i]->height <= bound) lower(last, i);
+    lower(lowest, std::max(found[i]->height, enough));  // what is low enough is not cut off: the first one of those counts
+    if (found[i]->height <= enough) lower(last, i);
   };
   if (problem.buffers.size() < kFewBuffers) {
     for (std::size_t i = 0; i < found.size(); ++i) place(i);
   } else {
     run_tasks(found.size(), place);
   }
-  return *std::move(found[best_of(found, bound)]);
-}
-
-}  // namespace
-
-Solution greedy(const Problem& problem, std::int64_t enough) {
-  validate(problem);
-  return place_by_keys(problem, keys_of(problem), std::max(enough, lower_bound(problem)));
+  // The first that is low enough, or the lowest; of equal ones the first.
+  std::optional<Solution>* best = nullptr;
+  for (std::optional<Solution>& each : found) {
+    if (!each || (best != nullptr && each->height >= (*best)->height)) continue;
+    best = &each;
+    if (each->height <= enough) break;
+  }
+  return **std::move(best);
 }
 
 }  // namespace plimsoll::layout

@@ -21,34 +21,24 @@ constexpr std::int64_t kProbesDeep = 16;               // a pass bisects what it
 constexpr double kPatience = 2e11;                     // visits for which minimize is content with all of the bound above it
 
 Placement from_greedy(const Problem& problem, std::int64_t enough = 0) {
-  Placement placement;
-  placement.solution = greedy(problem, enough);
-  placement.bound = lower_bound(problem);
-  placement.optimal = placement.solution.height == placement.bound;
-  return placement;
+  return {.solution = greedy(problem, enough), .bound = lower_bound(problem), .work = {}};
+}
+
+void add(const Work& spent, Work& work) {
+  work.nodes += spent.nodes;
+  work.visits += spent.visits;
 }
 
 void take(Solution solution, Placement& placement) {
   if (solution.height < placement.solution.height) placement.solution = std::move(solution);
-  placement.optimal = placement.solution.height == placement.bound;
-}
-
-Limits left_of(const Limits& limits, const Placement& placement) {
-  return {.nodes = limits.nodes - placement.nodes, .visits = limits.visits - placement.visits};
-}
-
-bool spent(const Limits& limits, const Placement& placement) {
-  return placement.nodes >= limits.nodes || placement.visits >= limits.visits;
 }
 
 // Searches at `capacity` and takes over what it learns: a lower layout, or a higher bound.
 Status probe(const Problem& problem, std::int64_t capacity, const Limits& limits, Placement& placement) {
   SearchResult result = search(problem, capacity, limits);
-  placement.nodes += result.nodes;
-  placement.visits += result.visits;
+  add(result.work, placement.work);
   if (result.status == Status::impossible) placement.bound = std::max(placement.bound, result.refuted + 1);
   if (result.status == Status::fits) take(std::move(result.solution), placement);
-  placement.optimal = placement.solution.height == placement.bound;
   return result.status;
 }
 
@@ -59,8 +49,8 @@ void search_near_bound(const Problem& problem, const Limits& limits, Placement& 
   auto parts = static_cast<std::int64_t>(kSlackPer10000.size());
   for (const std::int64_t slack : kSlackPer10000) {
     const std::int64_t capacity = bound + bound / 10000 * slack + bound % 10000 * slack / 10000;
-    const Limits left = left_of(limits, placement);
-    if (spent(limits, placement) || placement.optimal || capacity >= placement.solution.height) break;
+    const Limits left = limits.after(placement.work);
+    if (limits.reached(placement.work) || placement.optimal() || capacity >= placement.solution.height) break;
     if (probe(problem, capacity, {left.nodes / parts, left.visits / parts}, placement) == Status::fits) break;
     --parts;
   }
@@ -90,8 +80,7 @@ void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem
   for (const std::size_t i : crumbs) rest.buffers[i] = {};
   Placement placed = from_greedy(rest);
   search_near_bound(rest, limits, placed);
-  placement.nodes += placed.nodes;
-  placement.visits += placed.visits;
+  add(placed.work, placement.work);
   placement.bound = std::max(placement.bound, placed.bound);
   for (std::size_t i = 0; i < rest.buffers.size(); ++i) {
     if (rest.buffers[i].live()) around.buffers[i].fixed_offset = placed.solution.offsets[i];
@@ -107,9 +96,9 @@ void refine(const Problem& problem, const Limits& limits, Placement& placement, 
   std::optional<std::size_t> before;
   for (std::int64_t share = kCoarsest; share <= kFinest && !done(placement); share *= 2) {
     const std::vector<std::size_t> crumbs = crumbs_of(problem, placement.bound / share);
-    const Limits left = left_of(limits, placement);
+    const Limits left = limits.after(placement.work);
+    if (limits.reached(placement.work)) break;
     if (before == crumbs.size()) continue;
-    if (spent(limits, placement)) break;
     before = crumbs.size();
     place_around(crumbs, problem, {std::min(step, left.nodes), left.visits}, placement);
   }
@@ -120,7 +109,7 @@ void refine(const Problem& problem, const Limits& limits, Placement& placement, 
 Placement place(const Problem& problem, std::int64_t enough) {
   Placement placement = from_greedy(problem, enough);
   refine(problem, {.visits = kPlaceVisits}, placement,
-         [&](const Placement& p) { return p.optimal || p.solution.height <= enough; });
+         [&](const Placement& p) { return p.optimal() || p.solution.height <= enough; });
   return placement;
 }
 
@@ -130,14 +119,11 @@ SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t w
   if (capacity >= placement.bound) {
     refine(problem, limits, placement, [&](const Placement& p) { return p.solution.height <= capacity; });
   }
-  SearchResult result{.status = Status::fits, .nodes = placement.nodes, .visits = placement.visits};
   if (placement.solution.height <= capacity) {
-    result.solution = std::move(placement.solution);
-    return result;
+    return {.status = Status::fits, .solution = std::move(placement.solution), .work = placement.work};
   }
-  result = search(problem, capacity, left_of(limits, placement));
-  result.nodes += placement.nodes;
-  result.visits += placement.visits;
+  SearchResult result = search(problem, capacity, limits.after(placement.work));
+  add(placement.work, result.work);
   return result;
 }
 
@@ -149,9 +135,9 @@ Placement minimize(const Problem& problem, std::int64_t work_limit) {
   // Without a limit the gap that is good enough grows with the search.
   const auto content = [&](const Placement& p) {
     const auto gap = static_cast<double>(p.solution.height - p.bound), bound = static_cast<double>(p.bound);
-    return work_limit < 0 && gap * kPatience <= bound * static_cast<double>(p.visits);
+    return work_limit < 0 && gap * kPatience <= bound * static_cast<double>(p.work.visits);
   };
-  const auto done = [&](const Placement& p) { return p.optimal || spent(limits, p) || content(p); };
+  const auto done = [&](const Placement& p) { return p.optimal() || limits.reached(p.work) || content(p); };
   Placement placement = from_greedy(problem);
   refine(problem, limits, placement, done);
   for (std::int64_t nodes = std::max<std::int64_t>(kFirstProbe, std::ssize(problem.buffers)); !done(placement);
@@ -161,7 +147,7 @@ Placement minimize(const Problem& problem, std::int64_t work_limit) {
     std::int64_t capacity = placement.bound;
     const std::int64_t step = std::max<std::int64_t>((placement.solution.height - too_low) / kProbesDeep, 1);
     while (!done(placement) && placement.solution.height - too_low > step) {
-      Limits left = left_of(limits, placement);
+      Limits left = limits.after(placement.work);
       left.nodes = std::min(left.nodes, capacity == placement.bound ? nodes * kBoundShare : nodes);
       if (probe(problem, capacity, left, placement) != Status::fits) too_low = capacity;
       too_low = std::max(too_low, placement.bound - 1);
@@ -169,7 +155,7 @@ Placement minimize(const Problem& problem, std::int64_t work_limit) {
     }
     // A problem too large to search spends nothing and learns nothing.
     const bool learnt = placement.bound > before.bound || placement.solution.height < before.solution.height;
-    if (placement.nodes == before.nodes && !learnt) break;
+    if (placement.work.nodes == before.work.nodes && !learnt) break;
   }
   return placement;
 }

@@ -12,10 +12,10 @@ namespace plimsoll::layout {
 
 struct Placement {
   Solution solution;
-  std::int64_t bound = 0;   // no solution is lower: proven
-  bool optimal = false;     // height == bound
-  std::int64_t nodes = 0;   // spent
-  std::int64_t visits = 0;  // of buffers, at those nodes: what they took
+  std::int64_t bound = 0;  // no solution is lower: proven
+  Work work;               // spent
+
+  bool optimal() const { return solution.height == bound; }
 };
 
 // A good layout for a planner: always a solution, no higher than `enough` where one is found in time.

@@ -70,8 +70,7 @@ class Search {
   // turn after the first of a strategy shuffles its order.
   Status run(std::size_t turn, const Limits& limits);
 
-  std::int64_t nodes() const { return nodes_; }
-  std::int64_t visits() const { return visits_; }
+  const Work& work() const { return work_; }
   std::int64_t offset(Index item) const { return low_[item]; }
 
  private:
@@ -97,7 +96,7 @@ class Search {
   const std::int64_t capacity_;          // for the tops of buffers as given
   const std::int64_t rounded_capacity_;  // for stacks of rounded sizes
   Strategy strategy_{};
-  std::int64_t nodes_ = 0, visits_ = 0;
+  Work work_;
   std::vector<std::int64_t> low_, size_;
   std::vector<std::int64_t> key_;  // low of what is unplaced, kNever of the others
   std::vector<Index> live_;        // the members of each section, sorted by key when last settled
@@ -197,7 +196,7 @@ Status Search::run(std::size_t turn, const Limits& limits) {
   strategy_ = kStrategies[turn % kStrategies.size()];
   if (!reset()) return Status::impossible;
   rank_items(strategy_.order, turn < kStrategies.size() ? 0 : 2, turn);
-  const Limits stop{.nodes = nodes_ + limits.nodes, .visits = visits_ + limits.visits};
+  const Limits stop{.nodes = work_.nodes + limits.nodes, .visits = work_.visits + limits.visits};
   frames_.emplace_back();  // the root has no choice, only parts
   split({0, model_.sections});
   frames_.back().parts_end = parts_.size();
@@ -213,7 +212,7 @@ Status Search::run(std::size_t turn, const Limits& limits) {
     // The last frame, new or not, tries its next candidate.
     while (frames_.size() > 1 && !advance()) frames_.pop_back();
     if (frames_.size() == 1) return Status::impossible;
-    if (nodes_ >= stop.nodes || visits_ >= stop.visits) return Status::unknown;
+    if (stop.reached(work_)) return Status::unknown;
   }
   return Status::fits;
 }
@@ -224,7 +223,7 @@ bool Search::advance() {
   undo(frame.trail_mark);
   parts_.resize(frame.parts_begin);
   while (frame.next_candidate < frame.candidates_end) {
-    ++nodes_;
+    ++work_.nodes;
     if (apply(candidates_[frame.next_candidate++], frame)) {
       split(frame.range);
       frame.next_part = frame.parts_begin;
@@ -262,7 +261,7 @@ StateKey Search::survey(Range range) {
     if (unplaced_[s] > 0) highest = std::max(highest, floor_[s]);
   }
   StateKey key;
-  visits_ += model_.starts[range.end] - model_.starts[range.begin];
+  work_.visits += model_.starts[range.end] - model_.starts[range.begin];
   for (Index i = model_.starts[range.begin]; i < model_.starts[range.end]; ++i) {
     if (is_placed(i)) continue;
     const Model::Item& item = model_.items[i];
@@ -423,7 +422,7 @@ bool Search::settle() {
 bool Search::settle_section(Index section) {
   Index* const begin = live_.data() + model_.live_begin[section];
   Index* const end = begin + open_[section];
-  visits_ += open_[section];
+  work_.visits += open_[section];
   for (Index* at = begin + 1; at < end; ++at) {
     const Index item = *at;
     const std::int64_t key = key_[item];
@@ -479,8 +478,7 @@ void Search::split(Range range) {
 SearchResult found(const Problem& problem, const Model& model, const Search& search) {
   SearchResult result;
   result.status = Status::fits;
-  result.nodes = search.nodes();
-  result.visits = search.visits();
+  result.work = search.work();
   result.solution.offsets.assign(problem.buffers.size(), 0);
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     result.solution.offsets[i] = std::max<std::int64_t>(problem.buffers[i].fixed_offset, 0);
@@ -497,10 +495,11 @@ SearchResult search_above(const Problem& problem, std::int64_t capacity, const L
   const std::int64_t rounded = round_up(capacity, problem.alignment) / model.unit * model.unit;
   Search search(model, capacity, rounded);
   std::int64_t slice = first_slice(model.size());
-  for (std::size_t turn = 0; search.nodes() < limits.nodes && search.visits() < limits.visits; ++turn) {
+  for (std::size_t turn = 0; !limits.reached(search.work()); ++turn) {
     if (turn > 0 && turn % kStrategies.size() == 0) slice = std::min(slice * 2, kNever / 4);
-    result.status =
-        search.run(turn, {.nodes = std::min(slice, limits.nodes - search.nodes()), .visits = limits.visits - search.visits()});
+    Limits left = limits.after(search.work());
+    left.nodes = std::min(left.nodes, slice);
+    result.status = search.run(turn, left);
     if (result.status == Status::fits) return found(problem, model, search);
     if (result.status == Status::impossible) break;
   }
@@ -508,8 +507,7 @@ SearchResult search_above(const Problem& problem, std::int64_t capacity, const L
   const bool padded =
       std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
   if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;
-  result.nodes = search.nodes();
-  result.visits = search.visits();
+  result.work = search.work();
   return result;
 }
 
