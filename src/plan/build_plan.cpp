@@ -21,7 +21,7 @@ namespace plimsoll {
 namespace {
 
 // A layout this close to the load is taken as it is: the search would spend seconds on very little.
-constexpr double kGoodEnough = 1.0005;
+constexpr double kGoodEnough = 1.001;
 
 struct Placed {
   std::vector<Bytes> offsets;

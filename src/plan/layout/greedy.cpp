@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -16,44 +18,117 @@ namespace {
 
 enum class Fit { first, best };
 
-struct Slot {
-  std::int64_t offset, end;  // end is rounded up to the alignment
-  std::int64_t lower, upper;
+// Begins and ends as their ranks among all of them.
+struct Life {
+  std::int32_t lower, upper;
 };
 
-// Placed buffers by offset; one pass over them finds the gaps that a new buffer may use.
+std::vector<Life> lives_of(const Problem& problem) {
+  std::vector<std::int64_t> times;
+  for (const Buffer& buffer : problem.buffers) {
+    times.push_back(buffer.lower);
+    times.push_back(buffer.upper);
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const auto rank = [&](std::int64_t time) {
+    return static_cast<std::int32_t>(std::lower_bound(times.begin(), times.end(), time) - times.begin());
+  };
+  std::vector<Life> lives;
+  for (const Buffer& buffer : problem.buffers) lives.push_back({rank(buffer.lower), rank(buffer.upper)});
+  return lives;
+}
+
+// Placed buffers by offset; one pass over them finds the gaps that a new buffer may use. They stand in runs, so that one more
+// moves few, and a run that ends before a buffer begins, or begins behind its end, is passed over.
 class Shelf {
  public:
-  Shelf(Fit fit, std::size_t most) : fit_(fit) { slots_.reserve(most); }
+  explicit Shelf(Fit fit) : fit_(fit), runs_(1) {}
 
-  std::int64_t find(const Buffer& buffer) const {
+  std::int64_t find(const Life& life, std::int64_t size) const {
     std::int64_t cursor = 0;
     std::int64_t best = -1;
     std::int64_t best_gap = std::numeric_limits<std::int64_t>::max();
-    for (const Slot& slot : slots_) {
-      if (slot.upper <= buffer.lower || slot.lower >= buffer.upper) continue;
-      const std::int64_t gap = slot.offset - cursor;
-      if (gap >= buffer.size) {
-        if (fit_ == Fit::first) return cursor;
-        if (gap < best_gap) {
-          best_gap = gap;
-          best = cursor;
+    for (const Run& run : runs_) {
+      if (run.last <= life.lower || run.first >= life.upper) continue;
+      for (std::uint64_t beside = run.beside(life); beside != 0; beside &= beside - 1) {
+        const auto i = static_cast<std::size_t>(std::countr_zero(beside));
+        const std::int64_t gap = run.offset[i] - cursor;
+        if (gap >= size) {
+          if (fit_ == Fit::first) return cursor;
+          if (gap < best_gap) {
+            best_gap = gap;
+            best = cursor;
+          }
         }
+        cursor = std::max(cursor, run.end[i]);
       }
-      cursor = std::max(cursor, slot.end);
     }
     return best >= 0 ? best : cursor;
   }
 
-  void add(const Slot& slot) {
-    const auto at =
-        std::upper_bound(slots_.begin(), slots_.end(), slot, [](const Slot& a, const Slot& b) { return a.offset < b.offset; });
-    slots_.insert(at, slot);
+  // `end` is rounded up to the alignment.
+  void add(const Life& life, std::int64_t offset, std::int64_t end) {
+    auto run = std::partition_point(runs_.begin() + 1, runs_.end(), [&](const Run& r) { return r.offset[0] <= offset; }) - 1;
+    if (run->count == kMost) {
+      run = runs_.insert(run + 1, run->upper_half()) - 1;
+      if (run[1].offset[0] <= offset) ++run;
+    }
+    run->add(life, offset, end);
   }
 
  private:
+  static constexpr std::size_t kMost = 64;
+
+  struct Run {
+    std::size_t count = 0;
+    std::int32_t first = std::numeric_limits<std::int32_t>::max(), last = 0;
+    std::array<std::int32_t, kMost> lower{}, upper{};
+    std::array<std::int64_t, kMost> offset{}, end{};
+
+    // A bit for each that lives at some moment of `life`.
+    std::uint64_t beside(const Life& life) const {
+      std::array<std::uint8_t, kMost> both;
+      for (std::size_t i = 0; i < kMost; ++i) {
+        both[i] = static_cast<std::uint8_t>((upper[i] > life.lower) & (lower[i] < life.upper));
+      }
+      std::uint64_t bits = 0;
+      for (std::size_t i = 0; i < kMost; i += 8) {
+        std::uint64_t bytes;
+        std::memcpy(&bytes, both.data() + i, 8);
+        bits |= (bytes * 0x0102040810204080) >> 56 << i;  // the lowest bit of each byte, the first byte's first
+      }
+      return bits;
+    }
+
+    void add(const Life& life, std::int64_t at, std::int64_t until) {
+      const std::size_t i =
+          static_cast<std::size_t>(std::upper_bound(offset.begin(), offset.begin() + count, at) - offset.begin());
+      const auto put = [&](auto& column, auto value) {
+        std::copy_backward(column.begin() + i, column.begin() + count, column.begin() + count + 1);
+        column[i] = value;
+      };
+      put(lower, life.lower);
+      put(upper, life.upper);
+      put(offset, at);
+      put(end, until);
+      ++count;
+      first = std::min(first, life.lower);
+      last = std::max(last, life.upper);
+    }
+
+    Run upper_half() {
+      Run upper_run;
+      for (std::size_t i = kMost / 2; i < kMost; ++i) upper_run.add({lower[i], upper[i]}, offset[i], end[i]);
+      Run lower_run;
+      for (std::size_t i = 0; i < kMost / 2; ++i) lower_run.add({lower[i], upper[i]}, offset[i], end[i]);
+      *this = lower_run;
+      return upper_run;
+    }
+  };
+
   Fit fit_;
-  std::vector<Slot> slots_;
+  std::vector<Run> runs_;
 };
 
 template <class T>
@@ -126,16 +201,16 @@ std::vector<std::size_t> order_by(const std::vector<Key>& keys) {
 }
 
 // Places buffers in the given order; nothing when a top reaches `ceiling`.
-std::optional<Solution> place_in_order(const Problem& problem, const std::vector<std::size_t>& order, Fit fit,
-                                       std::int64_t ceiling) {
+std::optional<Solution> place_in_order(const Problem& problem, const std::vector<Life>& lives,
+                                       const std::vector<std::size_t>& order, Fit fit, std::int64_t ceiling) {
   Solution solution;
   solution.offsets.assign(problem.buffers.size(), 0);
-  Shelf shelf(fit, problem.buffers.size());
+  Shelf shelf(fit);
   const auto put = [&](std::size_t i, std::int64_t offset) {
     const Buffer& buffer = problem.buffers[i];
     solution.offsets[i] = offset;
     solution.height = std::max(solution.height, offset + buffer.size);
-    if (buffer.live()) shelf.add({offset, round_up(offset + buffer.size, problem.alignment), buffer.lower, buffer.upper});
+    if (buffer.live()) shelf.add(lives[i], offset, round_up(offset + buffer.size, problem.alignment));
   };
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].pinned()) put(i, problem.buffers[i].fixed_offset);
@@ -143,7 +218,7 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   for (const std::size_t i : order) {
     const Buffer& buffer = problem.buffers[i];
     if (buffer.pinned()) continue;
-    put(i, buffer.live() ? shelf.find(buffer) : 0);
+    put(i, buffer.live() ? shelf.find(lives[i], buffer.size) : 0);
     if (solution.height >= ceiling) return std::nullopt;
   }
   return solution;
@@ -159,12 +234,13 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
   enough = std::max(enough, lower_bound(problem));
   constexpr std::array kFits{Fit::first, Fit::best};
   const std::vector<std::vector<Key>> keys = keys_of(problem);
+  const std::vector<Life> lives = lives_of(problem);
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
   std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
   std::atomic<std::size_t> last{found.size()};
   const auto place = [&](std::size_t i) {
     if (i > last) return;
-    found[i] = place_in_order(problem, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
+    found[i] = place_in_order(problem, lives, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
     if (!found[i]) return;
     lower(lowest, std::max(found[i]->height, enough));  // what is low enough is not cut off: the first one of those counts
     if (found[i]->height <= enough) lower(last, i);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/layout/bottom.h"
 #include "plan/layout/greedy.h"
 
 namespace plimsoll::layout {
@@ -14,11 +15,11 @@ namespace {
 
 constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // a crumb is one of a share of the bound, from an eighth on
 constexpr std::int64_t kRefineNodes = 8;               // of one such share, for each buffer
-constexpr std::int64_t kPlaceVisits = 200'000'000;     // of `place`
+constexpr std::int64_t kPlaceVisits = 100'000'000;     // of `place`
 constexpr std::int64_t kFirstProbe = 2'000;            // nodes of each probe in the first pass of minimize, or one a buffer
 constexpr std::int64_t kBoundShare = 2;                // times as many for the probe at the bound
 constexpr std::int64_t kProbesDeep = 16;               // a pass bisects what it has to gain to this part
-constexpr double kPatience = 2e11;                     // visits for which minimize is content with all of the bound above it
+constexpr double kPatience = 1e11;                     // visits for which minimize is content with all of the bound above it
 
 Placement from_greedy(const Problem& problem, std::int64_t enough = 0) {
   return {.solution = greedy(problem, enough), .bound = lower_bound(problem), .work = {}};
@@ -88,6 +89,12 @@ void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem
   take(greedy(around, placement.bound), placement);
 }
 
+Placement with_bottom(const Problem& problem, const Bottom& bottom, Placement above) {
+  above.solution = with_bottom(problem, bottom, above.solution);
+  above.bound += bottom.height;
+  return above;
+}
+
 // In a training graph most buffers are small and weigh next to nothing together, but each costs a node of the search as much as a
 // large one. So few large ones first, then ever more, until `done` says that this will do.
 template <class Done>
@@ -107,30 +114,42 @@ void refine(const Problem& problem, const Limits& limits, Placement& placement, 
 }  // namespace
 
 Placement place(const Problem& problem, std::int64_t enough) {
-  Placement placement = from_greedy(problem, enough);
-  refine(problem, {.visits = kPlaceVisits}, placement,
+  const Bottom bottom = find_bottom(problem);
+  const Problem others = above(problem, bottom);
+  enough -= bottom.height;
+  Placement placement = from_greedy(others, enough);
+  refine(others, {.visits = kPlaceVisits}, placement,
          [&](const Placement& p) { return p.optimal() || p.solution.height <= enough; });
-  return placement;
+  return with_bottom(problem, bottom, std::move(placement));
 }
 
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit) {
   const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
-  Placement placement = from_greedy(problem, capacity);
+  const Bottom bottom = find_bottom(problem);
+  const Problem others = above(problem, bottom);
+  capacity -= bottom.height;
+  Placement placement = from_greedy(others, capacity);
   if (capacity >= placement.bound) {
-    refine(problem, limits, placement, [&](const Placement& p) { return p.solution.height <= capacity; });
+    refine(others, limits, placement, [&](const Placement& p) { return p.solution.height <= capacity; });
   }
+  SearchResult result{.status = Status::fits};
   if (placement.solution.height <= capacity) {
-    return {.status = Status::fits, .solution = std::move(placement.solution), .work = placement.work};
+    result.solution = std::move(placement.solution);
+  } else {
+    result = search(others, capacity, limits.after(placement.work));
   }
-  SearchResult result = search(problem, capacity, limits.after(placement.work));
   add(placement.work, result.work);
+  if (result.status == Status::fits) result.solution = with_bottom(problem, bottom, result.solution);
+  if (result.status == Status::impossible) result.refuted += bottom.height;
   return result;
 }
 
 // Passes of bisection between the proven bound and the best height, the bound itself first, which is reached more often than not
 // and ends the search: it gets more nodes. A capacity that a pass leaves undecided counts as too low for that pass; the next pass
 // has four times the nodes for each.
-Placement minimize(const Problem& problem, std::int64_t work_limit) {
+Placement minimize(const Problem& whole, std::int64_t work_limit) {
+  const Bottom bottom = find_bottom(whole);
+  const Problem problem = above(whole, bottom);
   const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
   // Without a limit the gap that is good enough grows with the search.
   const auto content = [&](const Placement& p) {
@@ -157,7 +176,7 @@ Placement minimize(const Problem& problem, std::int64_t work_limit) {
     const bool learnt = placement.bound > before.bound || placement.solution.height < before.solution.height;
     if (placement.work.nodes == before.work.nodes && !learnt) break;
   }
-  return placement;
+  return with_bottom(whole, bottom, std::move(placement));
 }
 
 }  // namespace plimsoll::layout

@@ -25,7 +25,7 @@ Placement place(const Problem& problem, std::int64_t enough = 0);
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit);
 
 // The lowest layout found within the limit. With a negative limit it searches until the height is proven minimal, or the gap to
-// the bound is small for the time that it has taken: one per mille after a second or so, one per cent after ten.
+// the bound is small for the time that it has taken: one per mille after half a second or so, one per cent after five.
 Placement minimize(const Problem& problem, std::int64_t work_limit);
 
 }  // namespace plimsoll::layout

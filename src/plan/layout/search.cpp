@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "plan/layout/bottom.h"
 #include "plan/layout/model.h"
 #include "plan/layout/nogoods.h"
 
@@ -35,6 +34,8 @@ constexpr std::array<Strategy, 8> kStrategies = {{{Pick::fewest, Order::area},
                                                   {Pick::fewest, Order::total},
                                                   {Pick::contested, Order::width},
                                                   {Pick::lowest, Order::width}}};
+// A section whose members leave this part of the capacity free is not tight.
+constexpr std::int64_t kRoomToSpare = 8;
 // Nodes of each run in the first round, enough to place all once with a few mistakes; doubled every round.
 constexpr std::int64_t kLeastSlice = 500;
 constexpr std::int64_t first_slice(std::int64_t items) { return std::max(kLeastSlice, items + items / 4); }
@@ -102,6 +103,7 @@ class Search {
   std::vector<Index> live_;        // the members of each section, sorted by key when last settled
   std::vector<Index> open_;        // per section: past so many members all are placed
   std::vector<std::int64_t> floor_, remaining_;
+  std::vector<char> tight_;                 // sections that the members fill almost to the capacity
   std::vector<std::int64_t> weight_;        // refutations that a section took part in
   std::vector<Index> unplaced_, crossing_;  // per section; crossing_[s]: unplaced items in both s and s + 1
   std::vector<Index> rank_;
@@ -134,6 +136,11 @@ Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_c
   blocked_.resize(model.sections + 1);
   dirty_.resize(model.sections + 1);
   live_ = model.live;
+  for (Index s = 0; s < model.sections; ++s) {
+    std::int64_t all = 0;
+    for (Index i : model.members(s)) all += size_[i];
+    tight_.push_back(all > rounded_capacity - rounded_capacity / kRoomToSpare);
+  }
 }
 
 // Order of trial: the largest key first, each scaled up by a random share of `noise` so that rounds differ.
@@ -418,10 +425,15 @@ bool Search::settle() {
 }
 
 // Sorts the members by least offset, sets the floor, and checks that the members fit one after another: the section is a machine
-// with release times, so the check is exact for the section taken alone.
+// with release times, so the check is exact for the section taken alone. Where there is room to spare, only if the floor rose.
 bool Search::settle_section(Index section) {
   Index* const begin = live_.data() + model_.live_begin[section];
   Index* const end = begin + open_[section];
+  if (!tight_[section]) {
+    const Index* const lowest = std::find_if(begin, end, [&](Index i) { return key_[i] == floor_[section]; });
+    work_.visits += lowest - begin;
+    if (lowest != end) return true;
+  }
   work_.visits += open_[section];
   for (Index* at = begin + 1; at < end; ++at) {
     const Index item = *at;
@@ -488,7 +500,22 @@ SearchResult found(const Problem& problem, const Model& model, const Search& sea
   return result;
 }
 
-SearchResult search_above(const Problem& problem, std::int64_t capacity, const Limits& limits) {
+}  // namespace
+
+const char* status_name(Status status) {
+  switch (status) {
+    case Status::fits: return "fits";
+    case Status::impossible: return "impossible";
+    case Status::unknown: return "unknown";
+  }
+  return "";
+}
+
+SearchResult search(const Problem& problem, std::int64_t capacity, const Limits& limits) {
+  validate(problem);
+  if (capacity < lower_bound(problem)) {
+    return {.status = Status::impossible, .solution = {}, .refuted = lower_bound(problem) - 1};
+  }
   SearchResult result;
   const Model model = make_model(problem);
   if (model.size() > 0 && model.sections == 0) return result;
@@ -508,29 +535,6 @@ SearchResult search_above(const Problem& problem, std::int64_t capacity, const L
       std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
   if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;
   result.work = search.work();
-  return result;
-}
-
-}  // namespace
-
-const char* status_name(Status status) {
-  switch (status) {
-    case Status::fits: return "fits";
-    case Status::impossible: return "impossible";
-    case Status::unknown: return "unknown";
-  }
-  return "";
-}
-
-SearchResult search(const Problem& problem, std::int64_t capacity, const Limits& limits) {
-  validate(problem);
-  if (capacity < lower_bound(problem)) {
-    return {.status = Status::impossible, .solution = {}, .refuted = lower_bound(problem) - 1};
-  }
-  const Bottom bottom = find_bottom(problem);
-  SearchResult result = search_above(above(problem, bottom), capacity - bottom.height, limits);
-  if (result.status == Status::impossible) result.refuted += bottom.height;
-  if (result.status == Status::fits) result.solution = with_bottom(problem, bottom, result.solution);
   return result;
 }
 
