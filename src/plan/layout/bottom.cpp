@@ -6,6 +6,7 @@
 namespace plimsoll::layout {
 
 Bottom find_bottom(const Problem& problem) {
+  validate(problem);
   std::int64_t lower = std::numeric_limits<std::int64_t>::max(), upper = std::numeric_limits<std::int64_t>::min();
   bool pinned = false;
   for (const Buffer& buffer : problem.buffers) {

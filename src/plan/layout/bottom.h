@@ -15,7 +15,7 @@ struct Bottom {
 };
 
 // Where nothing is pinned, all that lives always, as what lay below it may move up; else what is pinned there. What padding lies
-// above stays with the others, as a layout may be lower for it.
+// above stays with the others, as a layout may be lower for it. Throws an internal error for a problem that no solver accepts.
 Bottom find_bottom(const Problem& problem);
 
 // The others, from the height of the bottom on.

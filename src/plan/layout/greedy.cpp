@@ -12,32 +12,12 @@
 #include <utility>
 
 #include "base/tasks.h"
+#include "plan/layout/model.h"
 
 namespace plimsoll::layout {
 namespace {
 
 enum class Fit { first, best };
-
-// Begins and ends as their ranks among all of them.
-struct Life {
-  std::int32_t lower, upper;
-};
-
-std::vector<Life> lives_of(const Problem& problem) {
-  std::vector<std::int64_t> times;
-  for (const Buffer& buffer : problem.buffers) {
-    times.push_back(buffer.lower);
-    times.push_back(buffer.upper);
-  }
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  const auto rank = [&](std::int64_t time) {
-    return static_cast<std::int32_t>(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-  };
-  std::vector<Life> lives;
-  for (const Buffer& buffer : problem.buffers) lives.push_back({rank(buffer.lower), rank(buffer.upper)});
-  return lives;
-}
 
 // Placed buffers by offset; one pass over them finds the gaps that a new buffer may use. They stand in runs, so that one more
 // moves few, and a run that ends before a buffer begins, or begins behind its end, is passed over.
@@ -45,13 +25,13 @@ class Shelf {
  public:
   explicit Shelf(Fit fit) : fit_(fit), runs_(1) {}
 
-  std::int64_t find(const Life& life, std::int64_t size) const {
+  std::int64_t find(const Span& span, std::int64_t size) const {
     std::int64_t cursor = 0;
     std::int64_t best = -1;
     std::int64_t best_gap = std::numeric_limits<std::int64_t>::max();
     for (const Run& run : runs_) {
-      if (run.last <= life.lower || run.first >= life.upper) continue;
-      for (std::uint64_t beside = run.beside(life); beside != 0; beside &= beside - 1) {
+      if (run.all.last <= span.first || run.all.first >= span.last) continue;
+      for (std::uint64_t beside = run.beside(span); beside != 0; beside &= beside - 1) {
         const auto i = static_cast<std::size_t>(std::countr_zero(beside));
         const std::int64_t gap = run.offset[i] - cursor;
         if (gap >= size) {
@@ -68,13 +48,13 @@ class Shelf {
   }
 
   // `end` is rounded up to the alignment.
-  void add(const Life& life, std::int64_t offset, std::int64_t end) {
+  void add(const Span& span, std::int64_t offset, std::int64_t end) {
     auto run = std::partition_point(runs_.begin() + 1, runs_.end(), [&](const Run& r) { return r.offset[0] <= offset; }) - 1;
     if (run->count == kMost) {
       run = runs_.insert(run + 1, run->upper_half()) - 1;
       if (run[1].offset[0] <= offset) ++run;
     }
-    run->add(life, offset, end);
+    run->add(span, offset, end);
   }
 
  private:
@@ -82,15 +62,15 @@ class Shelf {
 
   struct Run {
     std::size_t count = 0;
-    std::int32_t first = std::numeric_limits<std::int32_t>::max(), last = 0;
-    std::array<std::int32_t, kMost> lower{}, upper{};
+    Span all{std::numeric_limits<std::uint32_t>::max(), 0};
+    std::array<std::uint32_t, kMost> first{}, last{};
     std::array<std::int64_t, kMost> offset{}, end{};
 
-    // A bit for each that lives at some moment of `life`.
-    std::uint64_t beside(const Life& life) const {
+    // A bit for each that lives at some moment of `span`.
+    std::uint64_t beside(const Span& span) const {
       std::array<std::uint8_t, kMost> both;
       for (std::size_t i = 0; i < kMost; ++i) {
-        both[i] = static_cast<std::uint8_t>((upper[i] > life.lower) & (lower[i] < life.upper));
+        both[i] = static_cast<std::uint8_t>((last[i] > span.first) & (first[i] < span.last));
       }
       std::uint64_t bits = 0;
       for (std::size_t i = 0; i < kMost; i += 8) {
@@ -101,27 +81,26 @@ class Shelf {
       return bits;
     }
 
-    void add(const Life& life, std::int64_t at, std::int64_t until) {
+    void add(const Span& span, std::int64_t at, std::int64_t until) {
       const std::size_t i =
           static_cast<std::size_t>(std::upper_bound(offset.begin(), offset.begin() + count, at) - offset.begin());
       const auto put = [&](auto& column, auto value) {
         std::copy_backward(column.begin() + i, column.begin() + count, column.begin() + count + 1);
         column[i] = value;
       };
-      put(lower, life.lower);
-      put(upper, life.upper);
+      put(first, span.first);
+      put(last, span.last);
       put(offset, at);
       put(end, until);
       ++count;
-      first = std::min(first, life.lower);
-      last = std::max(last, life.upper);
+      all = {std::min(all.first, span.first), std::max(all.last, span.last)};
     }
 
     Run upper_half() {
       Run upper_run;
-      for (std::size_t i = kMost / 2; i < kMost; ++i) upper_run.add({lower[i], upper[i]}, offset[i], end[i]);
+      for (std::size_t i = kMost / 2; i < kMost; ++i) upper_run.add({first[i], last[i]}, offset[i], end[i]);
       Run lower_run;
-      for (std::size_t i = 0; i < kMost / 2; ++i) lower_run.add({lower[i], upper[i]}, offset[i], end[i]);
+      for (std::size_t i = 0; i < kMost / 2; ++i) lower_run.add({first[i], last[i]}, offset[i], end[i]);
       *this = lower_run;
       return upper_run;
     }
@@ -201,7 +180,7 @@ std::vector<std::size_t> order_by(const std::vector<Key>& keys) {
 }
 
 // Places buffers in the given order; nothing when a top reaches `ceiling`.
-std::optional<Solution> place_in_order(const Problem& problem, const std::vector<Life>& lives,
+std::optional<Solution> place_in_order(const Problem& problem, const std::vector<Span>& spans,
                                        const std::vector<std::size_t>& order, Fit fit, std::int64_t ceiling) {
   Solution solution;
   solution.offsets.assign(problem.buffers.size(), 0);
@@ -210,7 +189,7 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
     const Buffer& buffer = problem.buffers[i];
     solution.offsets[i] = offset;
     solution.height = std::max(solution.height, offset + buffer.size);
-    if (buffer.live()) shelf.add(lives[i], offset, round_up(offset + buffer.size, problem.alignment));
+    if (buffer.live()) shelf.add(spans[i], offset, round_up(offset + buffer.size, problem.alignment));
   };
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].pinned()) put(i, problem.buffers[i].fixed_offset);
@@ -218,7 +197,7 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   for (const std::size_t i : order) {
     const Buffer& buffer = problem.buffers[i];
     if (buffer.pinned()) continue;
-    put(i, buffer.live() ? shelf.find(lives[i], buffer.size) : 0);
+    put(i, buffer.live() ? shelf.find(spans[i], buffer.size) : 0);
     if (solution.height >= ceiling) return std::nullopt;
   }
   return solution;
@@ -234,13 +213,13 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
   enough = std::max(enough, lower_bound(problem));
   constexpr std::array kFits{Fit::first, Fit::best};
   const std::vector<std::vector<Key>> keys = keys_of(problem);
-  const std::vector<Life> lives = lives_of(problem);
+  const std::vector<Span> spans = sections_of(problem).spans;
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
   std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
   std::atomic<std::size_t> last{found.size()};
   const auto place = [&](std::size_t i) {
     if (i > last) return;
-    found[i] = place_in_order(problem, lives, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
+    found[i] = place_in_order(problem, spans, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
     if (!found[i]) return;
     lower(lowest, std::max(found[i]->height, enough));  // what is low enough is not cut off: the first one of those counts
     if (found[i]->height <= enough) lower(last, i);

@@ -7,12 +7,12 @@
 namespace plimsoll::layout {
 namespace {
 
-std::vector<Model::Item> live_items(const Problem& problem) {
+std::vector<Model::Item> live_items(const Problem& problem, const std::vector<Span>& spans) {
   std::vector<Model::Item> items;
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
     if (!buffer.live()) continue;
-    Model::Item item;
+    Model::Item item{spans[i]};
     item.size = round_up(buffer.size, problem.alignment);
     item.actual = buffer.size;
     item.fixed = buffer.fixed_offset;
@@ -20,30 +20,6 @@ std::vector<Model::Item> live_items(const Problem& problem) {
     items.push_back(item);
   }
   return items;
-}
-
-// Numbers the maximal live sets: a section closes where an end follows a start.
-std::uint32_t assign_sections(const Problem& problem, std::vector<Model::Item>& items) {
-  std::vector<std::tuple<std::int64_t, bool, std::size_t>> events;  // ends before starts at the same time
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const Buffer& buffer = problem.buffers[items[i].buffer];
-    events.emplace_back(buffer.lower, true, i);
-    events.emplace_back(buffer.upper, false, i);
-  }
-  std::sort(events.begin(), events.end());
-  std::uint32_t closed = 0;
-  bool open = false;  // something started since the last end
-  for (const auto& [time, starts, index] : events) {
-    if (starts) {
-      items[index].first = closed;
-      open = true;
-      continue;
-    }
-    if (open) ++closed;
-    open = false;
-    items[index].last = closed;
-  }
-  return closed;
 }
 
 bool comes_before(const Model::Item& a, const Model::Item& b) {
@@ -74,10 +50,31 @@ void fill_members(Model& model) {
 
 }  // namespace
 
+// A section closes where an end follows a start.
+Sections sections_of(const Problem& problem) {
+  std::vector<std::tuple<std::int64_t, bool, std::size_t>> events;  // ends before starts at the same time
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    if (!buffer.live()) continue;
+    events.emplace_back(buffer.lower, true, i);
+    events.emplace_back(buffer.upper, false, i);
+  }
+  std::sort(events.begin(), events.end());
+  Sections sections{std::vector<Span>(problem.buffers.size())};
+  bool open = false;  // something started since the last end
+  for (const auto& [time, starts, i] : events) {
+    if (!starts && open) ++sections.count;
+    open = starts;
+    (starts ? sections.spans[i].first : sections.spans[i].last) = sections.count;
+  }
+  return sections;
+}
+
 Model make_model(const Problem& problem) {
+  const Sections sections = sections_of(problem);
   Model model;
-  model.items = live_items(problem);
-  model.sections = assign_sections(problem, model.items);
+  model.items = live_items(problem, sections.spans);
+  model.sections = sections.count;
   std::sort(model.items.begin(), model.items.end(), comes_before);
   std::size_t members = 0;
   std::int64_t unit = 0;

@@ -1,5 +1,5 @@
 // What the search works on: live buffers relabelled by start, time cut into sections. A section is a maximal set of buffers that
-// live at one moment; sets contained in a neighbour's are dropped. A buffer spans the sections [first, last).
+// live at one moment; sets contained in a neighbour's are dropped.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,22 @@
 
 namespace plimsoll::layout {
 
+// The sections [first, last) of a buffer; none of one that never lives.
+struct Span {
+  std::uint32_t first = 0, last = 0;
+};
+struct Sections {
+  std::vector<Span> spans;  // by buffer
+  std::uint32_t count = 0;
+};
+Sections sections_of(const Problem& problem);
+
 struct Model {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
-  struct Item {
-    std::uint32_t first = 0, last = 0;  // sections [first, last)
-    std::int64_t size = 0;              // rounded up to the alignment
-    std::int64_t actual = 0;            // as given
+  struct Item : Span {
+    std::int64_t size = 0;    // rounded up to the alignment
+    std::int64_t actual = 0;  // as given
     std::int64_t fixed = -1;
     std::uint32_t buffer = 0;    // index in the problem
     std::uint32_t twin = kNone;  // the previous item that equals this one in all but `buffer`

@@ -147,9 +147,9 @@ SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t w
 // Passes of bisection between the proven bound and the best height, the bound itself first, which is reached more often than not
 // and ends the search: it gets more nodes. A capacity that a pass leaves undecided counts as too low for that pass; the next pass
 // has four times the nodes for each.
-Placement minimize(const Problem& whole, std::int64_t work_limit) {
-  const Bottom bottom = find_bottom(whole);
-  const Problem problem = above(whole, bottom);
+Placement minimize(const Problem& problem, std::int64_t work_limit) {
+  const Bottom bottom = find_bottom(problem);
+  const Problem others = above(problem, bottom);
   const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
   // Without a limit the gap that is good enough grows with the search.
   const auto content = [&](const Placement& p) {
@@ -157,9 +157,9 @@ Placement minimize(const Problem& whole, std::int64_t work_limit) {
     return work_limit < 0 && gap * kPatience <= bound * static_cast<double>(p.work.visits);
   };
   const auto done = [&](const Placement& p) { return p.optimal() || limits.reached(p.work) || content(p); };
-  Placement placement = from_greedy(problem);
-  refine(problem, limits, placement, done);
-  for (std::int64_t nodes = std::max<std::int64_t>(kFirstProbe, std::ssize(problem.buffers)); !done(placement);
+  Placement placement = from_greedy(others);
+  refine(others, limits, placement, done);
+  for (std::int64_t nodes = std::max<std::int64_t>(kFirstProbe, std::ssize(others.buffers)); !done(placement);
        nodes = std::min(nodes * 4, kNoLimit / 4)) {
     const Placement before = placement;
     std::int64_t too_low = placement.bound - 1;
@@ -168,7 +168,7 @@ Placement minimize(const Problem& whole, std::int64_t work_limit) {
     while (!done(placement) && placement.solution.height - too_low > step) {
       Limits left = limits.after(placement.work);
       left.nodes = std::min(left.nodes, capacity == placement.bound ? nodes * kBoundShare : nodes);
-      if (probe(problem, capacity, left, placement) != Status::fits) too_low = capacity;
+      if (probe(others, capacity, left, placement) != Status::fits) too_low = capacity;
       too_low = std::max(too_low, placement.bound - 1);
       capacity = too_low + std::max<std::int64_t>((placement.solution.height - too_low) / 2, 1);
     }
@@ -176,7 +176,7 @@ Placement minimize(const Problem& whole, std::int64_t work_limit) {
     const bool learnt = placement.bound > before.bound || placement.solution.height < before.solution.height;
     if (placement.work.nodes == before.work.nodes && !learnt) break;
   }
-  return with_bottom(whole, bottom, std::move(placement));
+  return with_bottom(problem, bottom, std::move(placement));
 }
 
 }  // namespace plimsoll::layout

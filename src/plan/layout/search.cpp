@@ -136,11 +136,7 @@ Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_c
   blocked_.resize(model.sections + 1);
   dirty_.resize(model.sections + 1);
   live_ = model.live;
-  for (Index s = 0; s < model.sections; ++s) {
-    std::int64_t all = 0;
-    for (Index i : model.members(s)) all += size_[i];
-    tight_.push_back(all > rounded_capacity - rounded_capacity / kRoomToSpare);
-  }
+  tight_.resize(model.sections);
 }
 
 // Order of trial: the largest key first, each scaled up by a random share of `noise` so that rounds differ.
@@ -194,6 +190,7 @@ bool Search::reset() {
   }
   for (Index s = 0; s < model_.sections; ++s) {
     open_[s] = static_cast<Index>(model_.live_begin[s + 1] - model_.live_begin[s]);
+    tight_[s] = remaining_[s] > rounded_capacity_ - rounded_capacity_ / kRoomToSpare ? 1 : 0;
     fits = fits && settle_section(s);
   }
   return fits;

@@ -215,6 +215,11 @@ TEST(LayoutSearch, RefusesProblemsThatNobodyMayPose) {
   EXPECT_THROW(greedy({{{1, 0, 1}}}), Error);
   EXPECT_THROW(greedy({{{0, 2, 4, 0}, {1, 3, 4, 2}}}), Error);
   EXPECT_THROW(greedy({{{0, 2, 4, 3}}, 2}), Error);
+  // One below the top of what lives always: taken off, that would leave it free.
+  const Problem overlapping{{{0, 4, 6, 0}, {0, 2, 3, 5}}};
+  EXPECT_THROW(place(overlapping), Error);
+  EXPECT_THROW(solve(overlapping, 100, -1), Error);
+  EXPECT_THROW(minimize(overlapping, -1), Error);
   EXPECT_NO_THROW(greedy({{{0, 2, 4, 0}, {2, 3, 4, 2}}}));
 }
 
