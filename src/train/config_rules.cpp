@@ -16,8 +16,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kShapeKeys[] = {"model.layers", "model.width", "model.heads", "model.vocab",
-                                           "model.layer_norm_epsilon"};
+constexpr std::string_view kShapeKeys[] = {
+    "model.layers", "model.width", "model.heads", "model.vocab", "model.layer_norm_epsilon", "model.initializer_range"};
 
 Error missing(const GivenSettings& given, std::string what, std::string expected, std::string remedy) {
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
