@@ -265,7 +265,7 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
   if (cycle < 2) {
     throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), fmt::format("schedule.cycle is {:g} updates", cycle),
-                       "a cycle of at least two updates", {"--set schedule.cycle=25%"});
+                       "a cycle of at least two updates", {"--set schedule.cycle=2updates"});
   }
   if (warmup > total) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",

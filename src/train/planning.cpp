@@ -74,8 +74,9 @@ TransferPolicy transfers_for(const Config& config) {
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {
   constexpr int kPercent = 95;
+  const Bytes usual{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
   if (!budget.memory) {
-    budget.memory = Bytes{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
+    budget.memory = usual;
     if (say)
       say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
                       to_text(available.bytes), available.source));
@@ -84,7 +85,7 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                                             to_text(available.bytes), available.source);
     if (runs_now) {
       throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
-                  {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
+                  {fmt::format("--memory {}", usual.n)});
     }
     if (say) say("note: " + message + ": this plan cannot run there now");
   }
