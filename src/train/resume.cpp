@@ -68,13 +68,19 @@ class Origins {
   // The settings with what stands in for folders that have gone.
   RunSettings stand_in(RunSettings settings) {
     init_ = replace(settings, "model.init", {"config.json"});
-    replace(settings, "data.vocabulary", {"vocab.json", "tokenizer.json"});
+    vocabulary_ = replace(settings, "data.vocabulary", {"vocab.json", "tokenizer.json"});
     return settings;
   }
 
   // After stand_in and loading: what the configuration calls its origin.
   void name(Config& config) const {
     if (!init_.empty()) config.model.init = init_;
+  }
+
+  // Of a configuration that is only compared.
+  void name_all(Config& config) const {
+    name(config);
+    if (!vocabulary_.empty()) config.data.vocabulary = vocabulary_;
   }
 
  private:
@@ -93,7 +99,7 @@ class Origins {
     return named;
   }
 
-  std::filesystem::path weights_, init_;
+  std::filesystem::path weights_, init_, vocabulary_;
 };
 
 // What `auto` and absent keys stood for when the run began, where that has come to be something else: another processor, another
@@ -208,7 +214,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
   Origins origins(run);
   RunSettings own = origins.stand_in(resolved);
   Config begun = load_config(own, bf16);
-  origins.name(begun);
+  origins.name_all(begun);
 
   const std::optional<RunSettings> stored = stored_settings(run);
   RunSettings then = stored ? *stored : as_typed(resolved);
