@@ -34,7 +34,7 @@ struct TrainArguments {
   std::string run, plan;
   std::optional<std::int64_t> updates;
   std::string fault;  // train/faults.h
-  bool resume = false, audit = false, json = false;
+  bool resume = false, force = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);
 

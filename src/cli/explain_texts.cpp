@@ -17,8 +17,9 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before it first saved; train.save_every = 0 saves at the end and when interrupted.",
-     "Start anew in another folder; set train.save_every for long runs.",
-     "plimsoll train CONFIG --run NEW --set train.save_every=100"},
+     "Begin anew, in the same folder, without --resume; set train.save_every for long runs. Where only diverged.safetensors "
+     "is there, train.on_divergence = \"continue\" goes on from that.",
+     "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=100"},
     {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one would be read and not used.",
      "A schedule's key beside another schedule, betas beside half-lives, two ways to clip, a range of momentum without momentum.",
      "Keep one of the two; the message says which there are.", "plimsoll init"},
@@ -118,7 +119,7 @@ const CodeExplanation kExplanations[] = {
     {"E-DISK-CORRUPT", "Pages that were read back from the disk tier are not what was written there.",
      "The disk or its cable is failing, or another program wrote to the file.",
      "Continue from the last checkpoint, which is intact, with a folder on another disk.",
-     "plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"},
+     "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-FOLDER", "The folder of the disk budget does not exist and cannot be created.",
      "Its parent folder is missing, something else has its name, or you may not write there.",
      "Name a folder whose parent exists: PATH:SIZE.", "plimsoll train CONFIG --disk /tmp/plimsoll:4GiB"},
@@ -128,7 +129,7 @@ const CodeExplanation kExplanations[] = {
     {"E-DISK-IO", "The page file of the disk tier could not be read or written.",
      "The disk failed or was taken away, or the system refuses a thread or the ring (io_uring) that moves pages.",
      "Look at the system's log; continue from the last checkpoint with a folder on another disk.",
-     "plimsoll train CONFIG --resume --disk ANOTHER_FOLDER:SIZE"},
+     "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
      "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size behind the colon of --disk is too "
      "small, "
@@ -143,7 +144,8 @@ const CodeExplanation kExplanations[] = {
      "as "
      "it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
-     "gradient norm began to rise, and marks spikes. train.on_divergence = \"continue\" goes on all the same.",
+     "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" goes on from "
+     "diverged.safetensors all the same, where no later checkpoint is.",
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
     {"E-EXPLAIN-CODE", "There is no error of this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},
@@ -253,9 +255,11 @@ const CodeExplanation kExplanations[] = {
      "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
     {"E-RESUME", "The run cannot be resumed with this configuration.",
-     "Something that decides the result differs from what the run began with.",
-     "Resume with the configuration of the run: DIR/config.resolved.toml.",
-     "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
+     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited in the file "
+     "since the run began.",
+     "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
+     "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
+     "plimsoll train --run DIR --resume"},
     {"E-RESUME-DATA", "The training data is not the data with which the run began.",
      "data.train names another file, or its content has changed. Continuing would repeat some samples and never see others.",
      "Resume with the same data, or start another run from the weights of this one.",
@@ -264,7 +268,8 @@ const CodeExplanation kExplanations[] = {
      "Two runs in one folder would write over each other's checkpoint and metrics, so it is locked as long as one goes on.",
      "Wait for the process that the message names, or end it (it saves and can be resumed), or give another folder.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
-    {"E-RUN-EXISTS", "The run folder already holds a run.", "Nothing that exists is overwritten.",
+    {"E-RUN-EXISTS", "The run folder already holds a run.", "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into "
+     "again.",
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "cli/commands.h"
 #include "formats/atomic_file.h"
 #include "plan/layout/csv.h"
@@ -14,7 +15,7 @@ namespace plimsoll {
 int run_layout(const LayoutArguments& arguments) {
   if (arguments.capacity.has_value() == arguments.minimize) {
     throw config_error("E-USAGE", "layout", "give either --capacity or --minimize", "one of the two",
-                       {"plimsoll layout FILE.csv --minimize"});
+                       {fmt::format("plimsoll layout {} --minimize", shell_quoted(arguments.file))});
   }
   if (arguments.work_limit && *arguments.work_limit < 0) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work_limit), "0 or more");

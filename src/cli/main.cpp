@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
@@ -107,16 +108,21 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
-  add_config(*command, a.config);
+  add_config_file(*command, a.config);
+  add_budgets(*command, a.config.budgets);
   add_device(*command, a.config);
   command->footer(aliases_footer());
   command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
   command->add_option("--plan", a.plan, "replay this plan");
   command->add_option("--updates", a.updates, "stop after so many updates");
-  command->add_flag("--resume", a.resume, "continue the run from its checkpoint");
+  command->add_flag("--resume", a.resume, "continue the run from its checkpoint, with its own settings; CONFIG may be left out");
+  command->add_flag("--force", a.force, "with --resume: take changes that make the results those of another run");
   command->add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   command->add_flag("--json", a.json, "print run.json at the end");
   command->add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
+  command->final_callback([&a] {
+    if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
+  });
 }
 
 void add_verify(CLI::App& app, VerifyArguments& a) {
@@ -170,6 +176,16 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* explain = app.add_subcommand("explain", "what an error code means, or a value of a plan");
   explain->add_option("WHAT", a.explain.what, "E-CODE, or the name or id of a value")->required();
   explain->add_option("--plan", a.explain.plan, "the plan.json (made with --values) that holds the value");
+}
+
+// The configuration that the command was given, if it takes one.
+const ConfigArguments* config_of(const CLI::App& app, const Arguments& a) {
+  if (app.got_subcommand("plan")) return &a.plan.config;
+  if (app.got_subcommand("train")) return &a.train.config;
+  if (app.got_subcommand("verify")) return &a.verify.config;
+  if (app.got_subcommand("eval")) return &a.eval.config;
+  if (app.got_subcommand("machine")) return &a.machine.config;
+  return nullptr;
 }
 
 int dispatch(const CLI::App& app, const Arguments& a) {
@@ -245,7 +261,12 @@ int parse_and_run(int argc, char** argv) {
     const auto used = app.get_subcommands();
     throw usage_error(used.empty() ? "" : used[0]->get_name(), error.what(), used.empty() ? "" : nearest_option(*used[0]));
   }
-  return dispatch(app, arguments);
+  try {
+    return dispatch(app, arguments);
+  } catch (Error& error) {
+    if (const ConfigArguments* config = config_of(app, arguments)) complete_advice(error, *config);
+    throw;
+  }
 }
 
 Error cannot_write(const char* stream, const char* why) {

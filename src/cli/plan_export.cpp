@@ -175,13 +175,11 @@ std::string members_text(const ordered_json& object, const char* indent) {
 std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan) {
   if (plan.decisions.paging.active()) {
     throw config_error("E-EXPORT-DISK", "--export-instance", "the plan keeps a part of the training on a disk",
-                       "a plan in memory alone: instances know one tier",
-                       {"plimsoll plan CONFIG --set plan.optimizer_state=memory --export-instance FILE"});
+                       "a plan in memory alone: instances know one tier", {"--set plan.optimizer_state=memory"});
   }
   if (plan.decisions.group > 1) {
     throw config_error("E-EXPORT-GROUP", "--export-instance", "the plan takes several micro-batches through each block together",
-                       "a plan that takes one after the other",
-                       {"plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"});
+                       "a plan that takes one after the other", {"--set plan.group=1"});
   }
   const Simulation base = keep_everything(config, input, plan);
   const InstanceProblem problem = instance_problem(base);

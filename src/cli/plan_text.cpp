@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/shell.h"
 #include "cli/progress.h"
 
 namespace plimsoll {
@@ -100,7 +101,7 @@ std::string phase_table(const json& predicted) {
 
 std::string arguments_text(const json& arguments) {
   std::string text;
-  for (const json& argument : arguments) text += (text.empty() ? "" : " ") + argument.get<std::string>();
+  for (const json& argument : arguments) text += (text.empty() ? "" : " ") + shell_quoted(argument.get<std::string>());
   return text;
 }
 

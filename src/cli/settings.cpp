@@ -21,14 +21,35 @@ void demand(bool gpu, bool unverified) {
 }  // namespace
 
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
-  const BudgetArguments& budgets = arguments.budgets;
+  Config loaded = load_config(arguments.file, sets_of(arguments), budgets_of(arguments), bf16);
+  settle(loaded);
+  return loaded;
+}
+
+RunSettings read_settings_of(const ConfigArguments& arguments) {
+  return read_run_settings(arguments.file, sets_of(arguments), budgets_of(arguments));
+}
+
+Config load_settings(RunSettings& settings) {
+  Config loaded = load_config(settings);
+  settle(loaded);
+  return loaded;
+}
+
+std::vector<std::string> sets_of(const ConfigArguments& arguments) {
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.device.empty()) sets.push_back("machine.device=" + arguments.device);
   if (arguments.unverified) sets.push_back("machine.unverified=true");
-  Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
-  for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
-  if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
-  return loaded;
+  return sets;
+}
+
+BudgetOptions budgets_of(const ConfigArguments& arguments) {
+  return {arguments.budgets.memory, arguments.budgets.host_memory, arguments.budgets.disk};
+}
+
+void settle(const Config& config) {
+  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+  if (config.memory.disk) create_disk_folder(*config.memory.disk);
 }
 
 void demand_verified(const Config& config) { demand(config.device == DeviceChoice::cuda, config.unverified); }

@@ -1,13 +1,28 @@
 // The configuration as a command line means it: the file, --set and the budgets, its notes on stderr, the folder of --disk made.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/commands.h"
 #include "train/config.h"
+#include "train/run_settings.h"
 
 namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
+
+// The settings alone, and then what follows from them, as above.
+RunSettings read_settings_of(const ConfigArguments& arguments);
+Config load_settings(RunSettings& settings);
+
+// --set and what else stands for a key.
+std::vector<std::string> sets_of(const ConfigArguments& arguments);
+BudgetOptions budgets_of(const ConfigArguments& arguments);
+
+// Tells the notes of a configuration that was loaded, and makes the folder of its disk budget.
+void settle(const Config& config);
 
 // Before a GPU is used: E-CUDA-UNVERIFIED (exit 2) where the user has not agreed to one that nothing is proved on.
 void demand_verified(const Config& config);

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +17,9 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/text.h"
+#include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/plan_text.h"
@@ -31,7 +32,9 @@
 #include "train/group_watch.h"
 #include "train/place.h"
 #include "train/prepare.h"
+#include "train/resume.h"
 #include "train/run_report.h"
+#include "train/run_settings.h"
 #include "train/trainer.h"
 
 namespace plimsoll {
@@ -67,51 +70,6 @@ std::string default_run_name(const Config& config) {
   return fmt::format("runs/{}-{}", date, config_hash(config).substr(0, 8));
 }
 
-bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return text.starts_with(beginning); });
-}
-
-// What a run began with decides its samples, its noise and its sums; only what does not may change, and the rest is said.
-void check_resumed_config(const Config& config, const Progress& progress, const std::filesystem::path& run) {
-  const std::filesystem::path resolved = run / "config.resolved.toml";
-  const auto refuse = [&](const std::string& what) {
-    return config_error("E-RESUME", run.string(), what, "the configuration of the run",
-                        {fmt::format("plimsoll train {} --run {} --resume", resolved.string(), run.string())});
-  };
-  const Config begun = load_config(resolved);
-  if (begun.optimizer.ema_half_life.has_value() != config.optimizer.ema_half_life.has_value()) {
-    throw refuse("an average of the weights is kept from the beginning or not at all");
-  }
-  for (const std::string& line : config_differences(begun, config)) {
-    const bool dropout = starts_with_any(line, {"model.dropout:"});
-    if (starts_with_any(line, {"precision.loss_scale:"})) {
-      fmt::print(stderr, "note: changed since the run began: {}; the scale goes on from the checkpoint\n", line);
-    }
-    if (!dropout && starts_with_any(line, {"seed:", "model.", "data.format:", "data.order:", "train.effective_batch:",
-                                           "optimizer.name:", "precision.compute:", "precision.parameters:",
-                                           "precision.gradients:", "precision.optimizer_state:"})) {
-      throw refuse("the run would be another one: " + line);
-    }
-    if (config.schedule.kind != ScheduleKind::constant && starts_with_any(line, {"train.updates:"})) {
-      fmt::print(stderr, "note: changed since the run began: {}; the learning rate follows its schedule to the new end\n", line);
-    }
-    if (dropout || starts_with_any(line, {"precision.loss_scale_growth:", "train.gradient_clip", "train.label_smoothing",
-                                          "train.z_loss", "optimizer.", "schedule.", "machine.threads:"})) {
-      fmt::print(stderr, "note: changed since the run began: {}\n", line);
-    }
-  }
-  if (progress.micro_batch * progress.accumulation != config.train.effective_batch) {
-    throw data_error("E-CKPT-FORMAT", (run / "checkpoint.safetensors").string(),
-                     fmt::format("its updates have {} x {} samples and those of the run {}", progress.micro_batch,
-                                 progress.accumulation, config.train.effective_batch),
-                     "the checkpoint of this run");
-  }
-  if (config.train.micro_batch.value_or(progress.micro_batch) != progress.micro_batch) {
-    throw refuse(fmt::format("the run goes in micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch));
-  }
-}
-
 Error as_error(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr ? *known : internal_error("train", error.what());
@@ -120,17 +78,18 @@ Error as_error(const std::exception& error) {
 // The state of one run from its folder to run.json.
 class TrainCommand {
  public:
-  TrainCommand(const TrainArguments& arguments, Config config)
+  TrainCommand(const TrainArguments& arguments, RunFolder folder, Config config, RunSettings settings)
       : arguments_(arguments),
         config_(std::move(config)),
-        folder_(RunFolder::open(arguments.run.empty() ? default_run_name(config_) : arguments.run, arguments.resume)),
+        settings_(std::move(settings)),
+        folder_(std::move(folder)),
         watch_(divergence_watch(config_)) {}
 
-  int run() {
-    if (arguments_.resume) {
-      resumed_ = read_progress(folder_.checkpoint());
-      check_resumed_config(config_, *resumed_, folder_.path());
+  int run() try {
+    if (folder_.begins_anew()) {
+      fmt::print(stderr, "note: nothing of the run in {} has been saved; it begins anew\n", folder_.path().string());
     }
+    if (arguments_.resume) find_checkpoint();
     if (const std::optional<Refused> refused = prepare()) return refuse(*refused);
     try {
       train();
@@ -141,9 +100,92 @@ class TrainCommand {
     folder_.write_run(report_.to_json());
     if (arguments_.json) fmt::print("{}\n", report_.to_json().dump());
     return report_.exit_code;
+  } catch (Error& error) {
+    complete(error);
+    throw;
   }
 
  private:
+  // What is advised to a run that keeps its settings names them; one of which nothing has been saved begins anew.
+  void complete(Error& error) const {
+    std::error_code ignored;
+    for (std::string& remedy : error.remedies) {
+      constexpr std::string_view kResume = "CONFIG --run DIR --resume", kBegin = "CONFIG --run DIR";
+      const std::size_t at = remedy.find(kResume);
+      const bool saved = std::filesystem::exists(folder_.checkpoint(), ignored);
+      if (at != std::string::npos && !saved) remedy.replace(at, kResume.size(), kBegin);
+    }
+    name_run(error, folder_.path().string());
+    ConfigArguments config = arguments_.config;
+    if (arguments_.resume) config.file = (folder_.path() / "config.resolved.toml").string();
+    complete_advice(error, config);
+  }
+
+  // The last checkpoint; where a run that diverged is to go on all the same, what it was then, if nothing later was saved.
+  void find_checkpoint() {
+    std::error_code ignored;
+    checkpoint_ = folder_.checkpoint();
+    const bool saved = std::filesystem::exists(checkpoint_, ignored);
+    const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
+    if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
+      if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on_command(), slower_command()});
+      throw no_checkpoint("there is no checkpoint: nothing of this run has been saved", {again_command()});
+    }
+    if (saved) resumed_ = read_progress(checkpoint_);
+    if (diverged && config_.train.on_divergence == OnDivergence::proceed) {
+      const Progress then = read_progress(folder_.diverged());
+      if (!resumed_ || then.updates > resumed_->updates) {
+        resumed_ = then;
+        checkpoint_ = folder_.diverged();
+        fmt::print(stderr, "note: it goes on from {}, at update {}\n", checkpoint_.string(), then.updates);
+      }
+    }
+    check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
+  }
+
+  Error no_checkpoint(std::string message, std::vector<std::string> remedies) const {
+    return data_error("E-CKPT-MISSING", folder_.checkpoint().string(), std::move(message), "a run that was saved or interrupted",
+                      std::move(remedies));
+  }
+
+  // "plimsoll train CONFIG --run DIR --resume", with what else this command was told that a run does not keep.
+  std::string resume_command() const {
+    std::string text = "plimsoll train";
+    if (!arguments_.config.file.empty()) text += " " + shell_quoted(arguments_.config.file);
+    text += fmt::format(" --run {} --resume", shell_quoted(folder_.path().string()));
+    if (arguments_.updates) text += fmt::format(" --updates {}", *arguments_.updates);
+    if (!arguments_.plan.empty()) text += " --plan " + shell_quoted(arguments_.plan);
+    if (arguments_.audit) text += " --audit";
+    return text;
+  }
+
+  // The settings of this run in a folder.
+  std::string begin_command(const std::filesystem::path& run) const {
+    return fmt::format("plimsoll train {} --run {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
+                       shell_quoted(run.string()));
+  }
+
+  std::string again_command() const { return begin_command(folder_.path()); }
+
+  // Another run on the data that there are now, from the weights of this one where they have been saved.
+  std::string other_data_command() const {
+    std::string text =
+        begin_command(new_folder_beside(folder_.path())) + " --set " + shell_quoted("data.train=" + config_.data.train.string());
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder_.weights() / "model.safetensors", ignored)) return text;
+    return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
+  }
+
+  std::string go_on_command() const { return resume_command() + " --set train.on_divergence=continue"; }
+
+  // From the last checkpoint, or from the beginning in another folder.
+  std::string slower_command() const {
+    const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", config_.optimizer.learning_rate / 10);
+    std::error_code ignored;
+    const bool saved = std::filesystem::exists(folder_.checkpoint(), ignored);
+    return (saved ? resume_command() : begin_command(new_folder_beside(folder_.path()))) + rate;
+  }
+
   std::optional<Refused> prepare() {
     PrepareOptions options;
     options.cache = cache_folder();
@@ -157,7 +199,7 @@ class TrainCommand {
     if (config_.model.init.empty()) config_.model.shape.byte_vocabulary = prepared_.train.bytes_per_token == 1;
     if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
       throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
-                         "the same file as before", {"--run ANOTHER_FOLDER"});
+                         "the same file as before", {other_data_command()});
     }
     return {};
   }
@@ -189,7 +231,8 @@ class TrainCommand {
     const Program program = lower(plan);
     verify(program, plan.graph);
     plan.forget_analysis();
-    begin_report(plan);
+    describe_run(plan);
+    if (!resumed_) begin();
 
     const CudaPace unchecked = arguments_.audit ? CudaPace::kernels : CudaPace::graphs;
     Place place(config_, program, plan, config_.gpu_graphs ? unchecked : CudaPace::checked,
@@ -211,9 +254,9 @@ class TrainCommand {
       trainer.make_wrong(parse_faults(arguments_.fault));
       report_.fault = arguments_.fault;
     }
-    const std::filesystem::path checkpoint = folder_.checkpoint();
-    trainer.load(resumed_ ? &checkpoint : nullptr);
-    if (resumed_) saved_at_ = resumed_->updates;
+    trainer.load(resumed_ ? &checkpoint_ : nullptr);
+    if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
+    if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
     trainer.progress().data_hash = prepared_.data_hash;
     try {
       loop(trainer, plan, data);
@@ -236,10 +279,16 @@ class TrainCommand {
     if (!difference.empty()) throw refuted(difference);
   }
 
-  void begin_report(const Plan& plan) {
+  void describe_run(const Plan& plan) {
     report_.command = "train";
     report_.describe(config_, plan, prepared_.machine, prepared_.budget);
     report_.data_hash = prepared_.data_hash;
+    fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
+  }
+
+  void begin() {
+    folder_.write(kRunSettings, to_json(settings_, folder_.path()));
+    if (!config_.model.init.empty()) keep_shape();
     folder_.write("config.resolved.toml", resolved_toml(config_));
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
@@ -247,7 +296,14 @@ class TrainCommand {
     folder_.open_events(resumed_ ? resumed_->updates : 0, [&](const json& event) { was_told(event); });
     folder_.write_run(report_.to_json());
     begun_ = true;
-    fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
+  }
+
+  // Of a folder that may be gone when this run is resumed.
+  void keep_shape() const {
+    std::error_code error;
+    std::filesystem::create_directories(folder_.weights(), error);
+    if (error) throw data_error("E-IO-WRITE", folder_.weights().string(), "the folder cannot be created: " + error.message());
+    write_gpt2_config(folder_.weights(), config_.model.shape);
   }
 
   static Error outside_of_plan(std::string message, std::string remedy) {
@@ -306,7 +362,9 @@ class TrainCommand {
     try {
       return trainer.update();
     } catch (Error& error) {
+      if (error.code == "E-DIVERGED") error.remedies = {slower_command()};
       if (error.code != "E-SCALE-FLOOR") throw;
+      error.remedies = {begin_command(new_folder_beside(folder_.path())) + " --set precision.compute=bf16", slower_command()};
       trainer.save_checkpoint_to(folder_.diverged());
       error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
       throw;
@@ -363,8 +421,7 @@ class TrainCommand {
     trainer.save_checkpoint_to(folder_.diverged());
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates), what,
                 fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
-                {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10),
-                 "--set train.on_divergence=continue"});
+                {slower_command(), go_on_command()});
   }
 
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
@@ -427,15 +484,27 @@ class TrainCommand {
                to_text(promised(plan)), to_text(align_up(plan.arena, kPage)), to_text(align_up(report_.measured_arena, kPage)));
     if (done) {
       const std::string weights = folder_.weights().string();
-      fmt::print(stderr, "weights: {}\ntry: plimsoll generate --weights {} --prompt \"...\"\n", weights, weights);
+      fmt::print(stderr, "weights: {}\ntry: {}\n", weights, use_command());
     } else {
-      fmt::print(stderr, "continue: plimsoll train {} --run {} --resume\n", arguments_.config.file, folder_.path().string());
+      fmt::print(stderr, "continue: {}\n", resume_command());
     }
+  }
+
+  // Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
+  std::string use_command() const {
+    const std::string weights = shell_quoted(folder_.weights().string());
+    if (config_.model.shape.byte_vocabulary || !config_.data.vocabulary.empty()) {
+      return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
+    }
+    return fmt::format("plimsoll eval {} --weights {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
+                       weights);
   }
 
   const TrainArguments& arguments_;
   Config config_;
+  RunSettings settings_;
   RunFolder folder_;
+  std::filesystem::path checkpoint_;  // that is resumed
   std::optional<Progress> resumed_;
   Prepared prepared_;
   RunReport report_;
@@ -445,6 +514,25 @@ class TrainCommand {
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };
+
+TrainCommand train_command(const TrainArguments& arguments) {
+  if (!arguments.resume) {
+    RunSettings settings = read_settings_of(arguments.config);
+    Config config = load_settings(settings);
+    demand_verified(config);
+    catch_signals();
+    RunFolder folder = RunFolder::open(arguments.run.empty() ? default_run_name(config) : arguments.run, false);
+    return {arguments, std::move(folder), std::move(config), std::move(settings)};
+  }
+  RunFolder folder = RunFolder::open(arguments.run, true);
+  const std::vector<std::string> sets = sets_of(arguments.config);
+  ResumedConfig resumed =
+      resume_config(folder.path(), {arguments.config.file, sets, budgets_of(arguments.config), arguments.force});
+  settle(resumed.config);
+  demand_verified(resumed.config);
+  catch_signals();
+  return {arguments, std::move(folder), std::move(resumed.config), std::move(resumed.settings)};
+}
 
 }  // namespace
 
@@ -459,10 +547,10 @@ int run_train(const TrainArguments& arguments) {
                        fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
   parse_faults(arguments.fault);  // before there is a folder
-  Config config = load_settings(arguments.config);
-  demand_verified(config);
-  catch_signals();
-  return TrainCommand(arguments, std::move(config)).run();
+  if (arguments.force && !arguments.resume) {
+    throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
+  }
+  return train_command(arguments).run();
 }
 
 }  // namespace plimsoll

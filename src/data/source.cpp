@@ -158,8 +158,8 @@ Error unknown_format(const std::string& format) {
 
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token) {
   return data_error("E-DATA-TOKEN", source.name, fmt::format("token {} is {}", position, token),
-                    fmt::format("tokens below the model's vocabulary of {}", source.vocab),
-                    {fmt::format("--set model.vocab={}, or check data.format", token + 1)});
+                    fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
+                    {fmt::format("--set model.vocab={}", token + 1)});
 }
 
 TokenFile open_source(const SourceRequest& request) {

@@ -44,18 +44,16 @@ class Merged {
   KeySettings settings_;
 };
 
-// Of the command line.
-std::vector<KeySetting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets,
-                                       std::vector<std::string>& notes) {
+}  // namespace
+
+std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets) {
   std::vector<Setting> settings;
   for (const std::string& set : sets) settings.push_back(read_assignment(set));
   if (budgets.memory) settings.push_back(budget_setting("memory.budget", "--memory", *budgets.memory));
   if (budgets.host_memory) settings.push_back(budget_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
   if (budgets.disk) settings.push_back(budget_setting("memory.disk", "--disk", *budgets.disk));
-  return find_keys(std::move(settings), notes);
+  return settings;
 }
-
-}  // namespace
 
 std::string_view precision_name(DType dtype) {
   switch (dtype) {
@@ -83,13 +81,23 @@ Bf16Speed bf16_speed_here() {
 
 Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets,
                    const Bf16Speed& bf16) {
+  const std::vector<Setting> file = read_settings(path);
+  std::vector<Setting> typed = typed_settings(sets, budgets);
+  return config_of(file, typed, path.string(), bf16);
+}
+
+Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16) {
   Config config;
   Merged merged;
-  for (KeySetting& setting : find_keys(read_settings(path), config.notes)) merged.put_from_file(std::move(setting));
-  for (KeySetting& setting : typed_settings(sets, budgets, config.notes)) merged.put(std::move(setting));
+  for (KeySetting& setting : find_keys(file, config.notes)) merged.put_from_file(std::move(setting));
+  for (KeySetting& setting : find_keys(typed, config.notes)) merged.put(std::move(setting));
 
   leave_aside(merged.settings(), config.notes);
-  const GivenSettings given(merged.settings(), path.string());
+  typed.clear();
+  for (const std::optional<KeySetting>& setting : merged.settings()) {
+    if (setting && setting->setting.typed) typed.push_back(setting->setting);
+  }
+  const GivenSettings given(merged.settings(), name);
   check_init_alone(given);
   for (const std::optional<KeySetting>& setting : merged.settings()) {
     if (setting) setting->set(config, setting->setting);
@@ -99,7 +107,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 }
 
 Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets) {
-  for (const KeySetting& setting : typed_settings(sets, budgets, config.notes)) setting.set(config, setting.setting);
+  for (const KeySetting& setting : find_keys(typed_settings(sets, budgets), config.notes)) setting.set(config, setting.setting);
   return config;
 }
 

@@ -2,6 +2,7 @@
 // text of `plimsoll init`, suggestions and comparisons all walk this one list, in this order.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,10 +13,20 @@
 
 namespace plimsoll {
 
+// What a key may do to a run that is resumed.
+enum class OnResume : std::uint8_t {
+  never,    // the checkpoint holds what it says: it cannot change
+  forced,   // the run's samples, noise or arithmetic: --force alone changes it
+  results,  // the numbers from here on: it changes where it is given anew; an edited file needs --force
+  place,    // where something lies whose content is looked at, or that is used for this process alone
+  free,     // no result
+};
+
 using SetKey = void (*)(Config&, const Setting&);
 
 struct ConfigKey {
-  std::string_view name;     // with its section: "train.micro_batch"
+  std::string_view name;  // with its section: "train.micro_batch"
+  OnResume on_resume;
   std::string_view comment;  // one line for people
   std::string_view example;  // a TOML value, shown where the key is absent
   SetKey set;
@@ -39,6 +50,12 @@ struct KeySetting {
   // A configuration of which nothing else is set.
   Config alone() const;
 };
+
+// Those of --set in order, then the budgets. E-CONFIG-SET, E-CONFIG-SIZE.
+std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets);
+
+// The configuration of the settings of a file, called `name`, and of those of the command line, of which those in force are left.
+Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16);
 
 // Finds the key of each setting, adding a note where the name is not the key's own. E-CONFIG-KEY names the nearest key.
 std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes);

@@ -265,7 +265,7 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
   if (cycle < 2) {
     throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), fmt::format("schedule.cycle is {:g} updates", cycle),
-                       "a cycle of at least two updates", {"--set schedule.cycle=25%"});
+                       "a cycle of at least two updates", {"--set schedule.cycle=2updates"});
   }
   if (warmup > total) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
@@ -418,6 +418,12 @@ constexpr Rivals kRivals[] = {
     {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
 };
 
+// What is typed counts before what a file says, and what is typed now before what was typed when the run began.
+bool counts_before(const Setting& one, const Setting& other) {
+  const auto rank = [](const Setting& setting) { return setting.typed ? (setting.earlier ? 1 : 2) : 0; };
+  return rank(one) > rank(other);
+}
+
 bool excludes(const KeySetting& one, std::string_view other) {
   if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
   if (one.key->name == "model.init" && !one.alone().model.init.empty()) {
@@ -430,11 +436,16 @@ bool excludes(const KeySetting& one, std::string_view other) {
 
 }  // namespace
 
+OnResume on_resume(const ConfigKey& key, const Config& config) {
+  const bool length_alone = key.name == "train.updates" && config.schedule.kind == ScheduleKind::constant;
+  return length_alone ? OnResume::free : key.on_resume;
+}
+
 void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
   for (const std::optional<KeySetting>& one : settings) {
     if (!one || !one->setting.typed) continue;
     for (std::optional<KeySetting>& other : settings) {
-      if (!other || other->setting.typed || !excludes(*one, other->key->name)) continue;
+      if (!other || !counts_before(one->setting, other->setting) || !excludes(*one, other->key->name)) continue;
       notes.push_back(fmt::format("{}: {} is left aside: {} says {} = {}", other->setting.where, other->setting.name,
                                   one->setting.where, one->setting.name, one->setting.text));
       other.reset();

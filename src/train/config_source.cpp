@@ -184,6 +184,12 @@ Setting read_assignment(std::string_view assignment) {
   return setting;
 }
 
+Setting stored_setting(std::string name, std::string text, std::string where, std::filesystem::path base, bool typed) {
+  std::optional<SettingValue> value = toml_value(text);
+  if (!value) value = text;
+  return {std::move(name), std::move(where), std::move(base), typed, *std::move(value), std::move(text)};
+}
+
 Setting budget_setting(std::string name, std::string option, std::string text) {
   if (text.find_first_not_of(" \t") == std::string::npos) {
     throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget",

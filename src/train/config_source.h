@@ -29,7 +29,8 @@ struct Setting {
   std::filesystem::path base;  // what relative paths start from
   bool typed = false;          // on the command line, where nobody writes quotes
   SettingValue value;
-  std::string text;  // what was typed
+  std::string text;      // what was typed
+  bool earlier = false;  // typed when the run began that is resumed: what is typed now counts before it
 };
 
 // Every value of a TOML file in the order of its lines, and every empty table. E-CONFIG-FILE, E-CONFIG-SYNTAX.
@@ -37,6 +38,9 @@ std::vector<Setting> read_settings(const std::filesystem::path& file);
 
 // "a.b=c" of --set: c is a TOML value, or text where it is none. E-CONFIG-SET.
 Setting read_assignment(std::string_view assignment);
+
+// What was read before, from its name and its text.
+Setting stored_setting(std::string name, std::string text, std::string where, std::filesystem::path base, bool typed);
 
 // A setting that an option of the command line stands for.
 Setting option_setting(std::string name, std::string option, std::string text);

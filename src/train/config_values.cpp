@@ -166,7 +166,7 @@ std::size_t choice(const Setting& setting, std::span<const std::string_view> nam
   }
   const std::string nearest = nearest_name(value, candidates);
   std::vector<std::string> remedies;
-  if (!nearest.empty()) remedies.push_back(fmt::format("{} = \"{}\"", setting.name, nearest));
+  if (!nearest.empty()) remedies.push_back(fmt::format("--set {}={}", setting.name, nearest));
   throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is \"{}\"", setting.name, printable(value)),
                      (names.size() > 1 ? "expected one of " : "expected ") + list, remedies);
 }

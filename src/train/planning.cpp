@@ -74,8 +74,9 @@ TransferPolicy transfers_for(const Config& config) {
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say) {
   constexpr int kPercent = 95;
+  const Bytes usual{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
   if (!budget.memory) {
-    budget.memory = Bytes{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
+    budget.memory = usual;
     if (say)
       say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
                       to_text(available.bytes), available.source));
@@ -84,7 +85,7 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                                             to_text(available.bytes), available.source);
     if (runs_now) {
       throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
-                  {fmt::format("--memory {}", available.bytes.n / kPage.n * kPage.n)});
+                  {fmt::format("--memory {}", usual.n)});
     }
     if (say) say("note: " + message + ": this plan cannot run there now");
   }
@@ -204,7 +205,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     const bool host = has_host(input.machine.machine);
     throw stored_passes(
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
-        host ? "--host-memory SIZE" : "--disk PATH:SIZE");
+        host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
   }
   if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
@@ -224,13 +225,13 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   if (input.budget.memory && result.plan->process > *input.budget.memory) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
-                "a plan that was made for this budget", {"plimsoll plan CONFIG --memory SIZE --out plan.json"});
+                "a plan that was made for this budget", {"plimsoll plan CONFIG --out plan.json"});
   }
   const std::size_t disk_tier = disk_of(input.machine.machine);
   const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
   if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
-                        "--disk PATH:" + std::to_string(stored.n));
+                        "--disk /tmp/plimsoll:" + std::to_string(stored.n));
   }
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
   if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {

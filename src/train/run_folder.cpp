@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 
@@ -25,13 +26,33 @@ namespace plimsoll {
 namespace {
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
-  return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created",
-                    {"--run ANOTHER_FOLDER"});
+  return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
 }
 
-Error already_holds_run(const std::filesystem::path& path) {
-  return config_error("E-RUN-EXISTS", path.string(), "it already holds a run", "a new folder, or --resume to continue this one",
-                      {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// What a run can go on from, or be used for.
+bool holds_results(const RunFolder& folder) {
+  return is_there(folder.checkpoint()) || is_there(folder.diverged()) || is_there(folder.weights() / "model.safetensors");
+}
+
+Error already_holds_run(const RunFolder& folder) {
+  const std::string run = shell_quoted(folder.path().string());
+  std::string command = fmt::format("plimsoll train CONFIG --run {} --resume", run);
+  std::string expected = "a new folder, or --resume to continue this one";
+  if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
+    command += " --set train.on_divergence=continue";
+    expected = "a new folder, or --resume to go on with what has diverged";
+  } else if (!is_there(folder.checkpoint())) {
+    command =
+        fmt::format("plimsoll train CONFIG --run {} --set model.init={}", shell_quoted(new_folder_beside(folder.path()).string()),
+                    shell_quoted(std::filesystem::absolute(folder.weights()).string()));
+    expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
+  }
+  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run", expected, {command});
 }
 
 std::optional<std::int64_t> pid_of(const std::filesystem::path& run_json) {
@@ -62,44 +83,77 @@ std::string_view number_text(double value, std::span<char> room) {
 
 }  // namespace
 
+std::filesystem::path new_folder_beside(const std::filesystem::path& run) {
+  std::filesystem::path whole = run;
+  if (!whole.has_filename()) whole = whole.parent_path();  // a slash at the end
+  for (int number = 2;; ++number) {
+    std::filesystem::path other = whole;
+    other += fmt::format("-{}", number);
+    if (!is_there(other)) return other;
+  }
+}
+
+namespace {
+
+// In a folder that can be written, for a run that has not begun.
+std::vector<std::string> elsewhere(const std::filesystem::path& run) {
+  const std::filesystem::path beside = new_folder_beside(run);
+  const bool room = access(beside.parent_path().empty() ? "." : beside.parent_path().c_str(), W_OK | X_OK) == 0;
+  const std::filesystem::path here = run.has_filename() ? run.filename() : "run";
+  return {"--run " + shell_quoted((room ? beside : new_folder_beside(here)).string())};
+}
+
+}  // namespace
+
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   std::error_code error;
-  const bool exists = std::filesystem::exists(path / "run.json", error);
-  if (exists && !resume) throw already_holds_run(path);
-  if (!exists && resume) {
-    throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
-                       {fmt::format("plimsoll train CONFIG --run {}", path.string())});
-  }
   RunFolder folder(path);
-  folder.begun_ = exists;
+  const bool begun = is_there(path / "run.json");
+  if (begun && !resume && holds_results(folder)) throw already_holds_run(folder);
+  if (!begun && resume) {
+    throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
+                       {fmt::format("plimsoll train CONFIG --run {}", shell_quoted(path.string()))});
+  }
+  folder.begun_ = begun;
   std::filesystem::path missing = std::filesystem::absolute(path, error).lexically_normal();
   for (; missing.has_relative_path() && !std::filesystem::exists(missing, error); missing = missing.parent_path()) {
     if (missing.has_filename()) folder.created_.push_back(missing);
   }
   std::filesystem::create_directories(path, error);
-  if (error) throw cannot_write(path, error.message());
-  if (!std::filesystem::is_directory(path, error)) throw cannot_write(path, "it is not a folder");
-  if (access(path.c_str(), W_OK | X_OK) != 0) throw cannot_write(path, std::strerror(errno));
-  folder.lock();
+  const auto refuse = [&](const std::string& why) {
+    Error refused = cannot_write(path, why);
+    if (!resume) refused.remedies = elsewhere(path);
+    return refused;
+  };
+  if (error) throw refuse(error.message());
+  if (!std::filesystem::is_directory(path, error)) throw refuse("it is not a folder");
+  if (access(path.c_str(), W_OK | X_OK) != 0) throw refuse(std::strerror(errno));
+  folder.lock(resume);
   // Another process may have begun, or ended, a run between the first look and the lock.
-  if (!resume && std::filesystem::exists(path / "run.json", error)) {
-    folder.begun_ = true;
-    throw already_holds_run(path);
+  if (!resume && is_there(path / "run.json")) {
+    folder.begun_ = folder.begins_anew_ = true;
+    if (holds_results(folder)) throw already_holds_run(folder);
   }
-  if (resume) remove_partial_files(path);
+  if (folder.begun_) remove_partial_files(path);
   return folder;
 }
 
 // Two runs in one folder would write over each other's lines and files. The lock is on the folder itself, so nothing is left
 // behind; it goes with the process, however that ends. Where a file system has no locks, there is none.
-void RunFolder::lock() {
+void RunFolder::lock(bool resume) {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  begun_ = true;  // by the other one: nothing here is ours to remove
+  const bool holds_run = std::exchange(begun_, true);  // by the other one: nothing here is ours to remove
   const std::optional<std::int64_t> pid = pid_of(path_ / "run.json");
-  throw config_error("E-RUN-BUSY", path_.string(),
-                     pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it",
-                     "a folder that no other process uses", {"--run ANOTHER_FOLDER"});
+  const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
+  if (holds_run && !resume) {
+    throw config_error("E-RUN-EXISTS", path_.string(), "it already holds a run: " + who,
+                       "a new folder, or --resume when that process has ended", elsewhere(path_));
+  }
+  throw config_error(
+      "E-RUN-BUSY", path_.string(), who,
+      resume ? "a run that no other process trains: wait for it, or end it" : "a folder that no other process uses",
+      resume ? std::vector<std::string>{} : elsewhere(path_));
 }
 
 RunFolder::~RunFolder() {
@@ -112,14 +166,15 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       created_(std::exchange(other.created_, {})),
       begun_(other.begun_),
+      begins_anew_(other.begins_anew_),
       metrics_(std::exchange(other.metrics_, -1)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
-  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "config.resolved.toml", "plan.json", "metrics.jsonl",
-                           "events.jsonl", "weights"}) {
+  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "weights/config.json", "config.resolved.toml",
+                           "settings.json", "plan.json", "metrics.jsonl", "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);

@@ -27,16 +27,22 @@ struct Metrics {
   Bytes vm_hwm;
 };
 
+// "run-2" beside "run", or the next number that is free.
+std::filesystem::path new_folder_beside(const std::filesystem::path& run);
+
 class RunFolder {
  public:
-  // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING
-  // for --resume without a run, E-RUN-BUSY (exit 2) where another process trains in it, E-IO-WRITE (exit 5) where nothing can be
-  // written. The run has begun with its first run.json. The folder is locked while this lives.
+  // Creates the folder, or opens an existing run where `resume`. A run of which nothing has been saved begins anew without
+  // --resume; any other is E-RUN-EXISTS (exit 2). E-RUN-MISSING for --resume without a run, E-RUN-BUSY (exit 2) where another
+  // process trains in it, E-IO-WRITE (exit 5) where nothing can be written. The run has begun with its first run.json. The folder
+  // is locked while this lives.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
+  // Whether a run had begun here of which nothing has been saved.
+  bool begins_anew() const { return begins_anew_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
@@ -57,12 +63,12 @@ class RunFolder {
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
-  void lock();
+  void lock(bool resume);
   void abandon() const noexcept;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
-  bool begun_ = false;
+  bool begun_ = false, begins_anew_ = false;
   int metrics_ = -1, lock_ = -1;
 };
 
