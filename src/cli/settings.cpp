@@ -20,13 +20,19 @@ void demand(bool gpu, bool unverified) {
 
 }  // namespace
 
-Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
+Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   const BudgetArguments& budgets = arguments.budgets;
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.device.empty()) sets.push_back("machine.device=" + arguments.device);
   if (arguments.unverified) sets.push_back("machine.unverified=true");
   Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
   for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
+  if (loaded.memory.disk) check_disk_folder(*loaded.memory.disk);
+  return loaded;
+}
+
+Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
+  Config loaded = read_settings_only(arguments, bf16);
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;
 }
