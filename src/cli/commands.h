@@ -89,7 +89,8 @@ struct InitArguments {
 int run_init(const InitArguments& arguments);
 
 struct ExplainArguments {
-  std::string what, plan;
+  std::vector<std::string> what;  // words of one name
+  std::string plan;
 };
 int run_explain(const ExplainArguments& arguments);
 

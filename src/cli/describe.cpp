@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -63,11 +64,12 @@ int run_init(const InitArguments& arguments) {
 }
 
 int run_explain(const ExplainArguments& arguments) {
+  const std::string what = fmt::format("{}", fmt::join(arguments.what, " "));
   if (arguments.plan.empty()) {
-    fmt::print("{}\n", explain_code(arguments.what));
+    fmt::print("{}\n", explain_word(what));
   } else {
     try {
-      fmt::print("{}", values_text(arguments.what, arguments.plan));
+      fmt::print("{}", values_text(what, arguments.plan));
     } catch (const json::exception& error) {
       throw not_a_plan(arguments.plan, fmt::format("its values are broken: {}", error.what()));
     }

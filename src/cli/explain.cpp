@@ -1,6 +1,7 @@
 #include "cli/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -45,7 +46,46 @@ std::string shown(const CodeExplanation& explanation) {
                      paragraph("command", explanation.command));
 }
 
+// What two spellings of a word have in common.
+std::string plain(std::string_view word) {
+  std::string text;
+  for (const char c : word) {
+    if (c != ' ' && c != '-' && c != '_') text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (text.size() > 3 && text.ends_with('s')) text.pop_back();
+  return text;
+}
+
+bool begins_as_code(std::string_view what) { return what.size() > 1 && (what[0] == 'E' || what[0] == 'e') && what[1] == '-'; }
+
+bool is_code(const std::string& what) {
+  const std::string code = full_code(what);
+  return std::ranges::any_of(code_explanations(), [&](const CodeExplanation& each) { return each.code == code; });
+}
+
 }  // namespace
+
+std::string explain_word(const std::string& what) {
+  std::vector<std::string> words;
+  for (const WordExplanation& each : word_explanations()) {
+    if (plain(each.word) == plain(what)) return fmt::format("{}\n{}", each.word, paragraph("what", each.meaning));
+    words.emplace_back(each.word);
+  }
+  // Codes have a hyphen in the middle; values of a plan have dots.
+  const bool dotted = what.find('.') != std::string::npos;
+  if (is_code(what) || what.empty() || begins_as_code(what)) {
+    return explain_code(what);
+  }
+  if (const std::string nearest = nearest_name(what, words); !nearest.empty() && !dotted) {
+    throw config_error("E-EXPLAIN-CODE", "explain", fmt::format("'{}' is no error code and no word of a plan", what),
+                       "the nearest is " + nearest, {fmt::format("plimsoll explain \"{}\"", nearest)});
+  }
+  throw config_error(
+      "E-EXPLAIN-VALUE", "explain",
+      fmt::format("'{}' is no error code and no word of a plan; if it is a value, the plan that has it is missing", what),
+      fmt::format("a code (E-PLAN-FIT), one of {}, or a value and --plan", fmt::join(words, ", ")),
+      {"plimsoll plan CONFIG --out plan.json", fmt::format("plimsoll explain {} --plan plan.json", what)});
+}
 
 std::string explain_code(std::string_view code) {
   const std::string wanted = full_code(code);

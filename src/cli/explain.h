@@ -1,4 +1,5 @@
-// What each error code means, why it happens and what to do: the text of `plimsoll explain E-CODE`.
+// What each error code means, why it happens and what to do, and what the words of a plan's summary mean: the text of
+// `plimsoll explain`.
 #pragma once
 
 #include <span>
@@ -20,5 +21,16 @@ std::span<const CodeExplanation> code_explanations();
 
 // The explanation as text. Case and a missing "E-" do not matter. config_error E-EXPLAIN-CODE names the nearest code.
 std::string explain_code(std::string_view code);
+
+struct WordExplanation {
+  std::string_view word, meaning;
+};
+
+// Sorted by word.
+std::span<const WordExplanation> word_explanations();
+
+// The explanation of a code or a word of a plan. Case, hyphens and a final "s" do not matter. config_error E-EXPLAIN-CODE names
+// the nearest; E-EXPLAIN-VALUE where it may be a value, which only a plan's file can explain.
+std::string explain_word(const std::string& what);
 
 }  // namespace plimsoll

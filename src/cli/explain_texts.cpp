@@ -149,9 +149,9 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
     {"E-EXPLAIN-CODE", "There is no error of this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},
-    {"E-EXPLAIN-VALUE", "The plan has no value of this name or id.",
-     "The name is misspelt, or belongs to a plan of another model.", "The values of a plan are in its file, with --values.",
-     "plimsoll plan CONFIG --values --out plan.json"},
+    {"E-EXPLAIN-VALUE", "The plan has no value of this name or id, or no plan is given.",
+     "The name is misspelt, belongs to a plan of another model, or stands there without --plan.",
+     "Write the plan into a file, which has all its values, and name that file.", "plimsoll plan CONFIG --out plan.json"},
     {"E-EXPORT-DISK", "A plan that uses a disk cannot be exported as an instance.",
      "Instances describe one memory. The plan keeps a part of the training on the disk of --disk or memory.disk.",
      "Export a plan that keeps the state in memory.",
@@ -243,7 +243,8 @@ const CodeExplanation kExplanations[] = {
      "The floor is the smallest budget for which a plan exists, over everything that the request leaves on auto. Weights, "
      "gradients and optimizer state take 16 bytes per parameter (adamw) before the first activation.",
      "Take one of the remedies of the message: each is a set of arguments that was planned and fits, with its peak and its time "
-     "per update. Leaving micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
+     "per update. What leaves the results as they are comes first: a free choice of the planner, a disk, more memory. Leaving "
+     "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
      "them changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto --set plan.recompute=auto"},
     {"E-PLAN-GROUP", "So many micro-batches cannot go through each block of this model together.",

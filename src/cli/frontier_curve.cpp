@@ -38,7 +38,16 @@ double round_step(double span, int most) {
   return 10 * power;
 }
 
-Axis axis_of(double low, double high, int most, std::span<const Unit> units) {
+// Steps of sizes are a quarter, a half, 1, 2, 4 ... of the unit as well: 256 MiB are rounder than 200.
+double round_size_step(double span, int most) {
+  double step = std::exp2(std::ceil(std::log2(span / most)));
+  while (span / step > most) step *= 2;
+  return step;
+}
+
+Axis axis_of(double low, double high, int most, std::span<const Unit> units, double (*round)(double, int)) {
+  constexpr double kFromZeroBelow = 0.6;  // of the highest
+  if (low <= kFromZeroBelow * high) low = 0;
   // One point alone lies in the middle.
   if (high <= low) {
     const double pad = std::max(0.05 * std::abs(low), 1e-9);
@@ -46,24 +55,30 @@ Axis axis_of(double low, double high, int most, std::span<const Unit> units) {
     high += pad;
   }
   const Unit unit = unit_for(high, units);
-  const double step = round_step((high - low) / unit.size, most);
-  const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+  const double step = round((high - low) / unit.size, most) * unit.size;
+  low = step * std::floor(low / step + 1e-9);
+  high = step * std::ceil(high / step - 1e-9);
+  const double shown = step / unit.size;
+  int decimals = 0;
+  while (decimals < 9 && std::abs(std::round(shown * std::pow(10, decimals)) - shown * std::pow(10, decimals)) > 1e-6) ++decimals;
   Axis axis{low, high, {}};
-  for (double i = std::ceil(low / unit.size / step); i * step * unit.size <= high; ++i) {
-    axis.ticks.push_back({i * step * unit.size, fmt::format("{:.{}f} {}", i * step, decimals, unit.name)});
+  for (int i = 0; low + i * step <= high + step / 2; ++i) {
+    axis.ticks.push_back({low + i * step, fmt::format("{:.{}f} {}", (low + i * step) / unit.size, decimals, unit.name)});
   }
   return axis;
 }
 
-// Ticks at powers of two, every second or third of them where there are many.
+// Ticks at powers of two, with the middle ones where these are few, every second or third of them where they are many.
 Axis logarithmic_axis(double low, double high, int most) {
-  const int first = static_cast<int>(std::ceil(std::log2(low))), last = static_cast<int>(std::floor(std::log2(high)));
-  const int stride = std::max(1, (last - first + most) / most);
+  const double octaves = std::log2(high / low);
+  const int stride = std::max(1, static_cast<int>(std::ceil(octaves / most)));
   Axis axis{low, high, {}, true};
-  for (int power = first; power <= last; power += stride) {
-    const double value = std::exp2(power);
-    const Unit unit = unit_for(value, kByteUnits);
-    axis.ticks.push_back({value, fmt::format("{:.0f} {}", value / unit.size, unit.name)});
+  for (int power = static_cast<int>(std::floor(std::log2(low))); std::exp2(power) <= high; power += stride) {
+    for (const double value : {std::exp2(power), 1.5 * std::exp2(power)}) {
+      if (value < low || value > high || (value > std::exp2(power) && 2 * octaves > most)) continue;
+      const Unit unit = unit_for(value, kByteUnits);
+      axis.ticks.push_back({value, fmt::format("{:g} {}", value / unit.size, unit.name)});
+    }
   }
   return axis;
 }
@@ -79,6 +94,11 @@ std::size_t point_within(const std::vector<CurvePoint>& points, Bytes budget) {
 
 Curve curve_of(const json& plan) {
   Curve curve;
+  const json& subject = plan.at("subject");
+  curve.title = fmt::format("{}, {} samples of {} tokens an update, {} ({} threads)", subject.at("model").get<std::string>(),
+                            subject.at("effective_batch").get<std::int64_t>(), subject.at("context").get<std::int64_t>(),
+                            subject.at("machine").get<std::string>(), subject.at("threads").get<int>());
+  if (const json& budget = plan.at("budget").at("memory"); budget.is_number()) curve.budget = Bytes{budget.get<std::int64_t>()};
   for (const json& point : plan.at("frontier")) {
     curve.points.push_back({Bytes{point.at("process_bytes").get<std::int64_t>()}, point.at("update_seconds").get<double>()});
   }
@@ -98,13 +118,20 @@ double Axis::share(double value) const {
 }
 
 Axis memory_axis(const Curve& curve, int most) {
-  const double low = static_cast<double>(curve.points.front().memory.n), high = static_cast<double>(curve.points.back().memory.n);
-  return high > kLogarithmicFrom * low ? logarithmic_axis(low, high, most) : axis_of(low, high, most, kByteUnits);
+  constexpr double kNear = 1.5;  // times what is drawn
+  double low = static_cast<double>(curve.points.front().memory.n), high = static_cast<double>(curve.points.back().memory.n);
+  if (curve.budget) {
+    const auto budget = static_cast<double>(curve.budget->n);
+    if (budget <= kNear * high) high = std::max(high, budget);
+    if (budget * kNear >= low) low = std::min(low, budget);
+  }
+  return high > kLogarithmicFrom * low ? logarithmic_axis(low, high, most)
+                                       : axis_of(low, high, most, kByteUnits, round_size_step);
 }
 
 // More memory is faster: the last point is the fastest.
 Axis time_axis(const Curve& curve, int most) {
-  return axis_of(curve.points.back().seconds, curve.points.front().seconds, most, kTimeUnits);
+  return axis_of(curve.points.back().seconds, curve.points.front().seconds, most, kTimeUnits, round_step);
 }
 
 }  // namespace plimsoll

@@ -60,8 +60,8 @@ std::string painted(const std::string& row, bool colour) {
   return out;
 }
 
-std::string title(const Curve& curve, const Axis& memory) {
-  std::string text = memory.logarithmic ? "update by budget (log):" : "update by budget:";
+std::string title(const Curve& curve, const Axis& memory, const Axis& time) {
+  std::string text = fmt::format("update{} by budget{}:", time.cut() ? " (not from 0)" : "", memory.logarithmic ? " (log)" : "");
   for (const CurveMark& mark : curve.marks) text += fmt::format("  {} {}", mark.letter, mark.name);
   return text + "\n";
 }
@@ -92,7 +92,7 @@ std::string frontier_plot(const Curve& curve, bool colour) {
   const Canvas canvas(curve, memory, time, columns);
   std::vector<std::string> labels(kRows);
   for (const Tick& tick : time.ticks) labels[static_cast<std::size_t>(Canvas::row_of(time.share(tick.value)))] = tick.label;
-  std::string text = title(curve, memory);
+  std::string text = title(curve, memory, time);
   for (std::size_t row = 0; row < labels.size(); ++row) {
     text +=
         fmt::format("{:>{}} {}{}\n", labels[row], widest, labels[row].empty() ? '|' : '+', painted(canvas.rows()[row], colour));

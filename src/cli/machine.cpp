@@ -120,7 +120,7 @@ int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) {
-    config = load_settings(arguments.config);
+    config = read_settings_only(arguments.config);
     demand_verified(*config);
   }
   const int threads = config ? config->threads : usable_cores();

@@ -98,7 +98,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   add_device(*command, a.config);
   command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
-  command->add_flag("--values", a.values, "list every value of the plan");
+  command->add_flag("--values", a.values, "list every value of the plan; with --out in that file alone");
   CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
   command->add_option("--export-instance", a.instance, "write the problem and this plan here, for other planners");
@@ -173,9 +173,11 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* init = app.add_subcommand("init", "a commented configuration on stdout");
   init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, ...");
 
-  CLI::App* explain = app.add_subcommand("explain", "what an error code means, or a value of a plan");
-  explain->add_option("WHAT", a.explain.what, "E-CODE, or the name or id of a value")->required();
-  explain->add_option("--plan", a.explain.plan, "the plan.json (made with --values) that holds the value");
+  CLI::App* explain = app.add_subcommand("explain", "what an error code or a word of a plan means, or what a value of a plan is");
+  explain->add_option("WHAT", a.explain.what, "E-CODE, a word (knee, floor, time bound, ...), or the name or id of a value")
+      ->required()
+      ->expected(1, 4);
+  explain->add_option("--plan", a.explain.plan, "the file of `plan --out` that holds the value");
 }
 
 // The configuration that the command was given, if it takes one.

@@ -32,12 +32,12 @@ struct Target {
 
 Target target_of(const PlanArguments& arguments) {
   PlanningPlace place{{}, /*runs_now=*/false};
-  if (arguments.machine.empty()) return {load_settings(arguments.config), place};
+  if (arguments.machine.empty()) return {read_settings_only(arguments.config), place};
   const bool simulated = arguments.machine == kSimulated;
   if (!simulated) place.machine = read_machine_file(arguments.machine);
   const Roofline rates = place.machine ? place.machine->machine.rates : Roofline{};
   const bool fast = rates.bf16_flops_per_second > rates.flops_per_second;
-  Config config = load_settings(
+  Config config = read_settings_only(
       arguments.config, {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)});
   if (simulated) place.machine = simulated_machine(config.threads);
   return {std::move(config), std::move(place)};
@@ -75,7 +75,7 @@ int run_plan(const PlanArguments& arguments) {
     fmt::print("{}\n", object.dump());
   } else {
     fmt::print("{}", text_of(object, config.memory.budget.has_value()));
-    if (arguments.values && result.plan) {
+    if (arguments.values && arguments.out.empty() && result.plan) {
       for (const nlohmann::json& value : object.at("values")) fmt::print("{}\n", value.dump());
     }
   }

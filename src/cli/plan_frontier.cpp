@@ -18,10 +18,11 @@ using nlohmann::json;
 
 bool paged(const json& point) { return !point.at("decisions").at("paging").is_null(); }
 
-std::string heading(bool with_disk) {
-  return fmt::format("{:4}{:>10}{:>9}{:>8}{:>10}{:>12}{:>6}{:>10}{:>6}{:>6}{:>10}{:>7}{:>7}{}\n", "", "budget", "update", "tok/s",
-                     "slower", "micro x acc", "loss", "next MiB", "keep", "cheap", "recompute", "pieces", "joined",
-                     with_disk ? " paged" : "");
+// Up to 80 columns, with what blocks do in letters.
+constexpr const char* kRow = "{:<4}{:>10}{:>8}{:>9}{:>13}{:>6}{:>9}  {}\n";
+
+std::string heading() {
+  return fmt::format(fmt::runtime(kRow), "", "budget", "update", "slower", "micro x acc", "loss", "next MiB", "blocks");
 }
 
 std::string saved_text(const json& seconds) {
@@ -36,32 +37,39 @@ std::string batch_text(const json& point) {
                      group == 1 ? "" : fmt::format(" by {}", group));
 }
 
-std::string row(const std::string& marks, const json& point, double fastest, bool with_disk) {
-  const double seconds = point.at("update_seconds").get<double>();
+// "k8 c2 r2 d": so many blocks keep, ...; a part of the training rests beyond memory.
+std::string blocks_text(const json& point) {
   const std::map<std::string, int> blocks = blocks_by_mode(point.at("decisions"));
-  const auto count = [&](const char* mode) {
+  std::string text;
+  for (const char* mode : {"keep", "cheap", "recompute", "pieces", "joined"}) {
     const auto found = blocks.find(mode);
-    return found == blocks.end() ? std::string("-") : std::to_string(found->second);
-  };
-  return fmt::format("{:<4}{:>10}{:>9}{:>8}{:>10}{:>12}{:>6}{:>10}{:>6}{:>6}{:>10}{:>7}{:>7}{}\n", marks,
-                     to_text(Bytes{point.at("process_bytes").get<std::int64_t>()}), duration_text(seconds),
-                     rate_text(point.at("tokens_per_second").get<double>()),
-                     fastest > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / fastest - 1)) : "", batch_text(point),
-                     point.at("loss_chunks").get<int>(), saved_text(point.at("seconds_per_mib")), count("keep"), count("cheap"),
-                     count("recompute"), count("pieces"), count("joined"),
-                     with_disk ? fmt::format("{:>6}", paged(point) ? "yes" : "-") : "");
+    if (found != blocks.end()) text += fmt::format("{}{}{}", text.empty() ? "" : " ", mode[0], found->second);
+  }
+  return text + (paged(point) ? (text.empty() ? "d" : " d") : "");
+}
+
+std::string row(const std::string& marks, const json& point, double fastest) {
+  const double seconds = point.at("update_seconds").get<double>();
+  return fmt::format(fmt::runtime(kRow), marks, to_text(Bytes{point.at("process_bytes").get<std::int64_t>()}),
+                     duration_text(seconds), fastest > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / fastest - 1)) : "",
+                     batch_text(point), point.at("loss_chunks").get<int>(), saved_text(point.at("seconds_per_mib")),
+                     blocks_text(point));
 }
 
 std::string frontier_table(const json& frontier, const Curve& curve) {
-  const bool with_disk = std::any_of(frontier.begin(), frontier.end(), paged);
   const double fastest = frontier.back().at("update_seconds").get<double>();
-  std::string text = heading(with_disk);
+  std::string text = heading();
   for (std::size_t i = 0; i < frontier.size(); ++i) {
     std::string marks;
     for (const CurveMark& mark : curve.marks) marks += mark.point == i ? std::string(1, mark.letter) : "";
-    text += row(marks, frontier[i], fastest, with_disk);
+    text += row(marks, frontier[i], fastest);
   }
-  return text + "next MiB: what each MiB more saves of an update, on the way to the next row\n";
+  text +=
+      "next MiB: what each MiB more saves of an update, on the way to the next row\n"
+      "blocks: k keep, c recompute what is cheap, r recompute, p in pieces,\n"
+      "        j with the block before";
+  const bool beyond = std::any_of(frontier.begin(), frontier.end(), paged);
+  return text + (beyond ? "; d: a part of the training rests beyond memory\n" : "\n");
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ std::string phase_table(const json& predicted) {
   return text;
 }
 
+// As a shell reads them.
 std::string arguments_text(const json& arguments) {
   std::string text;
   for (const json& argument : arguments) text += (text.empty() ? "" : " ") + shell_quoted(argument.get<std::string>());
@@ -120,17 +121,39 @@ std::string arguments_lines(const json& arguments) {
   return line.empty() ? text : text + "    " + line + "\n";
 }
 
-std::string levers_table(const json& levers) {
-  const double base = levers.at(0).at("update_seconds").get<double>();
-  std::string text = fmt::format("{:<46}{:>12}{:>11}{:>10}\n", "levers, each alone", "process", "update", "time");
+// "+1.20 GiB", "-36.0 MiB", "0 B".
+std::string change_of(std::int64_t bytes) { return (bytes > 0 ? "+" : "") + to_text(Bytes{bytes}); }
+
+// Whether the planner chose how the batch is split, where there was a choice.
+bool chose_batch(const json& plan) { return plan.value("run", json::object()).value("micro_batch_chosen", false); }
+
+// What each lever changes of this plan. That it leaves the micro-batch alone is said once.
+std::string levers_table(const json& plan) {
+  const json& levers = plan.at("levers");
+  const json& predicted = plan.at("predicted");
+  const double own = predicted.at("update_seconds").get<double>();
+  const auto bytes = predicted.at("process_bytes").get<std::int64_t>();
+  const std::string pin = fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>());
+  bool pinned = false;
+  std::string rows;
   for (const json& lever : levers) {
+    json arguments = lever.at("arguments");
+    if (chose_batch(plan) && arguments.size() > 2 && arguments.at(1) == pin) {
+      arguments.erase(0);
+      arguments.erase(0);
+      pinned = true;
+    }
     const double seconds = lever.at("update_seconds").get<double>();
-    text += fmt::format("  {:<44}{:>12}{:>11}{:>10}{}\n", lever.at("name").get<std::string>(), size(lever.at("process_bytes")),
-                        duration_text(seconds), base > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / base - 1)) : "",
-                        lever.at("changes_result").get<bool>() ? "  changes the result" : "");
-    text += arguments_lines(lever.at("arguments"));
+    rows += fmt::format("  {:<41}{:>13}{:>11}{:>10}\n", lever.at("name").get<std::string>(),
+                        change_of(lever.at("process_bytes").get<std::int64_t>() - bytes), duration_text(seconds),
+                        own > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / own - 1)) : "");
+    std::string lines = arguments_lines(arguments);
+    lines.pop_back();
+    rows += lines + (lever.at("changes_result").get<bool>() ? "  (changes the result)" : "") +
+            (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
-  return text;
+  return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
+         (pinned ? fmt::format("  (where nothing else is said also --set {})\n", pin) : "") + rows;
 }
 
 std::string remedies_text(const json& remedies) {
@@ -141,6 +164,10 @@ std::string remedies_text(const json& remedies) {
                         arguments_text(remedy.at("arguments")), size(remedy.at("process_bytes")),
                         duration_text(remedy.at("update_seconds").get<double>()),
                         remedy.at("changes_result").get<bool>() ? "; changes the result" : "");
+    if (remedy.contains("assumed_disk_bytes_per_second")) {
+      text += fmt::format("     (this disk is not measured yet: {:.0f} MB/s each way are assumed)\n",
+                          remedy.at("assumed_disk_bytes_per_second").get<double>() / 1e6);
+    }
   }
   return text;
 }
@@ -239,13 +266,50 @@ std::string precision_text(const json& precision) {
   return state == compute ? compute : fmt::format("{} (optimizer state {})", compute, state);
 }
 
+// "3.2 days" where hours no longer say it.
+std::string long_duration(double seconds) {
+  constexpr double kDay = 24 * 3600;
+  return seconds < 2 * kDay ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / kDay);
+}
+
+// 124,439,808
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+// What the whole training is: how large, how often, how long.
+std::string run_text(const json& plan) {
+  constexpr double kLong = 2 * 24 * 3600;
+  if (!plan.contains("run")) return "";
+  const json& run = plan.at("run");
+  const auto number = [&](const char* key) { return run.at(key).get<std::int64_t>(); };
+  const double seconds = run.at("seconds").get<double>();
+  std::string text =
+      fmt::format("{} parameters; {} updates, {} samples{}, {} tokens; about {} in all\n", grouped(number("parameters")),
+                  grouped(number("updates")), grouped(number("samples")),
+                  run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
+                  grouped(number("tokens")), long_duration(seconds));
+  if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
+  return text;
+}
+
+// Sums over micro-batches are rounded by their number: the choice is part of the result.
+std::string pin_text(const json& plan) {
+  if (!chose_batch(plan)) return "";
+  const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
+  return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
                                  size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
+  text += run_text(plan);
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
-  text += cheap_text(plan.at("decisions"));
+  text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
                       rate_text(predicted.at("tokens_per_second").get<double>()),
                       predicted.at("cost_source").at("bound").get<int>() > 0
@@ -253,7 +317,7 @@ std::string fitting(const json& plan) {
                           : "from measured kernels");
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
-  if (!plan.at("levers").empty()) text += "\n" + levers_table(plan.at("levers"));
+  if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
   return text;
 }
 
@@ -290,10 +354,12 @@ std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? f
 
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");
+  const auto beside = [](const std::string& line) { return line.empty() ? line : "      " + line; };
   return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n",
                      size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")), batch_text(plan),
                      blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
-                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")));
+                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes"))) +
+         beside(pin_text(plan));
 }
 
 }  // namespace plimsoll

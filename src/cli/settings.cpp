@@ -18,11 +18,22 @@ void demand(bool gpu, bool unverified) {
                      "--unverified, to try it all the same", {"--device cuda --unverified", "--device cpu"});
 }
 
+void tell_notes(const Config& config) {
+  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
 }  // namespace
 
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   Config loaded = load_config(arguments.file, sets_of(arguments), budgets_of(arguments), bf16);
   settle(loaded);
+  return loaded;
+}
+
+Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16) {
+  Config loaded = load_config(arguments.file, sets_of(arguments), budgets_of(arguments), bf16);
+  tell_notes(loaded);
+  if (loaded.memory.disk) check_disk_folder(*loaded.memory.disk);
   return loaded;
 }
 
@@ -48,8 +59,11 @@ BudgetOptions budgets_of(const ConfigArguments& arguments) {
 }
 
 void settle(const Config& config) {
-  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
-  if (config.memory.disk) create_disk_folder(*config.memory.disk);
+  tell_notes(config);
+  if (config.memory.disk) {
+    check_disk_folder(*config.memory.disk);
+    create_disk_folder(*config.memory.disk);
+  }
 }
 
 void demand_verified(const Config& config) { demand(config.device == DeviceChoice::cuda, config.unverified); }

@@ -1,4 +1,5 @@
-// The configuration as a command line means it: the file, --set and the budgets, its notes on stderr, the folder of --disk made.
+// The configuration as a command line means it: the file, --set and the budgets, its notes on stderr, the folder of --disk made
+// where something runs.
 #pragma once
 
 #include <string>
@@ -12,6 +13,8 @@ namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
+// The same for commands that run nothing: the folder is not made.
+Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
 
 // The settings alone, and then what follows from them, as above.
 RunSettings read_settings_of(const ConfigArguments& arguments);

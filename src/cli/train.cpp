@@ -191,6 +191,7 @@ class TrainCommand {
     options.cache = cache_folder();
     options.plan_file = arguments_.plan;
     options.vocabulary_to = folder_.weights();
+    if (const std::filesystem::path runs = folder_.path().parent_path(); !runs.empty()) options.runs = runs;
     if (resumed_) options.micro_batch = resumed_->micro_batch;
     auto prepared = prepare_training(config_, options, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);

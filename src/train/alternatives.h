@@ -8,9 +8,12 @@
 
 namespace plimsoll {
 
-// The array `levers` of plimsoll.plan/1: each against the plan that keeps everything at the largest micro-batch.
-nlohmann::json levers(const Config& config, const PlanningInput& input);
-// The array `infeasible.remedies`, cheapest for the result first. `floor`: bytes of the smallest plan that there is.
-nlohmann::json remedies(const Config& config, const PlanningInput& input, Bytes floor);
+// The array `levers` of plimsoll.plan/1: what each changes of `plan`, which `space` gave for the budget. Within the budget where
+// it fits, else without one. The fastest first; what changes neither bytes nor seconds is left out.
+nlohmann::json levers(const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan);
+// The array `infeasible.remedies`: what leaves results as they are comes first, then by what it takes. `floor` and `knee` are
+// process bytes of what was asked for. No disk is measured: one that nobody has measured counts as kAssumedDiskRate, which the
+// remedy says.
+nlohmann::json remedies(const Config& config, const PlanningInput& input, Bytes floor, Bytes knee);
 
 }  // namespace plimsoll

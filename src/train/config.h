@@ -188,5 +188,7 @@ double momentum_at(const Config& config, std::int64_t samples_before);
 
 // Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.
 void create_disk_folder(const DiskBudget& disk);
+// E-DISK-FOLDER where that would fail, as far as can be seen; creates nothing.
+void check_disk_folder(const DiskBudget& disk);
 
 }  // namespace plimsoll

@@ -18,4 +18,11 @@ namespace plimsoll {
 void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,
                    const std::function<void(const std::string&)>& say);
 
+// The same without measuring anything: what the cache has, else kAssumedDiskRate each way. Whether it was measured.
+bool add_known_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache);
+inline constexpr double kAssumedDiskRate = 500e6, kAssumedDiskLatency = 100e-6;  // of a modest solid-state disk
+
+// The folder, or its parent while it does not exist: on the same disk once it is made.
+std::filesystem::path existing_folder(const std::filesystem::path& folder);
+
 }  // namespace plimsoll

@@ -233,12 +233,23 @@ void keep(const Link& link, const std::filesystem::path& path) {
   write_file_atomically(path, object.dump() + "\n");
 }
 
+std::filesystem::path store_file(const MeasuredStore& store, int threads, const std::filesystem::path& cache) {
+  return cache / fmt::format("{}-{}.json", store.file, threads);
+}
+
+// A described machine may have more threads than this one.
+int threads_here(int threads) { return std::min(threads, usable_cores()); }
+
 }  // namespace
+
+std::optional<Link> known_store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache) {
+  return known(store_file(store, threads_here(threads), cache));
+}
 
 Link store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache,
                 const std::function<void(const std::string&)>& say) {
-  threads = std::min(threads, usable_cores());  // a described machine may have more
-  const std::filesystem::path file = cache / fmt::format("{}-{}.json", store.file, threads);
+  threads = threads_here(threads);
+  const std::filesystem::path file = store_file(store, threads, cache);
   if (const std::optional<Link> link = known(file)) return *link;
   if (say) say(fmt::format("measuring {}, once, for {}", store.name, file.string()));
   const Link link = link_from(run_in_child([&] { return link_text(measure(store, threads)); }));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct MeasuredStore {
 // The link has no ends yet.
 Link store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache,
                 const std::function<void(const std::string&)>& say);
+// What the file in the cache holds; nothing is measured.
+std::optional<Link> known_store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache);
 Link between(std::string from, std::string to, Link link);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "data/order.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/resting.h"
@@ -48,6 +49,39 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
   plan["frontier"] = to_json(space.frontier(most, budgets));
   plan["bounds"]["knee_bytes"] = space.knee().n;
   plan["bounds"]["ceiling_bytes"] = space.ceiling().n;
+}
+
+// What a whole training of this plan comes to. Its time is that of the updates.
+json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
+  std::int64_t parameters = 0;
+  for (const Value& value : plan.graph.values) {
+    if (value.role == Role::parameter) parameters += value.type.shape.elements();
+  }
+  const std::int64_t samples = config.train.updates * config.train.effective_batch;
+  json epochs;
+  if (input.data.train.tokens > 1) {
+    const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
+    epochs = static_cast<double>(samples) / static_cast<double>(all.count());
+  }
+  return {{"parameters", parameters},
+          {"updates", config.train.updates},
+          {"samples", samples},
+          {"epochs", epochs},
+          {"tokens", samples * config.model.context},
+          {"seconds", static_cast<double>(config.train.updates) * plan.update_seconds},
+          {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
+}
+
+json subject_json(const Config& config, const Machine& machine) {
+  const Gpt2Config& shape = config.model.shape;
+  const std::string name = !config.model.preset.empty() ? config.model.preset
+                           : config.model.init.empty()  ? fmt::format("gpt2 of {} layers, width {}", shape.layers, shape.width)
+                                                        : config.model.init.filename().string();
+  return {{"model", name},
+          {"context", config.model.context},
+          {"effective_batch", config.train.effective_batch},
+          {"machine", machine.name},
+          {"threads", machine.threads}};
 }
 
 }  // namespace
@@ -153,13 +187,15 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
-    if (extras.levers) object["levers"] = levers(config, input);
+    object["run"] = run_json(config, input, *plan);
+    if (extras.levers) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
     object = to_json(infeasible, context, input.machine.machine.threads);
-    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor);
+    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
   }
+  object["subject"] = subject_json(config, input.machine.machine);
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points);
   result.text = object.dump(1);
   return result;

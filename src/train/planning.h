@@ -23,6 +23,7 @@ struct PlanningInput {
   DataFiles data;
   DataFacts facts;
   std::filesystem::path cache;
+  std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there
 };
 
 // Which machine a plan is for, and whether it is to run now.

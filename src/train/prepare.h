@@ -39,6 +39,7 @@ struct PrepareOptions {
   std::filesystem::path cache;              // for machine files and tokens
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
+  std::filesystem::path runs = ".";         // the folder that the run folder lies in
   std::filesystem::path vocabulary_to;      // save the vocabulary here; empty: do not
 };
 

@@ -207,7 +207,7 @@ def options(test):
     test.fails(2, "E-CONFIG-MISSING", "plan", "config.toml", *resting)
     plan = noted.json()
     test.equal("budget", plan["budget"], {"memory": 64 << 20, "host_memory": 1 << 30, "disk": 2 << 30})
-    test.that(test.path("spill").is_dir(), "the folder of --disk is made")
+    test.that(not test.path("spill").exists(), "planning makes no folder")
     test.fails(5, "E-DISK-FOLDER", "plan", "config.toml", "--disk", "no/such/folder:1GiB")
     test.fails(5, "E-DISK-FOLDER", "plan", "config.toml", "--disk", "config.toml:1GiB")
     for command in (

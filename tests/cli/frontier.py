@@ -58,7 +58,9 @@ def given_budget(test):
     )
     text = test.succeeds(*SIM, "--frontier", "--memory", middle)
     test.that(text.startswith("fits: ") and "@ this plan" in text, "the plan comes first and is marked")
-    test.that(max(map(len, text.splitlines())) <= 110, "the table is at most 110 columns wide")
+    table = text.splitlines()
+    table = table[next(i for i, line in enumerate(table) if "micro x acc" in line) :]
+    test.that(max(map(len, table)) <= 80, "the table is at most 80 columns wide")
     refused = test.run(*SIM, "--frontier", "--memory", bounds["floor_bytes"] - 4096, "--json")
     test.equal("exit code below the floor", refused.code, 3)
     test.shape("frontier of a refusal", refused.json()["frontier"], [POINT])
@@ -71,7 +73,7 @@ def plot(test):
     test.write("open.toml", no_budget)
     text = test.succeeds("plan", "open.toml", "--machine", "sim", "--frontier")
     test.that("at its peak" not in text, "without a budget the frontier alone")
-    drawn = text[text.index("update by budget") :].splitlines()
+    drawn = text[text.rindex("update", 0, text.index("F floor")) :].splitlines()
     test.that(len(drawn) <= 16 and max(map(len, drawn)) <= 72, "the plot is at most 72 columns x 16 rows")
     for mark in ("F floor", "K knee", "C ceiling"):
         test.that(mark in drawn[0], f"the plot names {mark}")
@@ -110,6 +112,9 @@ def svg(test):
         words = " ".join(root.itertext())
         for word in ("floor", "knee", "ceiling", "MiB", "ms", "memory of the process", "time of an update"):
             test.that(word in words, f"the SVG says {word}")
+        for word in ("gpt2 of 2 layers, width 32, 8 samples of 32 tokens an update, sim (2 threads)", "Update time by memory"):
+            test.that(word in words, f"the title says {word}")
+        test.that(("budget: 64.0 MiB" if config == "config.toml" else "budget: ") in words, "the SVG shows the budget")
     test.fails(2, "E-USAGE", *SIM, "--svg", "g.svg")
     test.fails(5, "E-IO-WRITE", *SIM, "--frontier", "--svg", "no/such/folder/f.svg")
     test.that(not test.path("g.svg").exists(), "nothing is drawn without --frontier")
@@ -166,21 +171,20 @@ def odd_diffs(test):
 
 
 def levers(test):
-    """The arguments of a lever lead to its row, or to a faster plan, where memory is no concern."""
+    """The arguments of a lever lead to its row."""
     pinned = ["--set", "plan.recompute=all", "--set", "plan.loss_chunks=4", "--set", "plan.optimizer_state=memory"]
     for more, disk in ([], False), (["--disk", "spill:1GiB"], True), (pinned, False):
         rows = test.succeeds(*SIM, *more, "--json")["levers"]
         names = [row["name"] for row in rows]
-        test.that({"products in bf16", "optimizer state in 8bit", "all of these"} <= set(names), f"levers: {names}")
+        test.that({"optimizer state in 8bit", "micro-batch 1"} <= set(names), f"levers: {names}")
         test.equal("levers of the disk", "blocks made again from inputs on the disk" in names, disk)
-        test.that(all(row["arguments"] for row in rows[1:]), "every lever has arguments")
-        taken_back = len(pinned) if more is pinned else 0
-        test.equal("to keep everything takes back what is pinned", len(rows[0]["arguments"]), taken_back)
+        test.that(all(row["arguments"] for row in rows), "every lever has arguments")
         for row in rows:
+            if not row["within_budget"]:
+                continue
             found = test.succeeds(*SIM, *more, *row["arguments"], "--json")["predicted"]
-            seconds = row["update_seconds"]
-            test.that(found["update_seconds"] <= seconds * (1 + 1e-9), f"{row['name']}: {found['update_seconds']}, {seconds} s")
-    test.that(rows[0]["process_bytes"] > min(row["process_bytes"] for row in rows), "levers save memory")
+            for key in ("process_bytes", "update_seconds"):
+                test.equal(f"{row['name']}: {key}", found[key], row[key])
 
 
 def certificates(test):

@@ -309,14 +309,10 @@ def offered(test):
     lever = [lever for lever in plan["levers"] if "precision.optimizer_state=bf16" in lever["arguments"]]
     if test.equal("levers that narrow the state", len(lever), 1):
         test.that(lever[0]["changes_result"], "the lever says that it changes results")
-        everything = plan["levers"][0]["process_bytes"]
-        test.that(lever[0]["process_bytes"] < everything, f"{lever[0]['process_bytes']} is less than {everything}")
+        own = plan["predicted"]["process_bytes"]
+        test.that(lever[0]["process_bytes"] < own, f"{lever[0]['process_bytes']} is less than {own}")
     text = test.succeeds("plan", "config.toml", "--set", "precision.optimizer_state=bf16")
     test.that("fp32 (optimizer state bf16)" in text, "the plan names both precisions")
-    names = [lever["name"] for lever in plan["levers"]]
-    test.that(names.index("optimizer state in bf16") > names.index("micro-batch 1"), f"an order: {names}")
-    for before, name in zip(names, names[1:]):
-        test.that(not name.startswith("the same") or before == "micro-batch 1", f"the same as what: {names}")
     test.fails(2, "E-CONFIG-PRECISION", "plan", "config.toml", "--set", "precision.optimizer_state=fp8")
     none = ["--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0"]
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *none, "--set", "precision.optimizer_state=bf16")

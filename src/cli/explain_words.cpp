@@ -1,0 +1,76 @@
+#include "cli/explain.h"
+
+namespace plimsoll {
+namespace {
+
+const WordExplanation kWords[] = {
+    {"accumulation", "How many micro-batches make an update. Their gradients are added up, then the optimizer runs once."},
+    {"activations", "Results of the forward pass that the backward pass reads. A plan keeps them or computes them again."},
+    {"arena", "The one block of memory that holds every tensor of the training. Its size is the end of the highest buffer."},
+    {"batch",
+     "\"8 = 2 x 4\": an update sees 8 samples, in 4 micro-batches of 2 samples. The effective batch is yours; the planner may "
+     "choose how it is split. The split decides how sums are rounded, so it decides the bits of the result."},
+    {"blocks",
+     "The repeated layers of a model. Each of them keeps what its backward pass reads (keep), computes again what is cheap "
+     "for its bytes (cheap) or all of it from its input (recompute), perhaps in pieces or joined with the block before."},
+    {"bound",
+     "No plan can be smaller: the largest working set of any single step, in whatever order steps run. The floor lies at "
+     "or above it. Of times, \"bound\" is an estimate from the machine's rates, not a measurement."},
+    {"budget", "The most that the whole process may take: arena, code, generated kernels, heap and stacks (--memory)."},
+    {"ceiling", "The process with everything kept and nothing computed again: the fastest plan. More memory is of no use."},
+    {"cheap", "A block computes again only what is cheap for its bytes; the plan names the values."},
+    {"floor",
+     "The smallest budget for which the planner has a plan, over all that the request leaves on auto. One page less is "
+     "refused with E-PLAN-FIT."},
+    {"frontier", "Update time against the budget, from the floor to the ceiling: `plimsoll plan CONFIG --frontier`."},
+    {"joined", "A block computes again from the input of the block before, which then need not be kept."},
+    {"keep", "A block keeps everything that its backward pass reads."},
+    {"knee", "The budget from which on more memory gains little: the smallest one whose update is within 3 % of the fastest."},
+    {"lanes",
+     "What kernels, transfers in and transfers out take of an update. They run side by side; where transfers take longer, "
+     "the update waits for them."},
+    {"levers",
+     "What one change of the configuration would do to this plan: bytes of the process and time of an update. Each was "
+     "planned itself, within the same budget where it fits."},
+    {"live",
+     "Bytes of all buffers that hold something at a moment. The arena is at least as large as the most that is ever live."},
+    {"load",
+     "Of the layout: the most bytes that are live at once. No choice of addresses makes the arena smaller. Also the phase "
+     "that reads or draws the weights at the start."},
+    {"loss",
+     "\"loss in 4 chunks\": the logits and the loss of a micro-batch are made in so many parts, one after the other, so that "
+     "the logits never exist at once. The parts change no bit of the result."},
+    {"micro-batch",
+     "The samples that go through the model together. The planner chooses it unless train.micro_batch says so. It "
+     "decides in which groups sums are rounded: another one gives other bits."},
+    {"next MiB", "In the table of the frontier: the seconds of an update that each further MiB saves, up to the next row."},
+    {"optimizer state", "What the optimizer keeps for each parameter: two moments for adamw, one for lion and momentum."},
+    {"owners",
+     "Whose the live bytes of a phase are: parameters, gradients, optimizer state, activations and so on. They add up to "
+     "what is live at the phase's worst instruction."},
+    {"phases",
+     "load reads the weights; first is the first micro-batch of an update, which writes the gradients; steady is a later "
+     "one, which adds to them, with the update; evaluate, save and generate are what their names say. Each has its own "
+     "peak, and the arena holds the largest."},
+    {"pieces", "A block computes again in pieces, attention and MLP one after the other, so that both never exist at once."},
+    {"process", "The whole process: the arena and the reserve. It never passes the budget."},
+    {"recompute", "A block keeps its input alone and computes the rest again before its backward pass. Results do not change."},
+    {"remedies", "What makes a refused configuration fit. Each was planned; what leaves the results as they are comes first."},
+    {"replays", "Nodes that run again one by one, where the planner decides on each instead of on whole blocks."},
+    {"reserve",
+     "What the process takes outside the arena: code, generated kernels, heap, stacks, staging of transfers. Measured on "
+     "the machine, rounded up, and part of the budget."},
+    {"stall", "How long the kernels of an update wait for transfers to and from other tiers."},
+    {"tiers", "Where bytes may rest: the memory in which kernels run, the memory of a host, a disk (--host-memory, --disk)."},
+    {"time bound",
+     "No plan within the budget is faster: every kernel runs once, and what memory has no room for is computed again "
+     "or crosses a link, whichever is cheaper."},
+    {"transfers", "Copies between the memory in which kernels run and other tiers. They run beside the kernels."},
+    {"update", "One step of the optimizer: all micro-batches of the effective batch, then the change of the parameters."},
+};
+
+}  // namespace
+
+std::span<const WordExplanation> word_explanations() { return kWords; }
+
+}  // namespace plimsoll
