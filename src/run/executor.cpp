@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ namespace plimsoll {
 struct Executor::Bound {
   const Kernel* add = nullptr;
   const Kernel* write = nullptr;
+  const Kernel* keep = nullptr;  // at a window's start, where gradients are kept
   std::vector<std::byte*> inputs, outputs;
   std::byte* scratch = nullptr;
 };
@@ -71,6 +73,11 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   return entry.kernel;
 }
 
+// Not indices, which must begin anew with each window.
+static bool gives_numbers(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.outputs, [&](ValueId output) { return is_float(graph.values[output].type.dtype); });
+}
+
 std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& section) {
   std::vector<Bound> bound(section.size());
   const auto address = [&](const Operand& operand) { return device_.address(operand); };
@@ -82,6 +89,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     const bool always_starts = program_.rounds == 1 && node.section == Section::micro;
     bound[i].write = kernel_for(*run, run->starts_window);
     bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
+    bound[i].keep = gives_numbers(graph_, node) ? bound[i].add : bound[i].write;
     for (const Operand& operand : run->inputs) bound[i].inputs.push_back(address(operand));
     for (const Operand& operand : run->outputs) bound[i].outputs.push_back(address(operand));
     bound[i].scratch = address(run->scratch);
@@ -108,12 +116,13 @@ void Executor::name_failure(const Instruction& instruction, const Work& work) {
 }
 
 void Executor::run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work) {
-  if (window_start && copies_what_is_written(instruction)) return;
+  if (window_start && !keeps_gradients_ && copies_what_is_written(instruction)) return;
   if (observer_ != nullptr) observer_->before(instruction, window_start);
   match(
       instruction,
       [&](const RunKernel& run) {
-        const Kernel* kernel = window_start ? bound->write : bound->add;
+        const Kernel* at_start = keeps_gradients_ ? bound->keep : bound->write;
+        const Kernel* kernel = window_start ? at_start : bound->add;
         if (kernel == nullptr) return;
         name_failure(instruction, [&] {
           device_.expect(run);
@@ -147,7 +156,7 @@ std::vector<Executor::Segment> Executor::segments_of(const std::vector<Instructi
   return segments;
 }
 
-// A segment that writes accumulators and the same one that adds to them are two.
+// A segment that writes accumulators, the same one that adds to them and the one that keeps gradients are three.
 void Executor::run(Section section, const BoundSection& bound, std::size_t segment, bool window_start, const Feeder& work) {
   const std::vector<Instruction>& instructions = program_.of(section);
   const auto [begin, end, host] = bound.segments[segment];
@@ -155,7 +164,8 @@ void Executor::run(Section section, const BoundSection& bound, std::size_t segme
     for (std::size_t i = begin; i < end; ++i) run(instructions[i], &bound.instructions[i], window_start, work);
   };
   if (host) return all();
-  device_.run(2 * (bound.first + segment) + (window_start ? 1 : 0), all);
+  const std::size_t form = !window_start ? 0 : keeps_gradients_ ? 2 : 1;
+  device_.run(3 * (bound.first + segment) + form, all);
 }
 
 void Executor::run(Section section, bool window_start, const Feeder& feed) {

@@ -34,6 +34,8 @@ class Executor {
   // Runs the instructions of a section. `feed` is called at each feed instruction: of the section, and where updates run as early
   // as they can (plan/timeline.h) of the update within the micro-step.
   void run(Section section, bool window_start, const Feeder& feed);
+  // What verify makes wrong: from now on a window adds to the gradients of the one before.
+  void keep_gradients() { keeps_gradients_ = true; }
   // Tells the observer of the two instructions that are not kernels; the caller does the work in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
@@ -79,6 +81,7 @@ class Executor {
   Device& device_;
   int threads_, loss_chunks_;
   RunObserver* observer_ = nullptr;
+  bool keeps_gradients_ = false;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::map<std::string, std::string> algorithms_;
   struct Cache;

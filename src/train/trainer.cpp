@@ -190,7 +190,7 @@ bool Trainer::run_window(double inverse_units) {
   micro_in_window_ = 0;
   for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
     if (micro == 1) enter(Phase::steady);
-    executor_.run(Section::micro, micro == 0 && !(faults_.keep_gradients && update > 1), feed);
+    executor_.run(Section::micro, micro == 0, feed);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
     if (scale_ && !finite_so_far()) return false;
   }
@@ -256,6 +256,7 @@ Metrics Trainer::update() {
                 "finite numbers; this update is not saved",
                 {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
   }
+  if (faults_.keep_gradients) executor_.keep_gradients();
   progress_.updates = update;
   progress_.samples += config_.train.effective_batch;
   progress_.units += metrics.units;

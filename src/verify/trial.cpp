@@ -111,6 +111,38 @@ bool Trial::fits() const {
   return !no_room && (exit_code != static_cast<int>(ExitCode::does_not_fit) || said.starts_with("E-CHILD"));
 }
 
+// Broken: files, the disk, a GPU, or a signal from outside, out of memory included; a crash of its own is a failure.
+Trial::End Trial::end() const {
+  if (ran()) return End::ran;
+  if (!fits()) return End::no_room;
+  if (said.starts_with("E-CHILD")) return End::broken;
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::configuration: return End::refused;
+    case ExitCode::diverged: return End::diverged;
+    case ExitCode::data:
+    case ExitCode::interrupted: return End::broken;
+    default: break;
+  }
+  constexpr std::array kFromOutside{SIGKILL, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGXCPU};
+  const bool stopped = std::ranges::any_of(kFromOutside, [&](int signal) { return exit_code == 128 + signal; });
+  return stopped ? End::broken : End::failed;
+}
+
+namespace {
+
+Error broken_by(const Trial& trial) {
+  const std::size_t space = trial.said.starts_with("E-") ? trial.said.find(' ') : std::string::npos;
+  if (space == std::string::npos) {
+    return data_error("E-CHILD", "verify", fmt::format("a training was ended from outside, with {}", trial.exit_code),
+                      "one that runs to its end", {trial.command});
+  }
+  const std::size_t text = trial.said.find_first_not_of(' ', space);
+  return data_error(trial.said.substr(0, space), "verify", trial.said.substr(std::min(text, trial.said.size())),
+                    "files and a system that last until verify is done", {trial.command});
+}
+
+}  // namespace
+
 Trials::Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell)
     : folder_(std::move(folder)), config_(folder_ / "config.toml"), tell_(std::move(tell)) {
   write_file_atomically(config_, resolved_toml(config));
@@ -152,6 +184,7 @@ Trial Trials::run(const TrialRequest& request) const {
   trial.command = ended.command;
   trial.exit_code = ended.exit_code;
   if (ended.exit_code != 0) trial.said = ended.error;
+  if (trial.end() == Trial::End::broken) throw broken_by(trial);
   if (trial.ran()) trial.updates = read_updates(trial.folder / "metrics.jsonl");
   return trial;
 }

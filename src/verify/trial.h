@@ -2,6 +2,7 @@
 // and what it left behind. So what is compared is what users run, under the budgets that they gave.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -33,6 +34,9 @@ struct Trial {
 
   bool ran() const { return exit_code == 0; }
   bool fits() const;  // false: refused for its bytes
+  // What its end says, where it did not run: of the trainer alone `diverged` and `failed` say something.
+  enum class End : std::uint8_t { ran, no_room, refused, diverged, broken, failed };
+  End end() const;
   std::filesystem::path checkpoint() const { return folder / "checkpoint.safetensors"; }
   std::filesystem::path weights() const { return folder / "weights"; }
 };
@@ -46,7 +50,8 @@ class Trials {
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
 
-  // Trains in a new folder of that name, or with --resume in the one that is there. Throws E-INTERRUPTED where the user stops it.
+  // Trains in a new folder of that name, or with --resume in the one that is there. Throws E-INTERRUPTED where the user stops it,
+  // and what the trial said where files, the disk or the system failed it: that proves nothing about the trainer.
   Trial run(const TrialRequest& request) const;
   // `plimsoll plan --json`. Where that fails, throws as it did.
   nlohmann::json plan(const TrialRequest& request) const;

@@ -153,12 +153,14 @@ class Verification {
     add({std::move(subject), std::move(what), std::move(found), std::move(limit), passed ? Outcome::passed : Outcome::failed,
          std::move(command)});
   }
-  // Whether the trial ran; else says why not.
-  bool ran(const Trial& trial, const std::string& subject, const std::string& what) {
-    if (trial.ran()) return true;
-    const bool room = !trial.fits();
-    add({subject, what, room ? "does not fit into the budget" : trial.said, "", room ? Outcome::skipped : Outcome::failed,
-         trial.command});
+  // Whether the trial ran; else says why not. What is refused proves nothing. Nor does what diverges, unless `beside` it another
+  // split or plan of the same training did not.
+  bool ran(const Trial& trial, const std::string& subject, const std::string& what, bool beside = false) {
+    const Trial::End end = trial.end();
+    if (end == Trial::End::ran) return true;
+    const bool failed = end == Trial::End::failed || (beside && end == Trial::End::diverged);
+    add({subject, what, end == Trial::End::no_room ? "does not fit into the budget" : trial.said, "",
+         failed ? Outcome::failed : Outcome::skipped, trial.command});
     trials_.forget(trial);
     return false;
   }
@@ -176,15 +178,15 @@ class Verification {
       }
       // Where the loss bends much within one step, a shorter or a longer one shows its slope.
       std::optional<double> least;
-      std::string failed;  // what a run said that should have shown it
+      std::optional<Trial> odd;  // that should have shown it
       for (const double change : {kChange, kChange / 8, kChange * 8}) {
-        const auto moved = slope_error(at, group, change / sums.reference, failed);
-        if (!moved) break;
+        const auto moved = slope_error(at, group, change / sums.reference, odd);
+        if (!moved) continue;
         least = std::min(std::abs(*moved), least.value_or(HUGE_VAL));
         if (*least <= kMostSlopeError) break;
       }
       if (!least) {
-        add({"gradient", what, failed, "", Outcome::failed, at.command});
+        ran(*odd, "gradient", what);
         continue;
       }
       add("gradient", what, *least <= kMostSlopeError, percent(*least), percent(kMostSlopeError), at.command);
@@ -196,14 +198,16 @@ class Verification {
   std::filesystem::path moved() const { return folder_ / "moved"; }
 
   // By how much central differences miss what the gradient says, relative to it.
-  std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::string& failed) {
+  std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::optional<Trial>& odd) {
     double change = 0, expected = 0;
     for (const double sign : {1.0, -1.0}) {
       expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
       const Trial there = trials_.run(showing_gradient("moved-run", 1, 1, 1, with(kExact, {"model.init=" + moved().string()})));
       trials_.forget(there);
-      failed = there.said;
-      if (!there.ran()) return {};
+      if (!there.ran()) {
+        odd = there;
+        return {};
+      }
       change += sign * there.updates.at(0).loss;
     }
     return change / expected - 1;
@@ -240,7 +244,7 @@ class Verification {
     for (const std::int64_t accumulation : divisors(samples_)) {
       const std::string what = fmt::format("{} x {} samples", accumulation, samples_ / accumulation);
       const Trial trial = trials_.run(showing_gradient(fmt::format("split-{}", accumulation), samples_, accumulation, 2));
-      if (!ran(trial, "batch", what)) continue;
+      if (!ran(trial, "batch", what, whole_.has_value())) continue;
       if (whole_) {
         add_split(what, trial, *whole_, accumulation);
         trials_.forget(trial);
@@ -271,8 +275,10 @@ class Verification {
     const std::string clip = fmt::format("train.gradient_clip={:.9g}", clip_);
     const Trial once = trials_.run(showing_gradient("clipped", samples_, 1, 2, {clip}));
     const Trial parts = trials_.run(showing_gradient("clipped-parts", samples_, several_, 2, {clip}));
-    if (ran(parts, "batch", what)) clipped_ = parts;
-    if (ran(once, "batch", fmt::format("1 x {} samples, clipped", samples_)) && clipped_) add_split(what, parts, once, several_);
+    if (ran(parts, "batch", what, once.ran())) clipped_ = parts;
+    if (ran(once, "batch", fmt::format("1 x {} samples, clipped", samples_), parts.ran()) && clipped_) {
+      add_split(what, parts, once, several_);
+    }
     trials_.forget(once);
   }
 
@@ -333,12 +339,14 @@ class Verification {
     TrialRequest wrong = showing_gradient(fmt::format("wrong-{}", ++controls_), samples_, several_, 2, {"plan.group=1"});
     wrong.options.insert(wrong.options.end(), {"--fault", fault});
     const Trial trial = trials_.run(wrong);
-    if (!trial.fits()) {
-      ran(trial, "control", what);
+    // One that ended for another reason than what was made wrong shows nothing.
+    bool noticed = trial.end() == Trial::End::diverged;
+    if (!trial.ran() && !noticed) {
+      add({"control", what, trial.fits() ? trial.said : "does not fit into the budget", "", Outcome::skipped, trial.command});
+      trials_.forget(trial);
       return;
     }
     std::string found = trial.said;
-    bool noticed = trial.exit_code == static_cast<int>(ExitCode::diverged);
     if (trial.ran()) {
       const Agreement agreed = agreement(trial, with);
       noticed = !agrees(agreed, several_);
@@ -375,7 +383,7 @@ class Verification {
     const Trial first = trials_.run(with_split("first"));
     if (!ran(first, "bits", "a run")) return;
     const auto same = [&](const std::string& what, const Trial& trial) {
-      if (!ran(trial, "bits", what)) return;
+      if (!ran(trial, "bits", what, /*beside=*/true)) return;
       std::string differs = first_difference(trial.checkpoint(), first.checkpoint());
       for (std::size_t i = 0; i < first.updates.size() && differs.empty(); ++i) {
         if (trial.updates.at(i).loss_bits != first.updates[i].loss_bits) differs = "the loss";

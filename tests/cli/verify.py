@@ -2,8 +2,11 @@
 """plimsoll verify: what is right passes, what is made wrong on purpose is noticed, and what it ran can be run again."""
 
 import json
+import random
+import resource
 import shlex
 import signal
+import struct
 import time
 
 from _plimsoll import Test
@@ -63,6 +66,32 @@ def others(test):
         verified(test, name, *(part for each in sets for part in ("--set", each)))
 
 
+# A window looks up few rows of a large vocabulary: their gradients are kept apart. One that does not clear them still runs to its
+# end, with other gradients.
+def large_vocabulary(test):
+    random_tokens = random.Random(1)
+    tokens = [min(int(random_tokens.paretovariate(0.5)), 50256) for _ in range(4 * 32 - 15)]
+    test.write("tokens.bin", struct.pack(f"<{len(tokens)}H", *tokens))
+    sets = {"data.train": "tokens.bin", "data.format": "u16", "data.validation": "", "model.vocab": 50257, "model.layers": 1,
+            "model.width": 8, "model.heads": 1, "train.effective_batch": 4, "train.micro_batch": 2, "plan.group": 1}
+    run = ["train", "config.toml", "--memory", "600MiB", "--updates", "2", "--json",
+           *(part for key, value in sets.items() for part in ("--set", f"{key}={value}"))]
+    right = test.succeeds(*run, "--run", "cleared")
+    kept = test.run(*run, "--run", "not-cleared", "--fault", "keep_gradients")
+    test.that(kept.code in (0, 4), f"it ends as a training does: {kept.code} {kept.text()[1]}")
+    if kept.code == 0:
+        test.that(kept.json()["final"]["parameters_xxh128"] != right["final"]["parameters_xxh128"], "and is another one")
+
+
+# What fails for another reason than the trainer is no verdict about it.
+def broken(test):
+    few = 100 << 10
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (few, few))  # noqa: E731
+    result = test.run("verify", "config.toml", "--json", before=limit)
+    test.equal("exit code where files may not grow", result.code, 5)
+    test.that(result.json()["code"].startswith("E-"), f"it is an error: {result.json()}")
+
+
 # A training that is wrong ends with exit code 7. What verify makes wrong can be made wrong by hand.
 def wrong(test):
     text = test.succeeds("verify", "config.toml", "--set", "train.effective_batch=2")
@@ -93,7 +122,7 @@ def refused(test):
 
 def main():
     test = Test("verify")
-    test.run_parts(usual, others, wrong, interrupted, refused)
+    test.run_parts(usual, others, large_vocabulary, broken, wrong, interrupted, refused)
     test.finish()
 
 
