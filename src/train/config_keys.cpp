@@ -260,8 +260,7 @@ const ConfigKey kKeys[] = {
     {"model.layer_norm_epsilon", OnResume::never, "added to the variance in layer norms", "1e-5",
      [](C& c, const S& s) { c.model.shape.layer_norm_epsilon = number(s, 1e-12, 1); },
      [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.layer_norm_epsilon) : Text(); }},
-    {"model.initializer_range",
-     "standard deviation of new weights; 0.02 suits GPT-2's width, about 1 / sqrt(width) narrow models", "0.02",
+    {"model.initializer_range", OnResume::never, "standard deviation of new weights", "0.02",
      [](C& c, const S& s) { c.model.shape.initializer_range = number(s, 1e-6, 10); },
      [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.initializer_range) : Text(); }},
 
