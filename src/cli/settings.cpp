@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/error.h"
+#include "cli/say.h"
 #include "train/config_keys.h"
 #include "train/config_source.h"
 
@@ -26,7 +25,7 @@ Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   if (!arguments.device.empty()) sets.push_back("machine.device=" + arguments.device);
   if (arguments.unverified) sets.push_back("machine.unverified=true");
   Config loaded = load_config(arguments.file, sets, {budgets.memory, budgets.host_memory, budgets.disk}, bf16);
-  for (const std::string& note : loaded.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : loaded.notes) say_line(fmt::format("note: {}", note));
   if (loaded.memory.disk) create_disk_folder(*loaded.memory.disk);
   return loaded;
 }
