@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/inference.h"
+#include "cli/say.h"
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "run/cpu_device.h"
@@ -30,8 +31,7 @@ int run_eval(const EvalArguments& arguments) {
   Config config = load_settings(arguments.config);
   const Gpt2Config model = read_gpt2_config(arguments.weights);
   config.model.shape.vocab = model.vocab;
-  const MachineRecord machine =
-      calibrated_machine(config.threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
   if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {

@@ -16,10 +16,11 @@ const CodeExplanation kExplanations[] = {
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
-     "It ended before it first saved; train.save_every = 0 saves at the end and when interrupted.",
-     "Begin anew, in the same folder, without --resume; set train.save_every for long runs. Where only diverged.safetensors "
-     "is there, train.on_divergence = \"continue\" goes on from that.",
-     "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=100"},
+     "It ended before it first saved: every ten minutes, at the end and when it is interrupted, unless train.save_every says "
+     "otherwise.",
+     "Begin anew, in the same folder, without --resume. Where only diverged.safetensors is there, train.on_divergence = "
+     "\"continue\" goes on from that.",
+     "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
     {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one would be read and not used.",
      "A schedule's key beside another schedule, betas beside half-lives, two ways to clip, a range of momentum without momentum.",
      "Keep one of the two; the message says which there are.", "plimsoll init"},
@@ -190,7 +191,7 @@ const CodeExplanation kExplanations[] = {
     {"E-INTERNAL", "A defect of Plimsoll.", "An invariant that no input may break did not hold.",
      "Please report the message with the configuration. Nothing that existed was overwritten.", "plimsoll plan CONFIG --json"},
     {"E-INTERRUPTED", "The run was interrupted and saved; it can be resumed.",
-     "It received a signal: Ctrl-C, a time limit, a shutdown.",
+     "It received a signal (Ctrl-C, a closed terminal, a time limit, a shutdown), or the pipe that takes its output was closed.",
      "Resume it. It continues with the sample that is due. `plimsoll verify` saves nothing and begins anew.",
      "plimsoll train CONFIG --run DIR --resume"},
     {"E-IO-MISSING", "A file does not exist or cannot be opened.", "The path is mistyped, is a folder, or you may not read it.",
@@ -256,7 +257,8 @@ const CodeExplanation kExplanations[] = {
      "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
     {"E-RESUME", "The run cannot be resumed with this configuration.",
-     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited in the file "
+     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited in the "
+     "file "
      "since the run began.",
      "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
      "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
@@ -269,11 +271,17 @@ const CodeExplanation kExplanations[] = {
      "Two runs in one folder would write over each other's checkpoint and metrics, so it is locked as long as one goes on.",
      "Wait for the process that the message names, or end it (it saves and can be resumed), or give another folder.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
-    {"E-RUN-EXISTS", "The run folder already holds a run.", "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into "
+    {"E-RUN-EXISTS", "The run folder already holds a run.",
+     "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into "
      "again.",
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
+    {"E-RUN-ROOM", "The folder of the run has no room for what the run writes; nothing was started.",
+     "A run keeps a checkpoint and writes the next one beside it before it replaces it; weights come at the end, and averages "
+     "where optimizer.ema_half_life is set. What the folder already holds of the same run counts as free.",
+     "Name a folder on a file system with more room, or free what the message says is missing.",
+     "plimsoll train CONFIG --run ANOTHER_FOLDER"},
     {"E-SCALE-FLOOR", "In fp16, gradients overflow whatever the loss is multiplied by.",
      "Three windows in a row did so with a scale below 1, or more than a tenth of the last 200 were skipped. The loss or the "
      "activations are no numbers any more, or gradients are larger than fp16 can hold: a rate that is too high, mostly.",

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/inference.h"
+#include "cli/say.h"
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "formats/bpe.h"
@@ -143,8 +144,7 @@ int run_generate(const GenerateArguments& arguments) {
   const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
   const std::int64_t window = std::min(model.context, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
-  const MachineRecord machine =
-      calibrated_machine(threads, cache_folder(), [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  const MachineRecord machine = calibrated_machine(threads, cache_folder(), say_line);
 
   const Bytes budget = inference_budget(memory);
   const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget, vocabulary.heap());

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/shell.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "formats/atomic_file.h"
 #include "plan/layout/csv.h"
 #include "plan/layout/judge.h"
@@ -56,9 +57,14 @@ int run_layout(const LayoutArguments& arguments) {
   } else {
     // Where the addresses go to stdout, they are all that is there.
     const bool csv_follows = fits && arguments.out.empty();
-    fmt::print(csv_follows ? stderr : stdout, "{}: height {}, load {}{} ({:.2f} CPU seconds)\n", status,
-               fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);
-    if (csv_follows) fmt::print("{}", layout::write_csv(csv, solution));
+    const std::string line = fmt::format("{}: height {}, load {}{} ({:.2f} CPU seconds)", status,
+                                         fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);
+    if (csv_follows) {
+      say_line(line);
+      fmt::print("{}", layout::write_csv(csv, solution));
+    } else {
+      fmt::print("{}\n", line);
+    }
   }
   return static_cast<int>(fits ? ExitCode::ok : ExitCode::does_not_fit);
 }

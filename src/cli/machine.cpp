@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/say.h"
 #include "cli/settings.h"
 #include "train/calibrate.h"
 #include "train/child.h"
@@ -58,7 +59,7 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
     const Graph graph = build_training_graph(config, data.facts(), micro).graph;
     const int missing = count_unmeasured(graph, config.threads, 1, record.kernel_seconds);
     if (missing == 0) continue;
-    fmt::print(stderr, "measuring {} kernels at micro-batch {}\n", missing, micro);
+    say_line(fmt::format("measuring {} kernels at micro-batch {}", missing, micro));
     Measured measured = measured_in_child([&] {
       StepMeasurement step = measure_step(graph, micro, record.machine, limits);
       KernelSeconds seconds = record.kernel_seconds;
@@ -70,13 +71,13 @@ MachineRecord measure_config(const Config& config, const MachineRecord& known, c
     record.kernel_seconds = std::move(measured.seconds);
     record.algorithms.merge(measured.algorithms);
     if (measured.busy > 0) {
-      fmt::print(stderr, "other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact\n",
-                 100 * measured.busy);
+      say_line(fmt::format("other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact",
+                           100 * measured.busy));
     }
     micros.push_back(micro);
   }
   for (const std::int64_t micro : micros) {
-    fmt::print(stderr, "measuring again at micro-batch {}\n", micro);
+    say_line(fmt::format("measuring again at micro-batch {}", micro));
     const Measured again = measured_in_child([&] {
       const Graph graph = build_training_graph(config, data.facts(), micro).graph;
       return Measured{measure_step(graph, micro, record.machine, limits).seconds, {}};
@@ -117,7 +118,7 @@ nlohmann::json machine_json(const MachineRecord& record, Bytes memory, Bytes ava
 }  // namespace
 
 int run_machine(const MachineArguments& arguments) {
-  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const auto say = [](const std::string& line) { say_line(line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) {
     config = read_settings_only(arguments.config);

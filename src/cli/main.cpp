@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
+#include "cli/signals.h"
 #include "train/calibrate.h"
 #include "train/config_aliases.h"
 #include "train/config_keys.h"
@@ -271,21 +272,20 @@ int parse_and_run(int argc, char** argv) {
   }
 }
 
-Error cannot_write(const char* stream, const char* why) {
-  return data_error("E-IO-WRITE", stream, fmt::format("the output cannot be written: {}", why),
+Error cannot_write(const char* why) {
+  return data_error("E-IO-WRITE", "stdout", fmt::format("the output cannot be written: {}", why),
                     "a place that takes it, with free space");
 }
 
 // What stdout could not take (a full disk, a closed descriptor) must not look like success.
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  throw cannot_write("stdout", std::strerror(errno));
+  throw cannot_write(std::strerror(errno));
 }
 
-// Printing throws where a stream does not take more than its buffer.
+// Printing a result throws where stdout does not take more than its buffer.
 Error named(const std::exception& error) {
-  if (std::ferror(stdout) != 0) return cannot_write("stdout", error.what());
-  if (std::ferror(stderr) != 0) return cannot_write("stderr", error.what());
+  if (std::ferror(stdout) != 0) return cannot_write(error.what());
   return internal_error("plimsoll", error.what());
 }
 
@@ -296,6 +296,7 @@ int main(int argc, char** argv) {
   plimsoll::hold_standard_streams();
   plimsoll::prepare_environment(argv);
   plimsoll::settle_process();
+  plimsoll::ignore_file_size_signal();
   try {
     return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));
   } catch (const plimsoll::Error& error) {

@@ -11,6 +11,7 @@
 #include "cli/plan_export.h"
 #include "cli/plan_frontier.h"
 #include "cli/plan_text.h"
+#include "cli/say.h"
 #include "cli/settings.h"
 #include "formats/atomic_file.h"
 #include "train/planning.h"
@@ -60,7 +61,7 @@ void write_files(const PlanArguments& arguments, const nlohmann::json& plan, boo
 int run_plan(const PlanArguments& arguments) {
   if (!arguments.diff.empty()) return run_plan_diff(arguments);
   const auto [config, place] = target_of(arguments);
-  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const auto say = [](const std::string& line) { say_line(line); };
   const PlanningInput input = planning_input(config, cache_folder(), say, place);
   const bool values = arguments.values || !arguments.out.empty();
   const PlanningResult result =

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/environment.h"
+#include "cli/say.h"
 
 namespace plimsoll {
 namespace {
@@ -63,17 +64,14 @@ ProgressLine::ProgressLine(std::int64_t updates, Bytes budget)
     : updates_(updates), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
 
 ProgressLine::~ProgressLine() {
-  if (!line_.empty()) std::fputs("\n", stderr);
+  if (!line_.empty()) say_text("\n");
 }
 
-void ProgressLine::draw() {
-  fmt::print(stderr, "\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line_, colour_ ? "\033[0m" : "");
-  std::fflush(stderr);
-}
+void ProgressLine::draw() { say_text(fmt::format("\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line_, colour_ ? "\033[0m" : "")); }
 
 void ProgressLine::say(const std::string& text) {
-  if (!line_.empty()) std::fputs("\r\033[K", stderr);
-  fmt::print(stderr, "{}\n", text);
+  if (!line_.empty()) say_text("\r\033[K");
+  say_line(text);
   if (!line_.empty()) draw();
 }
 
@@ -97,7 +95,7 @@ void ProgressLine::show(const Metrics& metrics) {
   if (live_) {
     draw();
   } else {
-    fmt::print(stderr, "{}\n", text);
+    say_line(text);
   }
 }
 

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/error.h"
+#include "cli/say.h"
 #include "train/config_keys.h"
 #include "train/config_source.h"
 
@@ -19,7 +18,7 @@ void demand(bool gpu, bool unverified) {
 }
 
 void tell_notes(const Config& config) {
-  for (const std::string& note : config.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : config.notes) say_line(fmt::format("note: {}", note));
 }
 
 }  // namespace

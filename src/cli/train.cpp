@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -15,7 +13,9 @@
 #include <system_error>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/shell.h"
 #include "base/text.h"
@@ -24,7 +24,9 @@
 #include "cli/environment.h"
 #include "cli/plan_text.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/signals.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "run/audit.h"
@@ -34,6 +36,7 @@
 #include "train/prepare.h"
 #include "train/resume.h"
 #include "train/run_report.h"
+#include "train/run_room.h"
 #include "train/run_settings.h"
 #include "train/trainer.h"
 
@@ -41,27 +44,6 @@ namespace plimsoll {
 namespace {
 
 using nlohmann::json;
-
-volatile std::sig_atomic_t interrupted = 0;
-pid_t trainer_process = 0;
-
-void on_signal(int) {
-  constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
-  interrupted = 1;
-  if (::getpid() != trainer_process) return;  // a child that plans
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
-}
-
-// The first Ctrl-C stops at the next update boundary; a second one ends the process as usual. Planning is no boundary: a run that
-// is interrupted there is saved as it begins.
-void catch_signals() {
-  trainer_process = ::getpid();
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 std::string default_run_name(const Config& config) {
   const std::time_t now = std::time(nullptr);
@@ -87,15 +69,20 @@ class TrainCommand {
 
   int run() try {
     if (folder_.begins_anew()) {
-      fmt::print(stderr, "note: nothing of the run in {} has been saved; it begins anew\n", folder_.path().string());
+      say_line(fmt::format("note: nothing of the run in {} has been saved; it begins anew", folder_.path().string()));
+    }
+    if (const auto process = folder_.ended_process()) {
+      say_line(fmt::format("note: process {} ended without a word: the run counts as interrupted and goes on from its checkpoint",
+                           *process));
     }
     if (arguments_.resume) find_checkpoint();
     if (const std::optional<Refused> refused = prepare()) return refuse(*refused);
     try {
       train();
     } catch (const std::exception& error) {
-      fail(as_error(error));
-      throw;
+      const Error known = as_error(error);
+      fail(known);
+      throw known;
     }
     folder_.write_run(report_.to_json());
     if (arguments_.json) fmt::print("{}\n", report_.to_json().dump());
@@ -137,7 +124,7 @@ class TrainCommand {
       if (!resumed_ || then.updates > resumed_->updates) {
         resumed_ = then;
         checkpoint_ = folder_.diverged();
-        fmt::print(stderr, "note: it goes on from {}, at update {}\n", checkpoint_.string(), then.updates);
+        say_line(fmt::format("note: it goes on from {}, at update {}", checkpoint_.string(), then.updates));
       }
     }
     check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
@@ -193,7 +180,7 @@ class TrainCommand {
     options.vocabulary_to = folder_.weights();
     if (const std::filesystem::path runs = folder_.path().parent_path(); !runs.empty()) options.runs = runs;
     if (resumed_) options.micro_batch = resumed_->micro_batch;
-    auto prepared = prepare_training(config_, options, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    auto prepared = prepare_training(config_, options, say_line);
     if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
     prepared_ = std::get<Prepared>(std::move(prepared));
     // Opening the data has shown what "auto" only guesses; whoever opens the weights relies on it.
@@ -207,7 +194,7 @@ class TrainCommand {
 
   int refuse(const Refused& refused) const {
     const json plan = json::parse(refused.plan_text);
-    fmt::print(stderr, "{}", plan_text(plan));
+    say_text(plan_text(plan));
     if (arguments_.json) fmt::print("{}\n", plan.dump());
     return static_cast<int>(ExitCode::does_not_fit);
   }
@@ -219,6 +206,7 @@ class TrainCommand {
     try {
       folder_.write_run(report_.to_json());
     } catch (const Error&) {
+      folder_.overwrite_run(report_.to_json());
     }
   }
 
@@ -232,8 +220,11 @@ class TrainCommand {
     const Program program = lower(plan);
     verify(program, plan.graph);
     plan.forget_analysis();
+    const RunRoom room = room_of_run(plan.graph, config_.optimizer.ema_half_life.has_value());
+    check_room_for(plan, room);
     describe_run(plan);
     if (!resumed_) begin();
+    check_file_limit(folder_, room);
 
     const CudaPace unchecked = arguments_.audit ? CudaPace::kernels : CudaPace::graphs;
     Place place(config_, program, plan, config_.gpu_graphs ? unchecked : CudaPace::checked,
@@ -251,7 +242,7 @@ class TrainCommand {
       trainer.after_warmup([&] { check_reserve(plan, place.device()); });
     }
     if (!arguments_.fault.empty()) {
-      fmt::print(stderr, "note: this training is made wrong on purpose: --fault {}\n", arguments_.fault);
+      say_line(fmt::format("note: this training is made wrong on purpose: --fault {}", arguments_.fault));
       trainer.make_wrong(parse_faults(arguments_.fault));
       report_.fault = arguments_.fault;
     }
@@ -269,6 +260,16 @@ class TrainCommand {
     if (audit) check_audit(plan, audit->phases());
   }
 
+  // Before the run begins, so that nothing of it stays.
+  void check_room_for(const Plan& plan, const RunRoom& room) const {
+    const std::size_t disk = disk_of(prepared_.machine);
+    std::error_code error;
+    const std::vector<std::filesystem::path> elsewhere{std::filesystem::current_path(error) / "runs",
+                                                       std::filesystem::temp_directory_path(error)};
+    check_room(folder_, room, disk > 0 ? plan.stored[disk] : Bytes{0},
+               config_.memory.disk ? config_.memory.disk->folder : std::filesystem::path(), elsewhere);
+  }
+
   static Error refuted(std::string message) {
     return Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", std::move(message),
                  "bytes that are written and read exactly where the plan says");
@@ -284,7 +285,7 @@ class TrainCommand {
     report_.command = "train";
     report_.describe(config_, plan, prepared_.machine, prepared_.budget);
     report_.data_hash = prepared_.data_hash;
-    fmt::print(stderr, "{}", plan_summary(json::parse(prepared_.plan_text)));
+    say_text(plan_summary(json::parse(prepared_.plan_text)));
   }
 
   void begin() {
@@ -332,21 +333,22 @@ class TrainCommand {
   void loop(Trainer& trainer, const Plan& plan, const DataFiles& data) {
     const std::int64_t updates = arguments_.updates.value_or(config_.train.updates);
     ProgressLine line(updates, promised(plan));
-    trainer.on_overflow([&](const Overflow& overflow) { note(overflow, line); });
-    while (trainer.progress().updates < updates && interrupted == 0) {
+    trainer.on_overflow([&](const Overflow& overflow) { note(overflow, trainer, line); });
+    saved_time_ = seconds_now();
+    while (trainer.progress().updates < updates && !stop_requested()) {
       Metrics metrics = next_update(trainer);
       report_.note(trainer.progress());
       const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
       metrics.spike = seen.spike;
-      folder_.append(metrics);
+      record(trainer, [&] { folder_.append(metrics); });
       line.show(metrics);
       tell_of_groups(trainer, metrics.loss_scale, line);
       tell(seen, trainer, line);
       if (metrics.update == updates) break;
       if (data.validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer, line);
-      if (!due(config_.train.save_every, metrics.update)) continue;
+      if (!save_is_due(metrics.update)) continue;
       save(trainer);
-      if (metrics.update == config_.train.save_every) report_.warm_up_again();
+      if (!std::exchange(saved_between_, true)) report_.warm_up_again();
     }
     const bool done = trainer.progress().updates >= updates;
     save(trainer);
@@ -354,7 +356,7 @@ class TrainCommand {
     if (done) {
       report_.status = "done";
     } else {
-      report_.interrupt();
+      report_.interrupt(stop_reason());
     }
   }
 
@@ -372,7 +374,21 @@ class TrainCommand {
     }
   }
 
-  void note(const Overflow& overflow, ProgressLine& line) const {
+  // What cannot be written down ends the run, and must not cost what was learned: the checkpoint comes first.
+  template <class Write>
+  void record(Trainer& trainer, Write write) {
+    try {
+      write();
+    } catch (const Error&) {
+      try {
+        save(trainer);
+      } catch (const Error&) {  // of the same disk; the first error is the one to tell
+      }
+      throw;
+    }
+  }
+
+  void note(const Overflow& overflow, Trainer& trainer, ProgressLine& line) {
     json event = {{"event", overflow.skipped ? "skipped" : "overflow"},
                   {"update", overflow.update},
                   {"loss_scale", overflow.scale},
@@ -382,7 +398,7 @@ class TrainCommand {
       for (const SampleRef& sample : overflow.samples) samples.push_back({sample.epoch, sample.sample});
       event["samples"] = samples;
     }
-    folder_.append_event(event);
+    record(trainer, [&] { folder_.append_event(event); });
     line.say(fmt::format("note: update {}: gradients overflow with a loss scale of {:g}; {}", overflow.update, overflow.scale,
                          overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
   }
@@ -395,14 +411,16 @@ class TrainCommand {
     }
   }
 
-  void tell_of_groups(const Trainer& trainer, std::optional<double> loss_scale, ProgressLine& line) {
+  void tell_of_groups(Trainer& trainer, std::optional<double> loss_scale, ProgressLine& line) {
     const std::int64_t update = trainer.progress().updates;
     std::vector<GroupWarning> warnings = groups_->see(update, trainer.report());
     if (loss_scale) {
       std::ranges::move(groups_->see_small(trainer.small_gradients(), *loss_scale), std::back_inserter(warnings));
     }
     for (const GroupWarning& warning : warnings) {
-      folder_.append_event({{"event", warning.reason}, {"update", update}, {"names", warning.names}, {"most", warning.most}});
+      record(trainer, [&] {
+        folder_.append_event({{"event", warning.reason}, {"update", update}, {"names", warning.names}, {"most", warning.most}});
+      });
       line.say(fmt::format("note: update {}: {}: {}", update, warning.reason, warning.text));
     }
   }
@@ -443,6 +461,13 @@ class TrainCommand {
     if (saved_at_ == trainer.progress().updates) return;
     trainer.save_checkpoint_to(folder_.checkpoint());
     saved_at_ = trainer.progress().updates;
+    saved_time_ = seconds_now();
+  }
+
+  bool save_is_due(std::int64_t update) const {
+    const SaveInterval every = config_.train.save_every;
+    if (every.seconds == 0) return due(every.updates, update);
+    return seconds_now() - saved_time_ >= static_cast<double>(every.seconds);
   }
 
   static bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
@@ -481,13 +506,14 @@ class TrainCommand {
                                    progress.samples, duration_text(progress.seconds));
     if (progress.updates > 0) text += fmt::format(" ({} tok/s), loss {:.4f}", rate_text(rate), progress.loss);
     if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
-    fmt::print(stderr, "{}\nmemory: process {} of {}; arena planned {}, touched {}\n", text, to_text(report_.process_hwm),
-               to_text(promised(plan)), to_text(align_up(plan.arena, kPage)), to_text(align_up(report_.measured_arena, kPage)));
+    say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
+                         to_text(promised(plan)), to_text(align_up(plan.arena, kPage)),
+                         to_text(align_up(report_.measured_arena, kPage))));
     if (done) {
       const std::string weights = folder_.weights().string();
-      fmt::print(stderr, "weights: {}\ntry: {}\n", weights, use_command());
+      say_line(fmt::format("weights: {}\ntry: {}", weights, use_command()));
     } else {
-      fmt::print(stderr, "continue: {}\n", resume_command());
+      say_line(fmt::format("continue: {}", resume_command()));
     }
   }
 
@@ -511,6 +537,8 @@ class TrainCommand {
   RunReport report_;
   bool begun_ = false;
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
+  double saved_time_ = 0;       // or when updates began
+  bool saved_between_ = false;  // two updates
   DivergenceWatch watch_;
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/say.h"
 #include "cli/settings.h"
 #include "formats/temporary_folder.h"
 #include "train/token_place.h"
@@ -36,22 +37,24 @@ class Table {
   explicit Table(bool json) : json_(json), live_(!json && live_terminal()) {}
 
   void tell(const std::string& run) const {
-    if (live_) fmt::print(stderr, "\r\033[K  ... {}", run);
+    if (live_) say_text(fmt::format("\r\033[K  ... {}", run));
   }
 
   void hear(const Check& check) {
-    if (live_) fmt::print(stderr, "\r\033[K");
-    std::FILE* stream = json_ ? stderr : stdout;
-    if (check.subject != subject_) fmt::print(stream, "{}\n", title(subject_ = check.subject));
-    fmt::print(stream, "  {:<8} {:<48} {}", verdict(check), check.what, check.found);
-    if (!check.limit.empty()) fmt::print(stream, "  (limit {})", check.limit);
-    fmt::print(stream, "\n");
-    if (check.outcome == Outcome::failed && !check.command.empty()) fmt::print(stream, "           {}\n", check.command);
-    std::fflush(stream);
+    if (live_) say_text("\r\033[K");
+    std::string text;
+    if (check.subject != subject_) text += title(subject_ = check.subject) + "\n";
+    text += fmt::format("  {:<8} {:<48} {}", verdict(check), check.what, check.found);
+    if (!check.limit.empty()) text += fmt::format("  (limit {})", check.limit);
+    text += "\n";
+    if (check.outcome == Outcome::failed && !check.command.empty()) text += fmt::format("           {}\n", check.command);
+    if (json_) return say_text(text);
+    fmt::print("{}", text);
+    std::fflush(stdout);
   }
 
   void end() const {
-    if (live_) fmt::print(stderr, "\r\033[K");
+    if (live_) say_text("\r\033[K");
   }
 
  private:

@@ -121,6 +121,12 @@ void SafetensorsFile::read_f32(std::string_view name, std::span<float> destinati
   read_f32(require(name), destination, staging);
 }
 
+Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors) {
+  Bytes size{std::ssize(make_safetensors_header(tensors))};
+  for (const TensorSpec& tensor : tensors) size += Bytes{dense_bytes(tensor.shape, tensor.dtype)};
+  return size;
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors)
     : tensors_(std::move(tensors)), file_(path) {
   const std::string header = make_safetensors_header(tensors_);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "tensor/dtype.h"
@@ -65,6 +66,9 @@ struct TensorSpec {
   DType dtype = DType::f32;
   Shape shape;
 };
+
+// The size of a file of these tensors.
+Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors);
 
 // Writes a file in one pass: the table first, then the tensors in the order of the table, each in one or more pieces.
 class SafetensorsWriter {

@@ -131,6 +131,15 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
   writer.commit();
 }
 
+Bytes checkpoint_bytes(const Graph& graph) {
+  constexpr std::int64_t kMostCounters = 4096;
+  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{kMostCounters}}};
+  for (const ValueId id : saved_values(graph)) {
+    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
+  }
+  return safetensors_bytes(specs);
+}
+
 Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
 
 Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {

@@ -29,6 +29,8 @@ struct Progress {
 
 // Parameters and optimizer state come from the executor's tiers, whichever they rest on.
 void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const Executor& executor);
+// What that file has, or a little more: its counters grow with the run.
+Bytes checkpoint_bytes(const Graph& graph);
 // Reads the counters alone. data_error E-CKPT-MISSING or E-CKPT-FORMAT.
 Progress read_progress(const std::filesystem::path& file);
 Progress load_checkpoint(const Graph& graph, const std::filesystem::path& file, Executor& executor);

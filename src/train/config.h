@@ -40,6 +40,13 @@ struct DataSettings {
 
 enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
 
+// Between checkpoints: updates, or seconds, or with neither only at the end.
+struct SaveInterval {
+  std::int64_t updates = 0, seconds = 600;
+
+  friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
+};
+
 struct TrainSettings {
   std::int64_t effective_batch = 0;                       // samples of an update
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
@@ -49,7 +56,7 @@ struct TrainSettings {
   double label_smoothing = 0, z_loss = 0;
   std::int64_t evaluate_every = 0;    // updates; 0: at the end only
   std::int64_t evaluate_samples = 0;  // 0: all of data.validation
-  std::int64_t save_every = 0;        // updates; 0: at the end only
+  SaveInterval save_every;
   OnDivergence on_divergence = OnDivergence::stop;
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "models/gpt2.h"
@@ -171,6 +173,32 @@ Duration length(const Config& c, const Setting& s, std::string_view text) {
   return parse_duration(text, c.train.updates, fmt::format("{} {}", s.where, s.name));
 }
 
+bool parses_as_count(std::string_view text) { return text.find_first_not_of("0123456789.") == std::string_view::npos; }
+
+// "90s", "10m", "2h", or a number of updates.
+SaveInterval save_interval(const Setting& setting) {
+  constexpr std::int64_t kMostSeconds = 366 * 24 * 3600;
+  const auto* text = std::get_if<std::string>(&setting.value);
+  if (text == nullptr || (setting.typed && parses_as_count(*text)))
+    return {.updates = whole(setting, 0, kMaxUpdates), .seconds = 0};
+  constexpr std::string_view kExpected = "a time as in \"90s\", \"10m\" or \"2h\", or a number of updates";
+  std::int64_t amount = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), amount);
+  const std::string_view unit(end, text->data() + text->size());
+  const std::int64_t seconds = unit == "s" ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+  if (error != std::errc{} || seconds == 0) throw type_error(setting, std::string(kExpected));
+  if (amount < 1 || amount > kMostSeconds / seconds) {
+    throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, *text), "from 1s to a year");
+  }
+  return {.updates = 0, .seconds = amount * seconds};
+}
+
+std::string shown(const SaveInterval& every) {
+  if (every.seconds == 0) return shown(every.updates);
+  if (every.seconds % 3600 == 0) return fmt::format("\"{}h\"", every.seconds / 3600);
+  return every.seconds % 60 == 0 ? fmt::format("\"{}m\"", every.seconds / 60) : fmt::format("\"{}s\"", every.seconds);
+}
+
 Duration duration(const Config& c, const Setting& s) {
   const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
   return length(c, s, whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s));
@@ -312,9 +340,9 @@ const ConfigKey kKeys[] = {
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
      [](C& c, const S& s) { c.train.evaluate_samples = whole(s, 0, kMaxUpdates); },
      [](const C& c) { return shown(c.train.evaluate_samples); }},
-    {"train.save_every", OnResume::free, "updates between checkpoints; 0: at the end only", "0",
-     [](C& c, const S& s) { c.train.save_every = whole(s, 0, kMaxUpdates); },
-     [](const C& c) { return shown(c.train.save_every); }},
+    {"train.save_every", OnResume::free,
+     "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
+     [](C& c, const S& s) { c.train.save_every = save_interval(s); }, [](const C& c) { return shown(c.train.save_every); }},
     {"train.on_divergence", OnResume::free, "stop where the loss rises for good, or continue; it is said either way", "\"stop\"",
      [](C& c, const S& s) { c.train.on_divergence = one_of<OnDivergence>(s, kOnDivergence); },
      [](const C& c) { return name_of(c.train.on_divergence, kOnDivergence); }},

@@ -55,13 +55,38 @@ Error already_holds_run(const RunFolder& folder) {
   return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run", expected, {command});
 }
 
-std::optional<std::int64_t> pid_of(const std::filesystem::path& run_json) {
+// What run.json holds; an empty object where it cannot be read.
+nlohmann::json read_run(const std::filesystem::path& run) {
   constexpr std::int64_t kMostBytes = 1 << 20;
   try {
-    return nlohmann::json::parse(read_text(run_json, kMostBytes, "E-IO-READ")).at("pid").get<std::int64_t>();
+    nlohmann::json object = nlohmann::json::parse(read_text(run / "run.json", kMostBytes, "E-IO-READ"));
+    return object.is_object() ? object : nlohmann::json::object();
   } catch (const std::exception&) {
-    return {};
+    return nlohmann::json::object();
   }
+}
+
+std::string status_in(const nlohmann::json& run) {
+  const auto status = run.find("status");
+  return status != run.end() && status->is_string() ? status->get<std::string>() : std::string();
+}
+
+std::optional<std::int64_t> pid_in(const nlohmann::json& run) {
+  const auto pid = run.find("pid");
+  return pid != run.end() && pid->is_number_integer() ? std::optional(pid->get<std::int64_t>()) : std::nullopt;
+}
+
+// Text of files may hold bytes that are not UTF-8.
+std::string file_text(const nlohmann::json& run) {
+  return run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Error already_holds_run(const std::filesystem::path& path) {
+  const std::string status = run_status(path);
+  const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
+  return config_error("E-RUN-EXISTS", path.string(), "it already holds a run" + which,
+                      "a new folder, or --resume to continue this one",
+                      {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
 }
 
 // What a run that was killed had not completed.
@@ -105,6 +130,15 @@ std::vector<std::string> elsewhere(const std::filesystem::path& run) {
 
 }  // namespace
 
+std::string run_status(const std::filesystem::path& run) {
+  const std::string status = status_in(read_run(run));
+  if (status != "running") return status;
+  const int fd = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool held = fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) != 0;
+  if (fd >= 0) close(fd);
+  return held ? status : "interrupted";
+}
+
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   std::error_code error;
   RunFolder folder(path);
@@ -135,6 +169,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
     if (holds_results(folder)) throw already_holds_run(folder);
   }
   if (folder.begun_) remove_partial_files(path);
+  if (resume) folder.mark_interrupted();
   return folder;
 }
 
@@ -144,7 +179,7 @@ void RunFolder::lock(bool resume) {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   const bool holds_run = std::exchange(begun_, true);  // by the other one: nothing here is ours to remove
-  const std::optional<std::int64_t> pid = pid_of(path_ / "run.json");
+  const std::optional<std::int64_t> pid = pid_in(read_run(path_));
   const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
   if (holds_run && !resume) {
     throw config_error("E-RUN-EXISTS", path_.string(), "it already holds a run: " + who,
@@ -154,6 +189,23 @@ void RunFolder::lock(bool resume) {
       "E-RUN-BUSY", path_.string(), who,
       resume ? "a run that no other process trains: wait for it, or end it" : "a folder that no other process uses",
       resume ? std::vector<std::string>{} : elsewhere(path_));
+}
+
+// Whoever holds the lock knows that nobody else runs it. Where nothing can be written, what follows says so.
+void RunFolder::mark_interrupted() {
+  nlohmann::json run = read_run(path_);
+  const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  if (!held || status_in(run) != "running") return;
+  ended_process_ = pid_in(run).value_or(0);
+  const std::string message =
+      fmt::format("process {} ended without a word; its last checkpoint is what remains", *ended_process_);
+  run["status"] = "interrupted";
+  run["exit_code"] = static_cast<int>(ExitCode::interrupted);
+  run["error"] = {{"code", "E-INTERRUPTED"}, {"message", message}};
+  try {
+    write_run(run);
+  } catch (const Error&) {
+  }
 }
 
 RunFolder::~RunFolder() {
@@ -167,6 +219,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       created_(std::exchange(other.created_, {})),
       begun_(other.begun_),
       begins_anew_(other.begins_anew_),
+      ended_process_(other.ended_process_),
       metrics_(std::exchange(other.metrics_, -1)),
       lock_(std::exchange(other.lock_, -1)) {}
 
@@ -183,8 +236,18 @@ void RunFolder::abandon() const noexcept {
 void RunFolder::write(const std::string& name, const std::string& text) const { write_file_atomically(path_ / name, text); }
 
 void RunFolder::write_run(const nlohmann::json& run) {
-  write("run.json", run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write("run.json", file_text(run));
   begun_ = true;
+}
+
+void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
+  const int fd = ::open((path_ / "run.json").c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  const std::string text = file_text(run);
+  const auto size = static_cast<ssize_t>(text.size());
+  if (::pwrite(fd, text.data(), text.size(), 0) == size) [[maybe_unused]]
+    const int cut = ::ftruncate(fd, size);
+  close(fd);
 }
 
 namespace {
@@ -260,7 +323,13 @@ void RunFolder::append(const Metrics& metrics) {
   while (!rest.empty()) {
     const ssize_t put = ::write(metrics_, rest.data(), rest.size());
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) throw cannot_write(path_ / "metrics.jsonl", put < 0 ? std::strerror(errno) : "the disk is full");
+    if (put <= 0) {
+      const std::string why = put < 0 ? std::strerror(errno) : "the disk is full";
+      const auto begun = static_cast<off_t>(rest.data() - line.data());
+      if (const off_t at = lseek(metrics_, 0, SEEK_CUR); begun > 0 && at >= begun) [[maybe_unused]]
+        const int cut = ftruncate(metrics_, at - begun);
+      throw cannot_write(path_ / "metrics.jsonl", why);
+    }
     rest.remove_prefix(static_cast<std::size_t>(put));
   }
 }

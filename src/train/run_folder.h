@@ -30,12 +30,16 @@ struct Metrics {
 // "run-2" beside "run", or the next number that is free.
 std::filesystem::path new_folder_beside(const std::filesystem::path& run);
 
+// "running", "done", "failed" or "interrupted", as run.json says; "interrupted" also for a run that says "running" and that no
+// process holds: it was killed, or its machine went down. Empty where nothing can be read.
+std::string run_status(const std::filesystem::path& run);
+
 class RunFolder {
  public:
-  // Creates the folder, or opens an existing run where `resume`. A run of which nothing has been saved begins anew without
-  // --resume; any other is E-RUN-EXISTS (exit 2). E-RUN-MISSING for --resume without a run, E-RUN-BUSY (exit 2) where another
-  // process trains in it, E-IO-WRITE (exit 5) where nothing can be written. The run has begun with its first run.json. The folder
-  // is locked while this lives.
+  // Creates the folder, or opens an existing run where `resume`; one that nobody ended is marked as interrupted in run.json. A
+  // run of which nothing has been saved begins anew without --resume; any other is E-RUN-EXISTS (exit 2). E-RUN-MISSING for
+  // --resume without a run, E-RUN-BUSY (exit 2) where another process trains in it, E-IO-WRITE (exit 5) where nothing can be
+  // written. The run has begun with its first run.json. The folder is locked while this lives.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
@@ -50,6 +54,10 @@ class RunFolder {
 
   void write(const std::string& name, const std::string& text) const;
   void write_run(const nlohmann::json& run);
+  // The same where the disk is full: over the bytes that run.json has. It may be torn where the process is killed meanwhile.
+  void overwrite_run(const nlohmann::json& run) const noexcept;
+  // Of a run that was marked as interrupted: the process that had it.
+  std::optional<std::int64_t> ended_process() const { return ended_process_; }
   // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left; `see` gets those that stay, as
   // far as they can be read.
   void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
@@ -64,11 +72,13 @@ class RunFolder {
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
   void lock(bool resume);
+  void mark_interrupted();
   void abandon() const noexcept;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
   bool begun_ = false, begins_anew_ = false;
+  std::optional<std::int64_t> ended_process_;
   int metrics_ = -1, lock_ = -1;
 };
 

@@ -56,11 +56,11 @@ void RunReport::fail(const Error& error) {
   error_ = error;
 }
 
-void RunReport::interrupt() {
+void RunReport::interrupt(const std::string& by) {
   status = "interrupted";
   exit_code = static_cast<int>(ExitCode::interrupted);
-  error_ = Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "run", "the run was interrupted and saved",
-                 "--resume continues it");
+  error_ = Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "run",
+                 fmt::format("the run was interrupted by {} and saved", by), "--resume continues it");
 }
 
 void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {

@@ -33,7 +33,8 @@ struct RunReport {
   // Something ran for the first time between two updates: an evaluation, a checkpoint. The next two updates are warm-up again.
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
-  void interrupt();
+  // `by`: "SIGTERM".
+  void interrupt(const std::string& by);
   void finish(const Progress& progress, const Device& device, Audit* audit);
   nlohmann::json to_json() const;
 

@@ -131,22 +131,36 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
   }
 }
 
+namespace {
+
+// The parameter, or its average where it has one.
+ValueId saved_for(const Graph& graph, ValueId parameter, bool averages) {
+  const ValueId average = averages ? graph.find(graph.values[parameter].name.text() + "." + kAverageName) : ValueId{};
+  return average.valid() ? average : parameter;
+}
+
+std::vector<TensorSpec> saved_tensors(const Graph& graph, bool averages) {
+  std::vector<TensorSpec> specs;
+  for (const ValueId id : graph.parameters()) {
+    const Value& saved = graph.values[saved_for(graph, id, averages)];
+    specs.push_back({graph.values[id].name, saved.type.dtype, graph.values[id].type.shape});
+  }
+  return specs;
+}
+
+}  // namespace
+
+Bytes weights_bytes(const Graph& graph, bool averages) { return safetensors_bytes(saved_tensors(graph, averages)); }
+
 void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,
                   bool averages) {
-  const auto saved = [&](ValueId parameter) {
-    const ValueId average = averages ? graph.find(graph.values[parameter].name.text() + "." + kAverageName) : ValueId{};
-    return average.valid() ? average : parameter;
-  };
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
-  std::vector<TensorSpec> specs;
+  SafetensorsWriter writer(folder / "model.safetensors", saved_tensors(graph, averages));
   for (const ValueId id : graph.parameters()) {
-    specs.push_back({graph.values[id].name, graph.values[saved(id)].type.dtype, graph.values[id].type.shape});
-  }
-  SafetensorsWriter writer(folder / "model.safetensors", std::move(specs));
-  for (const ValueId id : graph.parameters()) {
-    executor.read(saved(id), [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+    executor.read(saved_for(graph, id, averages),
+                  [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
   write_gpt2_config(folder, config);

@@ -20,6 +20,8 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
 // `averages`: those of the parameters that have one, instead.
 void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,
                   bool averages = false);
+// What model.safetensors of that folder has.
+Bytes weights_bytes(const Graph& graph, bool averages = false);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
 

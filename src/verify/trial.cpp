@@ -42,10 +42,10 @@ volatile pid_t present = 0;  // the trial that is running
 // The terminal sends its interrupt to all processes of a command; one that this process alone was sent is handed on.
 void on_signal(int signal) {
   interrupted = 1;
-  if (present > 0 && signal != SIGINT) ::kill(present, signal);
+  if (present > 0 && signal != SIGINT && signal != SIGPIPE) ::kill(present, signal);
 }
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE};
 
 // Returns the exit code; 128 and the number of the signal where one ended it, as shells do.
 int run_process(const std::vector<std::string>& words, const std::filesystem::path& out, const std::filesystem::path& error) {

@@ -117,6 +117,24 @@ TEST_F(ConfigTest, ShapeOfAFolder) {
   EXPECT_ERROR(load(text, {"model.init=/nowhere"}), "E-IO-MISSING", "/nowhere");
 }
 
+TEST_F(ConfigTest, CheckpointsComeByTimeOrByUpdates) {
+  const auto every = [&](const std::string& value) { return small({"train.save_every=" + value}).train.save_every; };
+  EXPECT_EQ(small().train.save_every, (SaveInterval{0, 600}));
+  EXPECT_EQ(every("90s"), (SaveInterval{0, 90}));
+  EXPECT_EQ(every("\"3min\""), (SaveInterval{0, 180}));
+  EXPECT_EQ(every("2h"), (SaveInterval{0, 7200}));
+  EXPECT_EQ(every("20"), (SaveInterval{20, 0}));
+  EXPECT_EQ(every("0"), (SaveInterval{0, 0}));
+  for (const char* text : {"10m", "90s", "2h", "20", "0"}) {
+    const Config config = small({std::string("train.save_every=") + text});
+    EXPECT_EQ(load(resolved_toml(config)), config) << text;
+  }
+  EXPECT_ERROR(every("often"), "E-CONFIG-TYPE", "10m");
+  EXPECT_ERROR(every("10y"), "E-CONFIG-TYPE", "number of updates");
+  EXPECT_ERROR(every("0m"), "E-CONFIG-RANGE", "1s");
+  EXPECT_ERROR(every("-1"), "E-CONFIG-RANGE", "train.save_every");
+}
+
 TEST_F(ConfigTest, ResolvedTextReadsBackEqual) {
   const std::string init =
       "[model]\ninit = '" + golden_folder("gpt2_small") + "'\n[data]\ntrain = 'x \\ü'\n[train]\neffective_batch = 6\n";

@@ -9,6 +9,7 @@
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "train/run_report.h"
+#include "train/run_room.h"
 
 namespace plimsoll {
 namespace {
@@ -37,6 +38,42 @@ TEST(RunFolder, WithoutARunNothingIsLeft) {
   std::filesystem::create_directory(folder / "mine");
   { const RunFolder run = RunFolder::open(folder / "mine", false); }
   EXPECT_TRUE(std::filesystem::is_empty(folder / "mine"));
+}
+
+TEST(RunFolder, ARunThatNobodyHoldsIsInterrupted) {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder / "run";
+  EXPECT_EQ(run_status(path), "");
+  {
+    RunFolder run = RunFolder::open(path, false);
+    run.write_run({{"pid", 4242}, {"status", "running"}});
+    EXPECT_EQ(run_status(path), "running");
+  }
+  EXPECT_EQ(run_status(path), "interrupted");
+  EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "(interrupted)");
+  {
+    RunFolder run = RunFolder::open(path, true);
+    EXPECT_EQ(run.ended_process(), 4242);
+    const nlohmann::json report = nlohmann::json::parse(read_raw(path / "run.json"));
+    EXPECT_EQ(report["status"], "interrupted");
+    EXPECT_EQ(report["exit_code"], 6);
+    run.write_run({{"pid", 1}, {"status", "done"}, {"long", std::string(100, 'x')}});
+    run.overwrite_run({{"pid", 1}, {"status", "failed"}});
+  }
+  EXPECT_EQ(run_status(path), "failed");
+  EXPECT_EQ(RunFolder::open(path, true).ended_process(), std::nullopt);
+}
+
+TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
+  const ScratchFolder folder;
+  const RunFolder run = RunFolder::open(folder / "run", false);
+  const std::optional<Bytes> left = free_bytes(folder / "not/there/yet");
+  ASSERT_TRUE(left);
+  const Bytes most = *left;
+  EXPECT_NO_THROW(check_room(run, {Bytes{1}, Bytes{1}, Bytes{1}}, {}, {}, {}));
+  EXPECT_ERROR(check_room(run, {most, Bytes{1}, {}}, {}, {}, {}), "E-RUN-ROOM", "its successor");
+  EXPECT_ERROR(check_room(run, {Bytes{1}, most * 2, {}}, {}, {}, {}), "E-RUN-ROOM", "weights");
+  EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of --disk");
 }
 
 TEST(RunReport, AuditIsComparedPhaseByPhase) {

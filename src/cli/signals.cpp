@@ -1,0 +1,85 @@
+#include "cli/signals.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <string_view>
+
+namespace plimsoll {
+namespace {
+
+// `timeout` and some shells send their signal to the process and to its group: what comes so soon is the same request.
+constexpr std::int64_t kSameRequest = 250'000'000;  // nanoseconds
+
+std::atomic<int> stopped_by = 0;         // the first signal
+std::atomic<std::int64_t> asked_at = 0;  // of the first SIGINT or SIGTERM, nanoseconds; 0: none
+std::atomic<pid_t> trainer_process = 0;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+}
+
+void request(int signal) {
+  int none = 0;
+  stopped_by.compare_exchange_strong(none, signal);
+}
+
+// Everything in here may run in a signal handler.
+void on_signal(int signal) {
+  constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
+  const int error = errno;
+  const bool from_user = signal == SIGINT || signal == SIGTERM;
+  const bool first = stopped_by.load() == 0;
+  request(signal);
+  std::int64_t before = 0;
+  if (from_user && !asked_at.compare_exchange_strong(before, now()) && now() - before > kSameRequest) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // delivered when this handler returns
+  } else if ((first || (from_user && before == 0)) && signal != SIGPIPE && ::getpid() == trainer_process.load()) {
+    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+  }
+  errno = error;
+}
+
+}  // namespace
+
+void catch_signals() {
+  trainer_process = ::getpid();
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE}) {
+    struct sigaction present {};
+    const bool ignored = sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
+    if (signal == SIGHUP && ignored) continue;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+void ignore_file_size_signal() { ::signal(SIGXFSZ, SIG_IGN); }
+
+bool stop_requested() { return stopped_by.load() != 0; }
+
+const char* stop_reason() {
+  switch (stopped_by.load()) {
+    case 0: return nullptr;
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    case SIGHUP: return "SIGHUP";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGUSR2: return "SIGUSR2";
+    case SIGXCPU: return "SIGXCPU";
+    default: return "a closed pipe";
+  }
+}
+
+void stop_for_closed_pipe() { request(SIGPIPE); }
+
+}  // namespace plimsoll

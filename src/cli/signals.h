@@ -1,0 +1,20 @@
+// Signals that end a training: it stops at the next update boundary, saves and exits with 6.
+#pragma once
+
+namespace plimsoll {
+
+// From here on SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGPIPE ask for that stop. A second SIGINT or SIGTERM ends
+// the process as usual. The others may come again: a lost connection sends several, batch systems announce the end by one. A
+// SIGHUP that the caller ignores (nohup) stays ignored.
+void catch_signals();
+
+// A file that grows past the limit of its size is an error of the write, not the end of the process.
+void ignore_file_size_signal();
+
+bool stop_requested();
+// "SIGTERM", "a closed pipe"; null without a request.
+const char* stop_reason();
+// What SIGPIPE does: nobody reads the output any more.
+void stop_for_closed_pipe();
+
+}  // namespace plimsoll

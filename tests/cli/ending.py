@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Runs that end otherwise than planned: signals, closed pipes, logs and folders without room. What was learned is kept."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+from _plimsoll import Test
+
+FOREVER = "100000000"
+
+
+def arguments(run, *more):
+    return ["train", "config.toml", "--run", run, *more]
+
+
+def saved(test, run, reason):
+    """Interrupted with a checkpoint that goes on."""
+    report = test.report(run)
+    test.equal(f"state of {run}", (report["status"], report["exit_code"]), ("interrupted", 6))
+    test.that(reason in report["error"]["message"], f"the reason of {run}: {report['error']}")
+    test.that(test.path(f"{run}/checkpoint.safetensors").is_file(), f"{run} has a checkpoint")
+    updates = report["updates"]
+    test.that(updates >= 1 and len(test.lines(run)) == updates, f"{updates} updates of {run}, {len(test.lines(run))} lines")
+    test.succeeds(*arguments(run, "--resume", "--updates", updates + 1))
+    test.equal(f"updates of {run} after it", test.report(run)["updates"], updates + 1)
+
+
+def signals(test):
+    for sign in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGPIPE):
+        run = f"by-{sign.name}"
+        process = test.start(*arguments(run, "--updates", FOREVER))
+        test.wait_for_lines(process, run, 2)
+        process.send_signal(sign)
+        process.send_signal(sign)  # a lost connection sends several
+        process.communicate(timeout=60)
+        if test.equal(f"exit code after {sign.name}", process.returncode, 6):
+            saved(test, run, "a closed pipe" if sign == signal.SIGPIPE else sign.name)
+
+
+def signal_to_process_and_group(test):
+    """`timeout` sends its signal twice."""
+    process = test.start(*arguments("twice", "--updates", FOREVER))
+    test.wait_for_lines(process, "twice", 2)
+    process.terminate()
+    process.terminate()
+    process.communicate(timeout=60)
+    if test.equal("exit code", process.returncode, 6):
+        saved(test, "twice", "SIGTERM")
+
+
+def second_signal(test):
+    """Once more ends at once. An update of seconds leaves the time for it."""
+    slow = ["--set", "train.effective_batch=20000", "--set", "train.micro_batch=8"]
+    process = test.start(*arguments("slow", "--updates", FOREVER, *slow))
+    deadline = time.monotonic() + 60
+    while not test.path("slow/run.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.terminate()
+    time.sleep(0.6)
+    if process.poll() is not None:
+        print("the run ended before the second signal")
+        return
+    process.terminate()
+    process.communicate(timeout=60)
+    test.equal("exit code", process.returncode, -signal.SIGTERM)
+
+
+def ignored_hangup(test):
+    """nohup: a SIGHUP says nothing."""
+    process = subprocess.Popen(
+        [test.binary, *arguments("nohup", "--updates", FOREVER)],
+        cwd=test.folder,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    test.wait_for_lines(process, "nohup", 2)
+    before = len(test.path("nohup/metrics.jsonl").read_bytes().splitlines())
+    process.send_signal(signal.SIGHUP)
+    test.wait_for_lines(process, "nohup", before + 20)
+    test.equal("it goes on", process.poll(), None)
+    process.terminate()
+    test.equal("exit code", process.wait(timeout=60), 6)
+
+
+def closed_pipe(test):
+    """train ... 2>&1 | head -1, also where the caller ignores SIGPIPE."""
+    for name, ignore in (("pipe", False), ("quiet-pipe", True)):
+        process = subprocess.Popen(
+            [test.binary, *arguments(name, "--updates", "3000", "--set", "train.evaluate_every=5")],
+            cwd=test.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            restore_signals=not ignore,
+        )
+        process.stdout.readline()
+        process.stdout.close()
+        if test.equal(f"exit code of {name}", process.wait(timeout=60), 6):
+            report = test.report(name)
+            test.equal(f"state of {name}", (report["status"], report["exit_code"]), ("interrupted", 6))
+            test.that(test.path(f"{name}/checkpoint.safetensors").is_file(), f"{name} has a checkpoint")
+
+
+def limit_files(size):
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def file_size_limit(test):
+    """A checkpoint that may not be written is an error before the first update, lines that may not be one after it."""
+    result = test.run(*arguments("short", "--updates", "3", "--json"), before=limit_files(200 << 10))
+    error = result.json() or {}
+    test.equal("exit code and code", (result.code, error.get("code")), (5, "E-IO-WRITE"))
+    report = test.report("short")
+    test.equal("its report", (report["status"], report["exit_code"], report["error"]["code"]), ("failed", 5, "E-IO-WRITE"))
+    test.equal("updates", report["updates"], 0)
+    test.that(not list(test.path("short").rglob("*partial*")), "no partial file")
+
+    tiny = ["--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--updates", "5000"]
+    test.succeeds(*arguments("measured", *tiny, "--updates", "1"))
+    result = test.run(*arguments("lines", *tiny, "--json"), before=limit_files(100 << 10))
+    test.equal("exit code and code", (result.code, (result.json() or {}).get("code")), (5, "E-IO-WRITE"))
+    report = test.report("lines")
+    test.equal("its report", (report["status"], report["exit_code"], report["error"]["code"]), ("failed", 5, "E-IO-WRITE"))
+    test.that(report["updates"] > 100, f"{report['updates']} updates")
+    test.lines("lines")  # each of them whole
+    test.succeeds(*arguments("lines", *tiny, "--resume", "--updates", report["updates"] + 2))
+
+
+def full_log(test):
+    """Progress that cannot be shown is given up, and the training goes on."""
+    every = ["--set", "train.evaluate_every=1"]
+    for name, stream in (("full", "2>/dev/full"), ("closed", "2>&-"), ("both", ">&- 2>&-"), ("read", "2</dev/null")):
+        command = ["sh", "-c", f'exec "$0" "$@" {stream}', test.binary, *arguments(name, *every)]
+        code = subprocess.run(command, cwd=test.folder, stdout=subprocess.DEVNULL, timeout=60).returncode
+        test.equal(f"exit code with {stream}", code, 0)
+        test.equal(f"state with {stream}", (test.report(name)["status"], test.report(name)["updates"]), ("done", 6))
+
+    with open(test.path("log"), "wb") as log:
+        process = subprocess.run(
+            [test.binary, *arguments("limited", *every)], cwd=test.folder, stderr=log, preexec_fn=limit_files(1 << 20)
+        )
+    test.equal("exit code with a log", process.returncode, 0)
+    for command in (["plan", "config.toml"], ["eval", "config.toml", "--weights", "full/weights"]):
+        code = subprocess.run(
+            ["sh", "-c", 'exec "$0" "$@" 2>/dev/full', test.binary, *command], cwd=test.folder, stdout=subprocess.DEVNULL
+        ).returncode
+        test.equal(f"exit code of {command[0]} with a full log", code, 0)
+
+
+def save_every(test):
+    """Ten minutes, unless told otherwise."""
+    process = test.start(*arguments("timed", "--updates", FOREVER, "--set", "train.save_every=1s"))
+    deadline = time.monotonic() + 60
+    checkpoint = test.path("timed/checkpoint.safetensors")
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    test.equal("it runs", process.poll(), None)
+    process.kill()
+    process.communicate()
+    test.that(checkpoint.exists(), "it was saved")
+
+    # Nobody holds the run that was killed.
+    test.equal("what run.json says", test.report("timed")["status"], "running")
+    error = test.fails(2, "E-RUN-EXISTS", *arguments("timed"))
+    test.that(error and "interrupted" in error["message"], f"the state is told: {error}")
+    result = test.run(*arguments("timed", "--resume", "--set", "seed=9"))
+    test.that(f"process {process.pid} ended without a word" in result.text()[1], f"a note: {result.text()[1]}")
+    report = test.report("timed")
+    test.equal("state once it was opened", (report["status"], report["exit_code"]), ("interrupted", 6))
+    test.equal("why", report["error"]["code"], "E-INTERRUPTED")
+
+    test.succeeds(*arguments("usual", "--updates", "1"))
+    test.that('save_every = "10m"' in test.path("usual/config.resolved.toml").read_text(), "ten minutes are the default")
+    for wrong in ("10x", "often", "-3", "1.5", "0m"):
+        result = test.run("plan", "config.toml", "--json", "--set", f"train.save_every={wrong}")
+        test.equal(f"exit code of save_every={wrong}", result.code, 2)
+
+
+def parsed(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def in_small_folder(test, size, *command):
+    """Runs with a file system of so many bytes at `small`, in a mount namespace of its own; None where that is not allowed."""
+    script = f'mount -t tmpfs -o size={size} none small || exit 97; "$0" "$@"; code=$?; ls small/run >&2; exit $code'
+    test.path("small").mkdir(exist_ok=True)
+    wrapped = ["unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "sh", "-c", script, test.binary, *command]
+    process = subprocess.run(wrapped, cwd=test.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    if process.returncode in (1, 97, 125) and b"E-" not in process.stderr:
+        print(f"skipped: a small file system, {process.stderr.decode().strip()}")
+        return None
+    return process
+
+
+def no_room(test):
+    """The bytes of the checkpoint are known before the first update."""
+    if shutil.which("unshare") is None:
+        print("skipped: a small file system, no unshare")
+        return
+    run = ["train", "config.toml", "--run", "small/run", "--updates", "3", "--json"]
+    process = in_small_folder(test, "200k", *run)
+    if process is None:
+        return
+    error = parsed(process.stdout)
+    test.equal("exit code and code", (process.returncode, error.get("code")), (5, "E-RUN-ROOM"))
+    test.that(b"update 1" not in process.stderr, f"before the first update: {process.stderr[-300:]}")
+    test.that(b"checkpoint.safetensors" not in process.stderr and b"run.json" not in process.stderr, "no run begins")
+    test.that(error["try"] and error["try"][0].startswith("--run /"), f"a remedy: {error.get('try')}")
+    elsewhere = error["try"][0].split()[1]
+    test.succeeds("train", "config.toml", "--updates", "1", "--run", elsewhere)
+    shutil.rmtree(elsewhere)
+    averages = ["--set", "optimizer.ema_half_life=2updates"]
+    for more in (averages, []):
+        process = in_small_folder(test, "200k", *run, *more)
+        words = parsed(process.stdout)["message"]
+        test.equal("averages are counted where they are kept", "averages" in words, bool(more))
+    process = in_small_folder(test, "2m", *run)
+    test.equal("exit code with room", process.returncode, 0)
+
+
+def main():
+    test = Test("ending")
+    test.run_parts(
+        signals,
+        signal_to_process_and_group,
+        second_signal,
+        ignored_hangup,
+        closed_pipe,
+        file_size_limit,
+        full_log,
+        save_every,
+        no_room,
+    )
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
