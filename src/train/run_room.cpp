@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "train/checkpoint.h"
 #include "train/weights.h"
 
@@ -94,9 +95,10 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
   if (had.n > 0) text += fmt::format("; {} of that lie there", to_text(had));
   std::vector<std::string> remedies;
   const fs::path place = had.n > 0 ? fs::path() : place_with_room(folder.path(), room.all(), elsewhere);
-  if (!place.empty()) remedies.push_back("--run " + place.string());
+  if (!place.empty()) remedies.push_back("--run " + shell_quoted(place.string()));
   if (had.n > 0)
-    remedies.push_back(fmt::format("cp -r {} ANOTHER_FOLDER, and --run ANOTHER_FOLDER --resume", folder.path().string()));
+    remedies.push_back(
+        fmt::format("cp -r {} ANOTHER_FOLDER, and --run ANOTHER_FOLDER --resume", shell_quoted(folder.path().string())));
   if (remedies.empty()) remedies.push_back("--run ANOTHER_FOLDER");
   throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
                    std::move(remedies));

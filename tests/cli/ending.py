@@ -31,6 +31,7 @@ def saved(test, run, reason):
 
 
 def signals(test):
+    test.succeeds(*arguments("measured-first", "--updates", "1"))
     for sign in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGPIPE):
         run = f"by-{sign.name}"
         process = test.start(*arguments(run, "--updates", FOREVER))
@@ -57,7 +58,7 @@ def second_signal(test):
     """Once more ends at once. An update of seconds leaves the time for it."""
     slow = ["--set", "train.effective_batch=20000", "--set", "train.micro_batch=8"]
     process = test.start(*arguments("slow", "--updates", FOREVER, *slow))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60  # for measuring and planning
     while not test.path("slow/run.json").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.terminate()
