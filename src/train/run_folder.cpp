@@ -52,7 +52,9 @@ Error already_holds_run(const RunFolder& folder) {
                     shell_quoted(std::filesystem::absolute(folder.weights()).string()));
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
   }
-  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run", expected, {command});
+  const std::string status = run_status(folder.path());
+  const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
+  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run" + which, expected, {command});
 }
 
 // What run.json holds; an empty object where it cannot be read.
@@ -79,14 +81,6 @@ std::optional<std::int64_t> pid_in(const nlohmann::json& run) {
 // Text of files may hold bytes that are not UTF-8.
 std::string file_text(const nlohmann::json& run) {
   return run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-Error already_holds_run(const std::filesystem::path& path) {
-  const std::string status = run_status(path);
-  const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
-  return config_error("E-RUN-EXISTS", path.string(), "it already holds a run" + which,
-                      "a new folder, or --resume to continue this one",
-                      {fmt::format("plimsoll train CONFIG --run {} --resume", path.string())});
 }
 
 // What a run that was killed had not completed.
