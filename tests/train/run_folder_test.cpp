@@ -49,6 +49,7 @@ TEST(RunFolder, ARunThatNobodyHoldsIsInterrupted) {
     run.write_run({{"pid", 4242}, {"status", "running"}});
     EXPECT_EQ(run_status(path), "running");
   }
+  write_raw(path / "checkpoint.safetensors", "saved");
   EXPECT_EQ(run_status(path), "interrupted");
   EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "(interrupted)");
   {
