@@ -17,6 +17,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -147,6 +148,7 @@ class TrainCommand {
   std::optional<Refused> prepare() {
     PrepareOptions options;
     options.cache = cache_folder();
+    options.tokens = folder_.tokens();
     options.plan_file = arguments_.plan;
     options.vocabulary_to = folder_.weights();
     if (resumed_) options.micro_batch = resumed_->micro_batch;
@@ -244,6 +246,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
                          [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
+    folder_.open_evaluations(resumed_ ? resumed_->updates : 0);
     folder_.open_events(resumed_ ? resumed_->updates : 0, [&](const json& event) { was_told(event); });
     folder_.write_run(report_.to_json());
     begun_ = true;
@@ -370,7 +373,10 @@ class TrainCommand {
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
   void evaluate(Trainer& trainer, ProgressLine& line) {
     try {
+      const double start = seconds_now();
       const EvaluationResult result = trainer.evaluate_now();
+      folder_.append(
+          Evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start});
       if (!report_.validation) report_.warm_up_again();
       report_.validation = result;
       line.say(fmt::format("update {}  validation loss {:.4f} nats over {} units", trainer.progress().updates, result.loss,
@@ -383,6 +389,7 @@ class TrainCommand {
 
   void save(Trainer& trainer) {
     if (saved_at_ == trainer.progress().updates) return;
+    folder_.sync();
     trainer.save_checkpoint_to(folder_.checkpoint());
     saved_at_ = trainer.progress().updates;
   }

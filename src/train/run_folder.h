@@ -1,5 +1,6 @@
-// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), events.jsonl, the
-// resolved configuration, the plan, the weights, the checkpoint. A folder in which no run began is taken away again.
+// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), eval.jsonl (a
+// line per evaluation), events.jsonl, the resolved configuration, the plan, the weights, the checkpoint. A folder in which no run
+// began is taken away again.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,14 @@ struct Metrics {
   Bytes vm_hwm;
 };
 
+struct Evaluation {
+  std::int64_t update = 0;
+  std::int64_t samples = 0;  // trained on so far
+  double loss = 0;           // mean over units
+  std::int64_t units = 0;    // evaluated
+  double seconds = 0;        // that it took
+};
+
 class RunFolder {
  public:
   // Creates the folder, or opens an existing run where `resume`. E-RUN-EXISTS (exit 2) for a run without --resume, E-RUN-MISSING
@@ -40,12 +49,14 @@ class RunFolder {
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
+  // Token files of text, where the cache cannot be written.
+  std::filesystem::path tokens() const { return path_ / "tokens"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
   void write(const std::string& name, const std::string& text) const;
   void write_run(const nlohmann::json& run);
-  // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left; `see` gets those that stay, as
-  // far as they can be read.
+  // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left; `see` gets
+  // those that stay, in order, as far as they can be read.
   void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
   // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
   // those past `updates` that have been made; `see` gets those that stay.
@@ -53,16 +64,23 @@ class RunFolder {
   void append_event(const nlohmann::json& event) const;
   // Without allocating.
   void append(const Metrics& metrics);
+  // eval.jsonl: opening drops evaluations past `updates`. A second one at an update replaces the first.
+  void open_evaluations(std::int64_t updates);
+  void append(const Evaluation& evaluation);
+  // Brings all lines to the disk, for a checkpoint that presupposes them.
+  void sync() const;
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
+  void create(const std::filesystem::path& whole);
   void lock();
   void abandon() const noexcept;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
   bool begun_ = false;
+  std::int64_t evaluated_ = -1;  // the last update in eval.jsonl
   int metrics_ = -1, lock_ = -1;
 };
 
