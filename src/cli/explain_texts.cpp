@@ -12,6 +12,11 @@ const CodeExplanation kExplanations[] = {
     {"E-CHILD", "The process that plans or measures ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
+    {"E-CKPT-CORRUPT", "The checkpoint is not what was saved.",
+     "Bytes of the file changed since then: a disk or a memory is failing, or something else wrote to it.",
+     "Put back a copy of the file, or start anew. A run that was interrupted or that ended has its weights in DIR/weights: "
+     "model.init takes them.",
+     "plimsoll train DIR/config.resolved.toml --run NEW"},
     {"E-CKPT-FORMAT", "The checkpoint does not fit this run.", "It is damaged, or was written with another model or optimizer.",
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},

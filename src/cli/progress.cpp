@@ -16,6 +16,9 @@ namespace {
 // A log gets a line at most this often, and at most for every hundredth of the run; a terminal ten a second.
 constexpr double kPlainInterval = 10, kLiveInterval = 0.1;
 constexpr std::int64_t kMostPlainLines = 100;
+// The first live line stays, and one after each twentieth of the run or after a minute.
+constexpr double kKeptInterval = 60;
+constexpr std::int64_t kKeptLines = 20;
 constexpr double kSmoothing = 0.9;
 constexpr int kPlainColumns = 200;
 
@@ -75,6 +78,14 @@ void ProgressLine::say(const std::string& text) {
   if (!line_.empty()) draw();
 }
 
+// The line stays where it is, and the live one goes on below.
+void ProgressLine::keep(const std::string& text, std::int64_t update, double time) {
+  fmt::print(stderr, "\r\033[K{}\n", text);
+  line_.clear();
+  last_kept_ = time;
+  kept_update_ = update;
+}
+
 void ProgressLine::show(const Metrics& metrics) {
   const auto smooth = [](double mean, double value) { return mean == 0 ? value : kSmoothing * mean + (1 - kSmoothing) * value; };
   mean_seconds_ = smooth(mean_seconds_, metrics.seconds);
@@ -83,7 +94,10 @@ void ProgressLine::show(const Metrics& metrics) {
   const bool first = last_update_ == 0, last = metrics.update == updates_;
   const bool soon = time - last_shown_ < (live_ ? kLiveInterval : kPlainInterval) ||
                     (!live_ && metrics.update - last_update_ < updates_ / kMostPlainLines);
-  const bool quiet = !first && !last && soon;
+  const std::int64_t since_kept = metrics.update - kept_update_;
+  const bool keeps =
+      live_ && !last && (kept_update_ == 0 || since_kept * kKeptLines >= updates_ || time - last_kept_ >= kKeptInterval);
+  const bool quiet = !keeps && !first && !last && soon;
   if (quiet && !live_) return;
   // The last column stays free: some terminals wrap when it is written.
   const std::string text =
@@ -92,7 +106,9 @@ void ProgressLine::show(const Metrics& metrics) {
   if (quiet) return;
   last_shown_ = time;
   last_update_ = metrics.update;
-  if (live_) {
+  if (keeps) {
+    keep(text, metrics.update, time);
+  } else if (live_) {
     draw();
   } else {
     say_line(text);

@@ -1,4 +1,5 @@
-// What one sees of a training on stderr: one live line on a terminal, plain lines now and then otherwise.
+// What one sees of a training on stderr: one live line on a terminal, of which some stay for who scrolls back; plain lines now
+// and then otherwise.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,14 @@ class ProgressLine {
 
  private:
   void draw();
+  void keep(const std::string& text, std::int64_t update, double time);
 
   std::int64_t updates_;
   Bytes budget_;
   bool live_, colour_;
   std::string line_;  // the live one; empty: none is drawn
-  double last_shown_ = 0;
+  double last_shown_ = 0, last_kept_ = 0;
+  std::int64_t kept_update_ = 0;
   std::int64_t last_update_ = 0;
   double mean_seconds_ = 0, mean_loss_ = 0;
 };

@@ -176,6 +176,7 @@ class TrainCommand {
   std::optional<Refused> prepare() {
     PrepareOptions options;
     options.cache = cache_folder();
+    options.tokens = folder_.tokens();
     options.plan_file = arguments_.plan;
     options.vocabulary_to = folder_.weights();
     if (const std::filesystem::path runs = folder_.path().parent_path(); !runs.empty()) options.runs = runs;
@@ -295,6 +296,7 @@ class TrainCommand {
     folder_.write("plan.json", prepared_.plan_text + "\n");
     folder_.open_metrics(resumed_ ? resumed_->updates : 0,
                          [&](const Metrics& metrics) { watch_.see(metrics.update, metrics.loss, metrics.grad_norm); });
+    folder_.open_evaluations(resumed_ ? resumed_->updates : 0);
     folder_.open_events(resumed_ ? resumed_->updates : 0, [&](const json& event) { was_told(event); });
     folder_.write_run(report_.to_json());
     begun_ = true;
@@ -446,7 +448,10 @@ class TrainCommand {
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
   void evaluate(Trainer& trainer, ProgressLine& line) {
     try {
+      const double start = seconds_now();
       const EvaluationResult result = trainer.evaluate_now();
+      folder_.append(
+          Evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start});
       if (!report_.validation) report_.warm_up_again();
       report_.validation = result;
       line.say(fmt::format("update {}  validation loss {:.4f} nats over {} units", trainer.progress().updates, result.loss,
@@ -459,6 +464,7 @@ class TrainCommand {
 
   void save(Trainer& trainer) {
     if (saved_at_ == trainer.progress().updates) return;
+    folder_.sync();
     trainer.save_checkpoint_to(folder_.checkpoint());
     saved_at_ = trainer.progress().updates;
     saved_time_ = seconds_now();

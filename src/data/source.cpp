@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -50,10 +51,13 @@ void for_each_piece(const File& file, std::int64_t begin, std::int64_t end, Visi
   }
 }
 
-std::string detected_format(const SourceRequest& request, const File& file) {
-  if (read_llmc_header(file).magic == kLlmcMagic) return "llmc";
+std::string format_by_name(const SourceRequest& request) {
   if (request.path.extension() == ".bin") return "u16";
   return request.vocab > 256 && !request.vocabulary.empty() ? "bpe" : "bytes";
+}
+
+std::string detected_format(const SourceRequest& request, const File& file) {
+  return read_llmc_header(file).magic == kLlmcMagic ? "llmc" : format_by_name(request);
 }
 
 TokenFile fixed_width(File file, std::int64_t offset, std::int64_t bytes_per_token, const SourceRequest& request) {
@@ -110,31 +114,58 @@ void tokenise(const File& text, const BpeVocabulary& vocabulary, const std::file
   out.commit();
 }
 
-std::filesystem::path token_file_path(const File& text, const BpeVocabulary& vocabulary, const std::filesystem::path& cache) {
+std::string token_file_name(const File& text, const BpeVocabulary& vocabulary) {
   Hasher hasher;
   hasher.add("tokens/1").add(vocabulary.hash());
   for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) { hasher.add(piece); });
-  return cache / fmt::format("tokens-{}.bin", hasher.hex());
+  return fmt::format("tokens-{}.bin", hasher.hex());
+}
+
+bool made_writable(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+// The tokens of a text, from one of the two folders or made now.
+std::filesystem::path tokens_of(const File& text, const BpeVocabulary& vocabulary, const SourceRequest& request) {
+  const std::string name = token_file_name(text, vocabulary);
+  for (const std::filesystem::path& folder : {request.cache, request.elsewhere}) {
+    std::error_code ignored;
+    if (!folder.empty() && std::filesystem::exists(folder / name, ignored)) return folder / name;
+  }
+  const bool cached = made_writable(request.cache);
+  if (!cached && (request.elsewhere.empty() || !made_writable(request.elsewhere))) {
+    throw data_error("E-IO-WRITE", request.cache.string(), "the folder for token files cannot be written",
+                     "a folder that can be written, in XDG_CACHE_HOME",
+                     {"export XDG_CACHE_HOME=/tmp/cache, and the same command again"});
+  }
+  const std::filesystem::path& folder = cached ? request.cache : request.elsewhere;
+  remove_abandoned_partials(folder);
+  try {
+    tokenise(text, vocabulary, folder / name);
+  } catch (Error& error) {
+    if (cached) error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+    throw;
+  }
+  return folder / name;
+}
+
+void require_vocabulary(const SourceRequest& request) {
+  if (!request.vocabulary.empty()) return;
+  throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"bpe\" and no vocabulary is given",
+                     "a folder with encoder.json and vocab.bpe, or with vocab.json and merges.txt");
 }
 
 TokenFile open_bpe(File text, const SourceRequest& request) {
-  if (request.vocabulary.empty()) {
-    throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"bpe\" and no vocabulary is given",
-                       "a folder with encoder.json and vocab.bpe, or with vocab.json and merges.txt");
-  }
+  require_vocabulary(request);
   const BpeVocabulary vocabulary = BpeVocabulary::load(request.vocabulary);
   if (vocabulary.size() > request.vocab) {
     throw data_error("E-DATA-TOKEN", request.vocabulary.string(),
                      fmt::format("it has {} tokens and the model has {}", vocabulary.size(), request.vocab),
                      "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", vocabulary.size())});
   }
-  std::error_code error;
-  std::filesystem::create_directories(request.cache, error);
-  if (error) {
-    throw data_error("E-IO-WRITE", request.cache.string(), "the folder for token files cannot be created: " + error.message());
-  }
-  const std::filesystem::path tokens = token_file_path(text, vocabulary, request.cache);
-  if (!std::filesystem::exists(tokens, error)) tokenise(text, vocabulary, tokens);
+  const std::filesystem::path tokens = tokens_of(text, vocabulary, request);
   return open_u16(File::open(tokens, "E-DATA-MISSING"), request);
 }
 
@@ -174,6 +205,14 @@ TokenFile open_source(const SourceRequest& request) {
                      "at least 2: one to read and one to predict");
   }
   return source;
+}
+
+AssumedSource assume_source(const SourceRequest& request) {
+  const std::string format = request.format == "auto" ? format_by_name(request) : request.format;
+  const auto found = std::ranges::find(kFormats, format, &std::pair<std::string_view, Opener>::first);
+  if (found == kFormats.end()) throw unknown_format(format);
+  if (format == "bpe") require_vocabulary(request);
+  return {format, format == "bytes" ? 1 : 2};
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {

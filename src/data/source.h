@@ -26,15 +26,23 @@ struct SourceRequest {
   // "bpe": text through the vocabulary. "auto": llmc by its header; u16 for the extension .bin; bpe where the model's vocabulary
   // passes 256 and a vocabulary folder is given; else bytes.
   std::string format = "auto";
-  std::int64_t vocab = 256;          // of the model
-  std::filesystem::path vocabulary;  // folder of a BPE vocabulary; may be empty
-  std::filesystem::path cache;       // folder for token files of "bpe"; created where it is absent
+  std::int64_t vocab = 256;              // of the model
+  std::filesystem::path vocabulary;      // folder of a BPE vocabulary; may be empty
+  std::filesystem::path cache;           // folder for token files of "bpe"; created where it is absent
+  std::filesystem::path elsewhere = {};  // for them where the cache cannot be written; empty: nowhere
 };
 
 // Errors: E-DATA-MISSING (no file), E-DATA-EMPTY, E-DATA-FORMAT (odd size, broken header), E-DATA-SHORT (fewer than two tokens),
-// E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-CONFIG-VALUE (unknown format, or "bpe" without a
-// vocabulary). "bpe" takes up to 8 MiB of memory, most of it while the vocabulary is read.
+// E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown
+// format, or "bpe" without a vocabulary). "bpe" takes up to 8 MiB of memory, most of it while the vocabulary is read.
 TokenFile open_source(const SourceRequest& request);
+
+// What the file would be were it there, as far as request and name say it: "bytes", "u16", "llmc" or "bpe".
+struct AssumedSource {
+  std::string format;
+  std::int64_t bytes_per_token = 1;
+};
+AssumedSource assume_source(const SourceRequest& request);
 
 // E-DATA-TOKEN: the token at this position is past the vocabulary.
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token);

@@ -45,12 +45,33 @@ void widen(std::span<const std::byte> halves, float* out) {
 
 }  // namespace
 
+namespace {
+
+// Those of the header and of the tensors; empty for a file without.
+std::string checked_checksums(const SafetensorsHeader& header, std::string text, const std::string& where) {
+  const auto found = header.metadata.find(kChecksumKey);
+  if (found == header.metadata.end()) return {};
+  const std::string& checksums = found->second;
+  const std::size_t at = text.find(checksums);
+  if (checksums.size() != kChecksumDigits * (1 + header.tensors.size()) || at == std::string::npos) {
+    throw malformed(where,
+                    fmt::format("its header has {} digits of checksums for {} tensors", checksums.size(), header.tensors.size()));
+  }
+  if (const std::string is = header_checksum(text, at); !checksums.starts_with(is)) {
+    throw malformed(where, fmt::format("its header has the checksum {} and names {}", is, checksums.substr(0, kChecksumDigits)));
+  }
+  return checksums;
+}
+
+}  // namespace
+
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile result;
   result.file_ = File::open(path);
   const std::string text = read_header(result.file_);
   SafetensorsHeader header =
       parse_safetensors_header(text, 8 + static_cast<std::int64_t>(text.size()), result.file_.size(), result.path());
+  result.checksums_ = checked_checksums(header, text, result.path());
   result.tensors_ = std::move(header.tensors);
   result.metadata_ = std::move(header.metadata);
   result.by_name_.resize(result.tensors_.size());
@@ -66,6 +87,12 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   const auto name_of = [&](std::uint32_t i) -> std::string_view { return tensors_[i].name; };
   const auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);
   return found != by_name_.end() && name_of(*found) == name ? &tensors_[*found] : nullptr;
+}
+
+std::string_view SafetensorsFile::checksum(const StoredTensor& tensor) const {
+  ensure(has_checksums(), "SafetensorsFile::checksum", "the file has none");
+  const auto index = static_cast<std::size_t>(&tensor - tensors_.data());
+  return std::string_view(checksums_).substr(kChecksumDigits * (1 + index), kChecksumDigits);
 }
 
 const StoredTensor& SafetensorsFile::require(std::string_view name) const {
@@ -121,15 +148,16 @@ void SafetensorsFile::read_f32(std::string_view name, std::span<float> destinati
   read_f32(require(name), destination, staging);
 }
 
-Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors) {
-  Bytes size{std::ssize(make_safetensors_header(tensors))};
+Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors, Checksums checksums) {
+  Bytes size{std::ssize(make_safetensors_header(tensors, checksums))};
   for (const TensorSpec& tensor : tensors) size += Bytes{dense_bytes(tensor.shape, tensor.dtype)};
   return size;
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors)
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, Checksums checksums)
     : tensors_(std::move(tensors)), file_(path) {
-  const std::string header = make_safetensors_header(tensors_);
+  const std::string header = make_safetensors_header(tensors_, checksums);
+  if (checksums == Checksums::each) header_ = header;
   file_.write(header);
   file_bytes_ = static_cast<std::int64_t>(header.size());
   for (const TensorSpec& tensor : tensors_) file_bytes_ += dense_bytes(tensor.shape, tensor.dtype);
@@ -139,6 +167,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
 
 void SafetensorsWriter::skip_complete() {
   while (remaining_ == 0 && current_ < tensors_.size()) {
+    if (!header_.empty()) checksums_ += std::exchange(hasher_, Hasher()).hex();
     ++current_;
     if (current_ < tensors_.size()) remaining_ = dense_bytes(tensors_[current_].shape, tensors_[current_].dtype);
   }
@@ -150,12 +179,19 @@ void SafetensorsWriter::append(std::string_view name, std::span<const std::byte>
          "it is another tensor's turn");
   ensure(std::ssize(bytes) <= remaining_, "SafetensorsWriter::append", "the piece is longer than what the tensor lacks");
   file_.write(bytes);
+  if (!header_.empty()) hasher_.add(bytes);
   remaining_ -= std::ssize(bytes);
   skip_complete();
 }
 
 void SafetensorsWriter::commit() {
   ensure(current_ == tensors_.size(), "SafetensorsWriter::commit", "a tensor is incomplete");
+  if (!header_.empty()) {
+    const std::size_t at = header_.find(std::string(kChecksumDigits * (1 + tensors_.size()), '0'));
+    header_.replace(at + kChecksumDigits, checksums_.size(), checksums_);
+    header_.replace(at, kChecksumDigits, header_checksum(header_.substr(kLengthBytes), at - kLengthBytes));
+    file_.overwrite(static_cast<std::int64_t>(at), std::string_view(header_).substr(at, kChecksumDigits + checksums_.size()));
+  }
   file_.commit();
 }
 

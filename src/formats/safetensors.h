@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "tensor/dtype.h"
@@ -38,6 +39,10 @@ class SafetensorsFile {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // The file carries a checksum of each tensor; that of the header has been compared.
+  bool has_checksums() const { return !checksums_.empty(); }
+  // Of the tensor's bytes: XXH3-128 in 32 hex digits.
+  std::string_view checksum(const StoredTensor& tensor) const;
   const std::string& path() const { return file_.path(); }
 
   // The tensor's bytes as they are stored. `destination` has exactly tensor.bytes bytes.
@@ -59,6 +64,7 @@ class SafetensorsFile {
   std::vector<StoredTensor> tensors_;
   std::vector<std::uint32_t> by_name_;  // indices into tensors_, sorted by name
   std::map<std::string, std::string> metadata_;
+  std::string checksums_;  // of the header and of each of tensors_; empty: none
 };
 
 struct TensorSpec {
@@ -67,13 +73,16 @@ struct TensorSpec {
   Shape shape;
 };
 
+// `each`: the header's metadata gets checksums of the header and of each tensor, made as the bytes go by.
+enum class Checksums { none, each };
+
 // The size of a file of these tensors.
-Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors);
+Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors, Checksums checksums = Checksums::none);
 
 // Writes a file in one pass: the table first, then the tensors in the order of the table, each in one or more pieces.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors);
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, Checksums checksums = Checksums::none);
 
   // The next bytes of tensor `name`, which must be the one whose turn it is.
   void append(std::string_view name, std::span<const std::byte> bytes);
@@ -86,6 +95,9 @@ class SafetensorsWriter {
   void skip_complete();
 
   std::vector<TensorSpec> tensors_;
+  std::string header_;     // where there are checksums: as it will be
+  std::string checksums_;  // of the tensors that are complete
+  Hasher hasher_;          // of the current tensor
   std::size_t current_ = 0;
   std::int64_t remaining_ = 0;  // bytes that the current tensor still lacks
   std::int64_t file_bytes_ = 0;

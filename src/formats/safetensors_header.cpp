@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace plimsoll {
 namespace {
@@ -197,8 +198,12 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t d
   return header;
 }
 
-std::string make_safetensors_header(const std::vector<TensorSpec>& tensors) {
-  std::string text = R"({"__metadata__":{"format":"pt"})";
+std::string make_safetensors_header(const std::vector<TensorSpec>& tensors, Checksums checksums) {
+  std::string text = R"({"__metadata__":{"format":"pt")";
+  if (checksums == Checksums::each) {
+    text += fmt::format(R"(,"{}":"{}")", kChecksumKey, std::string(kChecksumDigits * (1 + tensors.size()), '0'));
+  }
+  text += '}';
   std::int64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
     const auto type = std::ranges::find(kStoredTypes, std::optional(tensor.dtype), &StoredType::dtype);
@@ -209,9 +214,14 @@ std::string make_safetensors_header(const std::vector<TensorSpec>& tensors) {
   }
   text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');
-  std::string length(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
+  std::string length(kLengthBytes, '\0');
+  for (std::size_t i = 0; i < kLengthBytes; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
   return length + text;
+}
+
+std::string header_checksum(std::string text, std::size_t at) {
+  text.replace(at, kChecksumDigits, kChecksumDigits, '0');
+  return hash_hex(text);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// A folder that goes with everything in it.
+// A folder that goes with everything in it. It is locked while it lives, so that others can tell what a killed process left.
 #pragma once
 
 #include <filesystem>
@@ -19,6 +19,10 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
+  int lock_ = -1;
 };
+
+// Removes such folders right in `parent` whose processes are gone; for a parent in which nobody else makes folders of that name.
+void remove_abandoned_folders(const std::filesystem::path& parent);
 
 }  // namespace plimsoll

@@ -183,6 +183,8 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
                                  const std::function<void(const std::string&)>& say) {
   const MachineFacts facts = machine_facts(threads);
   const std::filesystem::path path = machine_file_path(cache_folder, facts);
+  remove_abandoned_partials(cache_folder);
+  remove_abandoned_folders(cache_folder);
   if (auto known = known_machine(path, facts)) return *known;
   const MeasuringLock lock(path);
   if (auto known = known_machine(path, facts)) return *known;  // another process measured meanwhile

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
 
@@ -18,6 +19,19 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kState = "plimsoll.progress";
+constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
+
+Error corrupt(const std::filesystem::path& file, std::string what) {
+  const std::filesystem::path run = file.parent_path();
+  return data_error("E-CKPT-CORRUPT", file.string(), std::move(what), "the bytes that were saved",
+                    {fmt::format("plimsoll train {} --run {}-again", (run / "config.resolved.toml").string(), run.string())});
+}
+
+void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hasher& read) {
+  if (!file.has_checksums() || file.checksum(tensor) == read.hex()) return;
+  throw corrupt(file.path(), fmt::format("the bytes of {} have the checksum {} and were saved with {}", tensor.name, read.hex(),
+                                         file.checksum(tensor)));
+}
 
 std::vector<ValueId> saved_values(const Graph& graph) {
   std::vector<ValueId> values;
@@ -39,7 +53,8 @@ std::string progress_text(const Progress& progress) {
                            {"micro_batch", progress.micro_batch},
                            {"accumulation", progress.accumulation},
                            {"seed", progress.seed},
-                           {"data_hash", progress.data_hash}};
+                           {"data_hash", progress.data_hash},
+                           {kChecksums, true}};
   if (const auto& scale = progress.loss_scale) {
     object["loss_scale"] = {{"scale", scale->scale},         {"good_samples", scale->good_samples},
                             {"overflows", scale->overflows}, {"low_windows", scale->low_windows},
@@ -78,6 +93,13 @@ void check(const Progress& progress) {
   if (!(scale > 0) || !std::isfinite(scale)) throw std::out_of_range("the loss scale is no scale");
 }
 
+void check_counters(const SafetensorsFile& file, const StoredTensor& state, std::string_view text, bool has_checksums) {
+  if (has_checksums && !file.has_checksums())
+    throw corrupt(file.path(), "its counters speak of checksums and its header has none");
+  Hasher hasher;
+  compare(file, state, hasher.add(std::as_bytes(std::span(text))));
+}
+
 Progress parse(const SafetensorsFile& file) {
   constexpr std::int64_t kMostBytes = 1 << 16;
   const StoredTensor* state = file.find(kState);
@@ -100,7 +122,10 @@ Progress parse(const SafetensorsFile& file) {
     progress.data_hash = object.at("data_hash").get<std::string>();
     if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
     check(progress);
+    check_counters(file, *state, text, object.contains(kChecksums));
     return progress;
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("its counters are broken: {}", error.what()),
                      "a checkpoint that plimsoll train wrote");
@@ -112,7 +137,12 @@ SafetensorsFile open(const std::filesystem::path& path) {
     throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
                      {"plimsoll train CONFIG --run ANOTHER_FOLDER"});
   }
-  return SafetensorsFile::open(path);
+  try {
+    return SafetensorsFile::open(path);
+  } catch (const Error& error) {
+    if (error.code != "E-FORMAT-SAFETENSORS") throw;
+    throw corrupt(path, error.message);
+  }
 }
 
 }  // namespace
@@ -123,7 +153,7 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
   const std::vector<ValueId> values = saved_values(graph);
   for (const ValueId id : values)
     specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
-  SafetensorsWriter writer(file, std::move(specs));
+  SafetensorsWriter writer(file, std::move(specs), Checksums::each);
   writer.append(kState, std::as_bytes(std::span(text)));
   for (const ValueId id : values) {
     executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
@@ -137,7 +167,7 @@ Bytes checkpoint_bytes(const Graph& graph) {
   for (const ValueId id : saved_values(graph)) {
     specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
   }
-  return safetensors_bytes(specs);
+  return safetensors_bytes(specs, Checksums::each);
 }
 
 Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
@@ -153,10 +183,13 @@ Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, 
                        "a checkpoint of this model and optimizer");
     }
     std::int64_t done = 0;
+    Hasher hasher;
     executor.write(id, [&](std::span<std::byte> part) {
       file.read_part(*tensor, done, part);
+      hasher.add(part);
       done += std::ssize(part);
     });
+    compare(file, *tensor, hasher);
   }
   return progress;
 }

@@ -1,5 +1,6 @@
 // A checkpoint at an update boundary: weights, optimizer state, counters and the place in the data, in one safetensors file that
-// appears whole or not at all. Bytes go between file and arena directly.
+// appears whole or not at all. Bytes go between file and arena directly; each tensor has a checksum that is compared on the way
+// in. A file without checksums, as earlier versions wrote it, is read as it is.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct Progress {
 void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const Executor& executor);
 // What that file has, or a little more: its counters grow with the run.
 Bytes checkpoint_bytes(const Graph& graph);
-// Reads the counters alone. data_error E-CKPT-MISSING or E-CKPT-FORMAT.
+// Reads the counters alone. data_error E-CKPT-MISSING, E-CKPT-FORMAT, or E-CKPT-CORRUPT where a checksum is another one.
 Progress read_progress(const std::filesystem::path& file);
 Progress load_checkpoint(const Graph& graph, const std::filesystem::path& file, Executor& executor);
 

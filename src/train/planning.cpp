@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -140,13 +142,51 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
 
 }  // namespace
 
+namespace {
+
+// Those of files that are there, and what is assumed of the others.
+DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
+  DataFacts facts{1, !config.data.validation.empty()};
+  for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
+  for (const auto& [key, path] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    if (path.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
+    facts.bytes_per_token = std::max(facts.bytes_per_token, open_data_file(config, path, cache).bytes_per_token);
+  }
+  return facts;
+}
+
+std::string assumed_text(const std::vector<AssumedData>& assumed) {
+  std::string text;
+  for (const AssumedData& data : assumed) {
+    text += fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} a token", text.empty() ? "" : "; ",
+                        data.key, data.path, data.format, data.bytes_per_token == 1 ? "1 byte" : "2 bytes");
+  }
+  return text + "; training needs the data";
+}
+
+json to_json(const std::vector<AssumedData>& assumed) {
+  json list = json::array();
+  for (const AssumedData& data : assumed) {
+    list.push_back({{"key", data.key}, {"path", data.path}, {"format", data.format}, {"bytes_per_token", data.bytes_per_token}});
+  }
+  return list;
+}
+
+}  // namespace
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
   input.request = plan_request(config);
   input.budget = plan_budget(config);
-  input.data = open_data(config, cache);
-  input.facts = input.data.facts();
+  if (!place.runs_now) input.assumed = assume_missing_data(config);
+  if (input.assumed.empty()) {
+    input.data = open_data(config, cache, place.tokens);
+    input.facts = input.data.facts();
+  } else {
+    input.facts = assumed_facts(config, input.assumed, cache);
+    if (say) say("note: " + assumed_text(input.assumed));
+  }
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -196,6 +236,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
     object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
   }
   object["subject"] = subject_json(config, input.machine.machine);
+  if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points);
   result.text = object.dump(1);
   return result;

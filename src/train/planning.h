@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/op_catalogue.h"
 #include "plan/json.h"
@@ -22,6 +23,7 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
+  std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
   std::filesystem::path cache;
   std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there
 };
@@ -30,10 +32,12 @@ struct PlanningInput {
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
   bool runs_now = true;
+  std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
 };
 
 // Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the
-// machine has. A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now.
+// machine has. A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not
+// to run now needs no data: of files that are missing it is said what is assumed.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 

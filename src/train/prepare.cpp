@@ -42,7 +42,7 @@ void save_vocabulary(const Config& config, const std::filesystem::path& folder) 
 }
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
-  PlanningInput input = planning_input(config, options.cache, say);
+  PlanningInput input = planning_input(config, options.cache, say, {.machine = {}, .tokens = options.tokens});
   input.runs = options.runs;
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},

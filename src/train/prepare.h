@@ -40,6 +40,7 @@ struct PrepareOptions {
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
   std::filesystem::path runs = ".";         // the folder that the run folder lies in
+  std::filesystem::path tokens;             // for them where the cache cannot be written; empty: nowhere
   std::filesystem::path vocabulary_to;      // save the vocabulary here; empty: do not
 };
 

@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -19,11 +17,15 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "train/update_lines.h"
 
 namespace plimsoll {
 namespace {
+
+constexpr const char *kMetrics = "metrics.jsonl", *kEvaluations = "eval.jsonl", *kEvents = "events.jsonl";
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
@@ -83,14 +85,29 @@ std::string file_text(const nlohmann::json& run) {
   return run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// What a run that was killed had not completed.
+// What a run that was killed had not completed. The folder is locked: nobody else is writing.
 void remove_partial_files(const std::filesystem::path& run) {
   std::error_code ignored;
-  for (const std::filesystem::path& folder : {run, run / "weights"}) {
+  for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / "tokens"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      if (entry.path().filename().string().find(".partial-") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+      if (is_partial(entry.path())) std::filesystem::remove(entry.path(), ignored);
     }
   }
+}
+
+// A name that is there, if only as a link to what is not.
+bool is_taken(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+}
+
+// Of a path or of what it goes through: the link that leads nowhere.
+std::optional<std::filesystem::path> dangling_link(std::filesystem::path path) {
+  std::error_code ignored;
+  for (; path.has_relative_path(); path = path.parent_path()) {
+    if (std::filesystem::is_symlink(path, ignored) && !std::filesystem::exists(path, ignored)) return path;
+  }
+  return {};
 }
 
 // As JSON writes it: what is not finite is null.
@@ -143,19 +160,19 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
                        {fmt::format("plimsoll train CONFIG --run {}", shell_quoted(path.string()))});
   }
   folder.begun_ = begun;
-  std::filesystem::path missing = std::filesystem::absolute(path, error).lexically_normal();
-  for (; missing.has_relative_path() && !std::filesystem::exists(missing, error); missing = missing.parent_path()) {
-    if (missing.has_filename()) folder.created_.push_back(missing);
-  }
-  std::filesystem::create_directories(path, error);
-  const auto refuse = [&](const std::string& why) {
-    Error refused = cannot_write(path, why);
+  const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
+  try {
+    if (const auto link = dangling_link(whole)) {
+      throw cannot_write(path, fmt::format("{} is a link to {}, which is not there", link->string(),
+                                           std::filesystem::read_symlink(*link, error).string()));
+    }
+    folder.create(whole);
+    if (!std::filesystem::is_directory(path, error)) throw cannot_write(path, "it is not a folder");
+    if (access(path.c_str(), W_OK | X_OK) != 0) throw cannot_write(path, std::strerror(errno));
+  } catch (Error& refused) {
     if (!resume) refused.remedies = elsewhere(path);
-    return refused;
-  };
-  if (error) throw refuse(error.message());
-  if (!std::filesystem::is_directory(path, error)) throw refuse("it is not a folder");
-  if (access(path.c_str(), W_OK | X_OK) != 0) throw refuse(std::strerror(errno));
+    throw;
+  }
   folder.lock(resume);
   // Another process may have begun, or ended, a run between the first look and the lock.
   if (!resume && is_there(path / "run.json")) {
@@ -165,6 +182,19 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   if (folder.begun_) remove_partial_files(path);
   if (resume) folder.mark_interrupted();
   return folder;
+}
+
+// Remembers what it makes, and nothing else: that alone may be taken away again.
+void RunFolder::create(const std::filesystem::path& whole) {
+  std::vector<std::filesystem::path> missing;  // innermost first
+  for (std::filesystem::path path = whole; path.has_relative_path() && !is_taken(path); path = path.parent_path()) {
+    if (path.has_filename()) missing.push_back(path);
+  }
+  for (; !missing.empty(); missing.pop_back()) {
+    std::error_code error;
+    if (std::filesystem::create_directory(missing.back(), error)) created_.insert(created_.begin(), missing.back());
+    if (error) throw cannot_write(path_, error.message());
+  }
 }
 
 // Two runs in one folder would write over each other's lines and files. The lock is on the folder itself, so nothing is left
@@ -214,14 +244,16 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       begun_(other.begun_),
       begins_anew_(other.begins_anew_),
       ended_process_(other.ended_process_),
+      evaluated_(other.evaluated_),
       metrics_(std::exchange(other.metrics_, -1)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
+  std::filesystem::remove_all(tokens(), ignored);
   for (const char* file : {"weights/vocab.json", "weights/merges.txt", "weights/config.json", "config.resolved.toml",
-                           "settings.json", "plan.json", "metrics.jsonl", "events.jsonl", "weights"}) {
+                           "settings.json", "plan.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
@@ -246,8 +278,7 @@ void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
 
 namespace {
 
-std::optional<Metrics> metrics_from(const std::string& line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+std::optional<Metrics> metrics_from(const nlohmann::json& object) {
   const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
   if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
   Metrics metrics;
@@ -260,38 +291,39 @@ std::optional<Metrics> metrics_from(const std::string& line) {
 }  // namespace
 
 void RunFolder::open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see) {
-  const std::filesystem::path path = path_ / "metrics.jsonl";
-  metrics_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const std::filesystem::path path = path_ / kMetrics;
+  cut_lines(path, updates, PerUpdate::one);
+  for_each_line(path, [&](const nlohmann::json& object) {
+    if (const std::optional<Metrics> metrics = metrics_from(object)) see(*metrics);
+  });
+  metrics_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (metrics_ < 0) throw cannot_write(path, std::strerror(errno));
-  std::ifstream lines(path, std::ios::binary);
-  std::int64_t keep = 0;
-  std::string line;
-  for (std::int64_t i = 0; i < updates && std::getline(lines, line) && !lines.eof(); ++i) {
-    keep += static_cast<std::int64_t>(line.size()) + 1;
-    if (const std::optional<Metrics> metrics = metrics_from(line)) see(*metrics);
-  }
-  if (ftruncate(metrics_, keep) != 0 || lseek(metrics_, keep, SEEK_SET) != keep) throw cannot_write(path, std::strerror(errno));
 }
 
 void RunFolder::open_events(std::int64_t updates, const std::function<void(const nlohmann::json&)>& see) const {
-  const std::filesystem::path path = path_ / "events.jsonl";
-  std::ifstream lines(path, std::ios::binary);
-  if (!lines) return;
-  std::string kept, line;
-  while (std::getline(lines, line)) {
-    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-    if (!event.is_object() || event.value("update", updates + 1) > updates) continue;
-    kept += line + "\n";
-    see(event);
-  }
-  write("events.jsonl", kept);
+  cut_lines(path_ / kEvents, updates, PerUpdate::any);
+  for_each_line(path_ / kEvents, see);
 }
 
-void RunFolder::append_event(const nlohmann::json& event) const {
-  const std::filesystem::path path = path_ / "events.jsonl";
-  std::ofstream lines(path, std::ios::binary | std::ios::app);
-  lines << event.dump() << "\n" << std::flush;
-  if (!lines) throw cannot_write(path, std::strerror(errno));
+void RunFolder::append_event(const nlohmann::json& event) const { append_text(path_ / kEvents, event.dump() + "\n"); }
+
+void RunFolder::open_evaluations(std::int64_t updates) {
+  cut_lines(path_ / kEvaluations, updates, PerUpdate::one);
+  for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) { evaluated_ = object.value("update", evaluated_); });
+}
+
+void RunFolder::append(const Evaluation& evaluation) {
+  if (evaluated_ >= evaluation.update) cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
+  std::array<char, 32> loss;
+  append_text(path_ / kEvaluations,
+              fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}}}\n",
+                          evaluation.update, evaluation.samples, number_text(evaluation.loss, loss), bits_hex(evaluation.loss),
+                          evaluation.units, evaluation.seconds));
+  evaluated_ = evaluation.update;
+}
+
+void RunFolder::sync() const {
+  for (const char* name : {kMetrics, kEvaluations, kEvents}) sync_file(path_ / name);
 }
 
 void RunFolder::append(const Metrics& metrics) {
@@ -322,7 +354,7 @@ void RunFolder::append(const Metrics& metrics) {
       const auto begun = static_cast<off_t>(rest.data() - line.data());
       if (const off_t at = lseek(metrics_, 0, SEEK_CUR); begun > 0 && at >= begun) [[maybe_unused]]
         const int cut = ftruncate(metrics_, at - begun);
-      throw cannot_write(path_ / "metrics.jsonl", why);
+      throw cannot_write(path_ / kMetrics, why);
     }
     rest.remove_prefix(static_cast<std::size_t>(put));
   }

@@ -1,5 +1,6 @@
-// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), events.jsonl, the
-// resolved configuration, the plan, the weights, the checkpoint. A folder in which no run began is taken away again.
+// The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), eval.jsonl (a
+// line per evaluation), events.jsonl, the resolved configuration, the plan, the weights, the checkpoint. A folder in which no run
+// began is taken away again.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,14 @@ std::filesystem::path new_folder_beside(const std::filesystem::path& run);
 // process holds: it was killed, or its machine went down. Empty where nothing can be read.
 std::string run_status(const std::filesystem::path& run);
 
+struct Evaluation {
+  std::int64_t update = 0;
+  std::int64_t samples = 0;  // trained on so far
+  double loss = 0;           // mean over units
+  std::int64_t units = 0;    // evaluated
+  double seconds = 0;        // that it took
+};
+
 class RunFolder {
  public:
   // Creates the folder, or opens an existing run where `resume`; one that nobody ended is marked as interrupted in run.json. A
@@ -50,6 +59,8 @@ class RunFolder {
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
+  // Token files of text, where the cache cannot be written.
+  std::filesystem::path tokens() const { return path_ / "tokens"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
   void write(const std::string& name, const std::string& text) const;
@@ -58,8 +69,8 @@ class RunFolder {
   void overwrite_run(const nlohmann::json& run) const noexcept;
   // Of a run that was marked as interrupted: the process that had it.
   std::optional<std::int64_t> ended_process() const { return ended_process_; }
-  // Opens metrics.jsonl and drops lines past `updates`, which a run that was killed may have left; `see` gets those that stay, as
-  // far as they can be read.
+  // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left; `see` gets
+  // those that stay, in order, as far as they can be read.
   void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
   // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
   // those past `updates` that have been made; `see` gets those that stay.
@@ -67,10 +78,16 @@ class RunFolder {
   void append_event(const nlohmann::json& event) const;
   // Without allocating.
   void append(const Metrics& metrics);
+  // eval.jsonl: opening drops evaluations past `updates`. A second one at an update replaces the first.
+  void open_evaluations(std::int64_t updates);
+  void append(const Evaluation& evaluation);
+  // Brings all lines to the disk, for a checkpoint that presupposes them.
+  void sync() const;
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
+  void create(const std::filesystem::path& whole);
   void lock(bool resume);
   void mark_interrupted();
   void abandon() const noexcept;
@@ -79,6 +96,7 @@ class RunFolder {
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
   bool begun_ = false, begins_anew_ = false;
   std::optional<std::int64_t> ended_process_;
+  std::int64_t evaluated_ = -1;  // the last update in eval.jsonl
   int metrics_ = -1, lock_ = -1;
 };
 

@@ -1,6 +1,8 @@
 #include "train/setup.h"
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
 #include "autodiff/precision.h"
 #include "data/window.h"
@@ -48,13 +50,25 @@ DataFacts DataFiles::facts() const {
   return {width, validation.has_value()};
 }
 
-TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache) {
-  return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache});
+std::vector<AssumedData> assume_missing_data(const Config& config) {
+  std::vector<AssumedData> assumed;
+  for (const auto& [key, path] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    std::error_code unknown;
+    if (path.empty() || std::filesystem::exists(path, unknown) || unknown) continue;
+    const AssumedSource source = assume_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, {}});
+    assumed.push_back({key, std::filesystem::path(path).string(), source.format, source.bytes_per_token});
+  }
+  return assumed;
 }
 
-DataFiles open_data(const Config& config, const std::filesystem::path& cache) {
-  DataFiles files{open_data_file(config, config.data.train, cache), {}};
-  if (!config.data.validation.empty()) files.validation = open_data_file(config, config.data.validation, cache);
+TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache,
+                         const std::filesystem::path& elsewhere) {
+  return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache, elsewhere});
+}
+
+DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
+  DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};
+  if (!config.data.validation.empty()) files.validation = open_data_file(config, config.data.validation, cache, elsewhere);
   return files;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
@@ -46,8 +47,17 @@ struct DataFiles {
   std::optional<TokenFile> validation;
   DataFacts facts() const;
 };
-// `cache`: folder for token files of text that goes through a vocabulary.
-TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache);
-DataFiles open_data(const Config& config, const std::filesystem::path& cache);
+// What planning takes for granted of a data file that is not there.
+struct AssumedData {
+  std::string key, path, format;
+  std::int64_t bytes_per_token = 1;
+};
+// Empty where every file is there. One that is there and cannot be opened is none of these.
+std::vector<AssumedData> assume_missing_data(const Config& config);
+
+// `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: for them where that cannot be written.
+TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache,
+                         const std::filesystem::path& elsewhere = {});
+DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere = {});
 
 }  // namespace plimsoll
