@@ -153,7 +153,7 @@ std::string levers_table(const json& plan) {
             (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
   return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
-         (pinned ? fmt::format("  (where nothing else is said also --set {})\n", pin) : "") + rows;
+         (pinned ? fmt::format("  (each with --set {} as well, but for other budgets and micro-batches)\n", pin) : "") + rows;
 }
 
 std::string remedies_text(const json& remedies) {

@@ -115,7 +115,7 @@ class TrainCommand {
     const bool saved = std::filesystem::exists(checkpoint_, ignored);
     const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
     if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-      if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on_command(), slower_command()});
+      if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on_command(), slower_command(0)});
       throw no_checkpoint("there is no checkpoint: nothing of this run has been saved", {again_command()});
     }
     if (saved) resumed_ = read_progress(checkpoint_);
@@ -165,12 +165,12 @@ class TrainCommand {
 
   std::string go_on_command() const { return resume_command() + " --set train.on_divergence=continue"; }
 
-  // From the last checkpoint, or from the beginning in another folder.
-  std::string slower_command() const {
+  // From the last checkpoint, or from the beginning in another folder. A checkpoint of the updates in which the loss rose has
+  // diverged itself, whatever the rate is from there on.
+  std::string slower_command(std::int64_t good_updates) const {
     const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", config_.optimizer.learning_rate / 10);
-    std::error_code ignored;
-    const bool saved = std::filesystem::exists(folder_.checkpoint(), ignored);
-    return (saved ? resume_command() : begin_command(new_folder_beside(folder_.path()))) + rate;
+    const bool good = saved_at_ >= 0 && saved_at_ <= good_updates;
+    return (good ? resume_command() : begin_command(new_folder_beside(folder_.path()))) + rate;
   }
 
   std::optional<Refused> prepare() {
@@ -367,9 +367,10 @@ class TrainCommand {
     try {
       return trainer.update();
     } catch (Error& error) {
-      if (error.code == "E-DIVERGED") error.remedies = {slower_command()};
+      if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
       if (error.code != "E-SCALE-FLOOR") throw;
-      error.remedies = {begin_command(new_folder_beside(folder_.path())) + " --set precision.compute=bf16", slower_command()};
+      error.remedies = {begin_command(new_folder_beside(folder_.path())) + " --set precision.compute=bf16",
+                        slower_command(trainer.progress().updates)};
       trainer.save_checkpoint_to(folder_.diverged());
       error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
       throw;
@@ -442,7 +443,7 @@ class TrainCommand {
     trainer.save_checkpoint_to(folder_.diverged());
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates), what,
                 fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
-                {slower_command(), go_on_command()});
+                {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), go_on_command()});
   }
 
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.

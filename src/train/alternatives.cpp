@@ -307,7 +307,7 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
   Bytes all = state;
   // Gradients and moments are as many as parameters, which may all leave.
   for (const Value& value : graph.values) {
-    if (value.role == Role::parameter || value.role == Role::accumulator) all += value.bytes();
+    if (value.persistent() && (value.role == Role::parameter || value.role == Role::accumulator)) all += value.bytes();
   }
   return {all, state};
 }
@@ -429,7 +429,7 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, 
     list.push_back({"one micro-batch after the other", sets({"plan.group=1"})});
   } else if (together > 1) {
     list.push_back(
-        {fmt::format("{} micro-batches through each block together", together), sets({fmt::format("plan.group={}", together)})});
+        {fmt::format("{} micro-batches through a block together", together), sets({fmt::format("plan.group={}", together)})});
   }
   if (!input.request.beyond.empty()) {
     const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;
@@ -505,7 +505,10 @@ json levers(const Config& config, const PlanningInput& input, PlanSpace& space, 
     const auto same = [&](const LeverRow& other) {
       return other.changes_result == row.changes_result && alike(other.outcome, row.outcome);
     };
-    if (!alike(row.outcome, own) && std::ranges::none_of(kept, same)) kept.push_back(std::move(row));
+    // More bytes for the same time are no effect that anyone wants.
+    const bool in_vain =
+        alike(row.outcome.seconds, own.seconds) && (row.outcome.process > own.process || alike(row.outcome, own));
+    if (!in_vain && std::ranges::none_of(kept, same)) kept.push_back(std::move(row));
   }
   std::ranges::stable_sort(kept, {}, [](const LeverRow& row) { return row.outcome.seconds; });
   json list = json::array();

@@ -13,7 +13,7 @@ namespace {
 constexpr int kFirst = 10, kFewest = 32;
 constexpr double kHalfLife = 20, kMostDeviations = 6;
 constexpr std::int64_t kSpan = 1000;
-constexpr int kAboveStart = 50, kAboveBest = 60;
+constexpr int kAboveStart = 50, kAboveBest = DivergenceWatch::kMostInARow;
 constexpr double kStartNoise = 3, kBestNoise = 6, kLostShare = 0.3;
 // Less than this is no difference: of a loss, and of the logarithm of a norm.
 constexpr double kLeastShare = 1e-3, kLeastLog = 0.05;

@@ -42,6 +42,8 @@ struct Divergence {
 //   median of the 128 before it.
 class DivergenceWatch {
  public:
+  static constexpr int kMostInARow = 60;  // updates that a divergence takes to be one
+
   // `guessing`: a loss that no training is needed for.
   DivergenceWatch(std::int64_t warmup_updates, double guessing) : warmup_(warmup_updates), guessing_(guessing) {}
 

@@ -56,9 +56,7 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) 
 // What a whole training of this plan comes to. Its time is that of the updates.
 json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
   std::int64_t parameters = 0;
-  for (const Value& value : plan.graph.values) {
-    if (value.role == Role::parameter) parameters += value.type.shape.elements();
-  }
+  for (const ValueId id : plan.graph.parameters()) parameters += plan.graph.values[id].type.shape.elements();
   const std::int64_t samples = config.train.updates * config.train.effective_batch;
   json epochs;
   if (input.data.train.tokens > 1) {

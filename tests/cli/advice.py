@@ -6,12 +6,13 @@ An advice that begins with `plimsoll` is run as it stands; one that begins with 
 
 import random
 import shlex
+import shutil
 import struct
 import subprocess
 
 from _plimsoll import CONFIG, Test, prose
 
-SMALL = CONFIG.replace("updates = 6", "updates = 3")
+SMALL = CONFIG.replace("updates = 6", "updates = 3").replace("threads = 2", "threads = 1")
 
 
 def run_words(test, words):
@@ -38,6 +39,9 @@ def provoked(test, exit_code, code, command, only=None, advices=1):
     tried = [advice for advice in error["try"] if only is None or only(advice)]
     test.that(len(tried) >= advices, f"{code} of `{' '.join(command)}` advises {error['try']}")
     for advice in tried:
+        if "--resume" not in advice:  # the folder that another advice of the same error has filled
+            for folder in test.folder.glob("*-2"):
+                shutil.rmtree(folder)
         follows(test, code, advice, command)
     return error
 
@@ -163,17 +167,18 @@ def diverged(test):
         report = test.report("wild one")
         test.equal("the run that goes on", (report["status"], report["updates"]), ("done", 140))
         test.equal("its lines", [line["update"] for line in test.lines("wild one")], list(range(1, 141)))
-        test.equal("the run with a lower rate", test.report("wild one-2")["updates"], 140)
     test.fails(4, "E-DIVERGED", "train", "config.toml", "--run", "stopped", *high)
     provoked(test, 2, "E-RUN-EXISTS", ["train", "config.toml", "--run", "stopped", *high])
     test.fails(4, "E-DIVERGED", "train", "config.toml", "--run", "again", *high)
     provoked(test, 5, "E-CKPT-MISSING", ["train", "config.toml", "--run", "again", "--resume"], advices=2)
+    test.that(not test.path("wild one-3").exists(), "each advice names a folder that was free")
     saving = [*high, "--set", "train.save_every=10"]
     provoked(test, 4, "E-DIVERGED", ["train", "config.toml", "--run", "saved", *saving], advices=2)
     wild = ["--set", "optimizer.learning_rate=1e30", "--set", "train.gradient_clip=0", "--set", "schedule.warmup=0updates"]
     test.succeeds("train", "config.toml", "--run", "no number", "--updates", 2)
     # A tenth of such a rate is none either; what is advised is told again.
-    error = test.fails(4, "E-DIVERGED", "train", "config.toml", "--run", "no number", "--resume", *wild)
+    error = test.fails(4, "E-DIVERGED", "train", "config.toml", "--run", "no number", "--resume", "--set", "train.updates=12",
+                       *wild)  # fmt: skip
     test.that(error and "--resume --set optimizer.learning_rate=1e+29" in error["try"][0], f"advised: {error}")
     test.succeeds("train", "config.toml", "--run", "no number", "--resume", "--set", "optimizer.learning_rate=1e-3")
     half = ["--set", "precision.compute=fp16", "--fault", "overflow=1:0:1000"]
