@@ -56,11 +56,12 @@ def signal_to_process_and_group(test):
 
 def second_signal(test):
     """Once more ends at once. An update of seconds leaves the time for it."""
-    slow = ["--set", "train.effective_batch=20000", "--set", "train.micro_batch=8"]
+    slow = ["--set", "train.effective_batch=400000", "--set", "train.micro_batch=8"]
     process = test.start(*arguments("slow", "--updates", FOREVER, *slow))
     deadline = time.monotonic() + 60  # for measuring and planning
     while not test.path("slow/run.json").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    time.sleep(1)  # loading takes less
     process.terminate()
     time.sleep(0.6)
     if process.poll() is not None:
@@ -122,11 +123,11 @@ def file_size_limit(test):
 
     tiny = ["--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--updates", "5000"]
     test.succeeds(*arguments("measured", *tiny, "--updates", "1"))
-    result = test.run(*arguments("lines", *tiny, "--json"), before=limit_files(100 << 10))
+    result = test.run(*arguments("lines", *tiny, "--json"), before=limit_files(48 << 10))
     test.equal("exit code and code", (result.code, (result.json() or {}).get("code")), (5, "E-IO-WRITE"))
     report = test.report("lines")
     test.equal("its report", (report["status"], report["exit_code"], report["error"]["code"]), ("failed", 5, "E-IO-WRITE"))
-    test.that(report["updates"] > 100, f"{report['updates']} updates")
+    test.that(report["updates"] > 50, f"{report['updates']} updates")
     test.lines("lines")  # each of them whole
     test.succeeds(*arguments("lines", *tiny, "--resume", "--updates", report["updates"] + 2))
 
