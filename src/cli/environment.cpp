@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "device/cpu/instruction_set.h"
+
 namespace plimsoll {
 namespace {
 
@@ -39,6 +41,10 @@ void prepare_environment(char** argv) {
   for (const auto& [name, value] : kSettings) setenv(name, value, 1);
   execv("/proc/self/exe", argv);
   // Where a process may not start itself again, it goes on with the defaults of the libraries.
+}
+
+void limit_kernels() {
+  if (const std::string most = variable("PLIMSOLL_MAX_ISA"); !most.empty()) cpu::limit_instruction_set(most);
 }
 
 std::filesystem::path cache_folder() {

@@ -14,6 +14,9 @@ void hold_standard_streams();
 // dynamic teams, small stacks. Returns in the process that has them.
 void prepare_environment(char** argv);
 
+// PLIMSOLL_MAX_ISA: kernels use at most "avx2" or "sse4". Before the first kernel.
+void limit_kernels();
+
 // $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder.
 std::filesystem::path cache_folder();
 

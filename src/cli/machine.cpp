@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -8,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "train/calibrate.h"
@@ -40,60 +43,152 @@ Measured measured_in_child(const Work& work) {
           numbers.at("busy").get<double>()};
 }
 
-// `here`: the machine without its GPU, where that is what is measured.
-// Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels. Steps
-// run twice, all of them and then again, and the lesser time counts: what guests of the same host take comes in bursts of
-// seconds.
-MachineRecord measure_config(const Config& config, const MachineRecord& known, const MachineRecord& here) {
-  const bool gpu = config.device == DeviceChoice::cuda;
-  const DataFiles data = open_data(config, cache_folder());
+constexpr double kMostSeconds = 120;  // for the kernels of a configuration
+
+// Of a micro-batch: how many of its kernels have a time.
+struct MeasuredMicro {
+  std::int64_t micro = 0;
+  KernelCoverage kernels;
+};
+
+struct MeasuredConfig {
+  MachineRecord record;
+  std::vector<MeasuredMicro> micros;  // in the order in which they were measured
+};
+
+// The micro-batches that a plan may take, the one that it takes now first: what is measured last may be left out.
+std::vector<std::int64_t> micros_of(const Config& config) {
   const PlanRequest request = plan_request(config);
-  MachineRecord record = known;
-  MeasureLimits limits;
   std::vector<std::int64_t> micros;
-  const Bytes most = gpu ? Bytes{known.machine.tiers.front().capacity.n / 10 * 9} - known.machine.reserve.code
-                         : Bytes{available_memory().bytes.n / 2};
-  limits.memory = std::min(config.memory.budget.value_or(most), most);
   for (std::int64_t micro = 1; micro <= request.effective_batch; ++micro) {
     if (request.effective_batch % micro != 0 || (request.micro_batch && *request.micro_batch != micro)) continue;
-    const Graph graph = build_training_graph(config, data.facts(), micro).graph;
-    const int missing = count_unmeasured(graph, config.threads, 1, record.kernel_seconds);
-    if (missing == 0) continue;
-    say_line(fmt::format("measuring {} kernels at micro-batch {}", missing, micro));
+    micros.push_back(micro);
+  }
+  if (micros.size() < 2) return micros;
+  const nlohmann::json plan = nlohmann::json::parse(run_in_child([&] {
+    return plan_with_extras(config, planning_input(config, cache_folder(), {}, {.machine = {}, .runs_now = false}), {}).text;
+  }));
+  if (plan.at("status") != "fits") return micros;
+  const std::int64_t chosen = plan.at("batch").at("micro");
+  std::ranges::stable_partition(micros, [&](std::int64_t micro) { return micro == chosen; });
+  return micros;
+}
+
+// Keeps what it has measured after each micro-batch, so that nothing is lost where it is stopped.
+class ConfigMeasurement {
+ public:
+  // `here`: the machine without its GPU, where that is what is measured.
+  ConfigMeasurement(const Config& config, const MachineRecord& known, const MachineRecord& here)
+      : config_(config),
+        known_(known),
+        here_(here),
+        record_(known),
+        gpu_(config.device == DeviceChoice::cuda),
+        data_(open_data(config, cache_folder())) {
+    const Bytes most = gpu_ ? Bytes{known.machine.tiers.front().capacity.n / 10 * 9} - known.machine.reserve.code
+                            : Bytes{available_memory().bytes.n / 2};
+    memory_ = std::min(config.memory.budget.value_or(most), most);
+  }
+
+  // Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels. Steps
+  // run twice, all of them and then again, and the lesser time counts: what guests of the same host take comes in bursts of
+  // seconds.
+  MeasuredConfig measure() {
+    const std::vector<std::int64_t> micros = micros_of(config_);
+    end_ = seconds_now() + kMostSeconds;
+    for (std::size_t i = 0; i < micros.size(); ++i) measure(micros[i], static_cast<double>(micros.size() - i));
+    for (const std::int64_t micro : again_) measure_again(micro);
+    MeasuredConfig result{record_, {}};
+    for (const std::int64_t micro : micros) {
+      result.micros.push_back({micro, coverage(graph_of(micro), config_.threads, 1, record_.kernel_seconds)});
+    }
+    return result;
+  }
+
+ private:
+  Graph graph_of(std::int64_t micro) const { return build_training_graph(config_, data_.facts(), micro).graph; }
+  double left() const { return end_ - seconds_now(); }
+  MeasureLimits limits() const {
+    MeasureLimits limits;
+    limits.memory = memory_;
+    limits.step_seconds = std::max(0.0, left()) / 2;
+    limits.seconds = std::min(limits.seconds, limits.step_seconds);
+    return limits;
+  }
+
+  // One of `many` that share what is left of the time.
+  void measure(std::int64_t micro, double many) {
+    const Graph graph = graph_of(micro);
+    const int missing = count_unmeasured(graph, config_.threads, 1, record_.kernel_seconds);
+    if (missing == 0 || left() <= 0) return;
+    say_line(fmt::format("measuring {} kernels at micro-batch {}, {} left", missing, micro, duration_text(left())));
     Measured measured = measured_in_child([&] {
-      StepMeasurement step = measure_step(graph, micro, record.machine, limits);
-      KernelSeconds seconds = record.kernel_seconds;
+      StepMeasurement step = measure_step(graph, micro, record_.machine, limits());
+      KernelSeconds seconds = record_.kernel_seconds;
       seconds.insert(step.seconds.begin(), step.seconds.end());
-      if (!gpu) seconds.merge(measure_kernels(graph, config.threads, 1, seconds, limits));
+      MeasureLimits single = limits();
+      single.seconds = std::max(0.0, left()) / many;
+      if (!gpu_) seconds.merge(measure_kernels(graph, config_.threads, 1, seconds, single));
       return Measured{std::move(seconds), std::move(step.algorithms),
-                      !gpu && step.fits && step.seconds.empty() ? step.others : 0};
+                      !gpu_ && step.fits && step.seconds.empty() && step.others < 1 ? step.others : 0};
     });
-    record.kernel_seconds = std::move(measured.seconds);
-    record.algorithms.merge(measured.algorithms);
+    record_.kernel_seconds = std::move(measured.seconds);
+    record_.algorithms.merge(measured.algorithms);
     if (measured.busy > 0) {
       say_line(fmt::format("other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact",
                            100 * measured.busy));
     }
-    micros.push_back(micro);
+    again_.push_back(micro);
+    keep();
   }
-  for (const std::int64_t micro : micros) {
+
+  void measure_again(std::int64_t micro) {
+    if (left() <= 0) return;
     say_line(fmt::format("measuring again at micro-batch {}", micro));
     const Measured again = measured_in_child([&] {
-      const Graph graph = build_training_graph(config, data.facts(), micro).graph;
-      return Measured{measure_step(graph, micro, record.machine, limits).seconds, {}};
+      return Measured{measure_step(graph_of(micro), micro, record_.machine, limits()).seconds, {}};
     });
     for (const auto& [key, seconds] : again.seconds) {
-      double& least = record.kernel_seconds[key];
-      if (!known.kernel_seconds.contains(key)) least = least > 0 ? std::min(least, seconds) : seconds;
+      double& least = record_.kernel_seconds[key];
+      if (!known_.kernel_seconds.contains(key)) least = least > 0 ? std::min(least, seconds) : seconds;
+    }
+    keep();
+  }
+
+  void keep() {
+    if (gpu_) {
+      write_machine_file(cuda_machine_file(record_, here_, cache_folder()), record_);
+    } else {
+      record_ = keep_kernels(record_, cache_folder());
     }
   }
-  if (!gpu) return keep_kernels(record, cache_folder());
-  write_machine_file(cuda_machine_file(record, here, cache_folder()), record);
-  return record;
+
+  const Config& config_;
+  const MachineRecord &known_, &here_;
+  MachineRecord record_;
+  bool gpu_;
+  DataFiles data_;
+  Bytes memory_;
+  double end_ = 0;
+  std::vector<std::int64_t> again_;
+};
+
+// One line for each micro-batch, and what to do where something is missing.
+std::string kept_text(const std::vector<MeasuredMicro>& micros) {
+  std::string text;
+  bool all = true;
+  for (const auto& [micro, kernels] : micros) {
+    text += fmt::format("micro-batch {}: {} of {} kernels measured, {:.0f} % of a step's work\n", micro, kernels.known,
+                        kernels.kernels, 100 * kernels.share);
+    all = all && kernels.known == kernels.kernels;
+  }
+  if (!all) text += "what is not measured is planned by its bound, which is optimistic; the same command goes on with it\n";
+  return text;
 }
 
 // The object of the machine file with keys on top: `plan --machine` takes either.
-nlohmann::json machine_json(const MachineRecord& record, Bytes memory, Bytes available, const std::filesystem::path& file) {
+nlohmann::json machine_json(const MachineRecord& record, const std::vector<MeasuredMicro>& micros, Bytes memory, Bytes available,
+                            const std::filesystem::path& file) {
   nlohmann::json object = nlohmann::json::parse(machine_file_text(record));
   const Machine& machine = record.machine;
   object.update({{"machine_hash", machine.hash},
@@ -112,6 +207,10 @@ nlohmann::json machine_json(const MachineRecord& record, Bytes memory, Bytes ava
                             {"threads_bytes", machine.reserve.threads.n},
                             {"slack_bytes", machine.reserve.slack.n}});
   if (machine.reserve.per_launch.n > 0) object["reserve"]["per_launch_bytes"] = machine.reserve.per_launch.n;
+  for (const auto& [micro, kernels] : micros) {
+    object["configuration"].push_back(
+        {{"micro_batch", micro}, {"kernels", kernels.kernels}, {"measured", kernels.known}, {"work_share", kernels.share}});
+  }
   return object;
 }
 
@@ -129,7 +228,12 @@ int run_machine(const MachineArguments& arguments) {
   const MachineRecord here = calibrated_machine(threads, cache_folder(), say);
   const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
   MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
-  if (config) record = measure_config(*config, record, here);
+  std::vector<MeasuredMicro> micros;
+  if (config) {
+    MeasuredConfig measured = ConfigMeasurement(*config, record, here).measure();
+    record = std::move(measured.record);
+    micros = std::move(measured.micros);
+  }
   const Machine& machine = record.machine;
   const MemoryFact available =
       gpu ? MemoryFact{machine.tiers.front().capacity, "the memory of " + machine.name} : available_memory();
@@ -137,8 +241,8 @@ int run_machine(const MachineArguments& arguments) {
   const std::filesystem::path file =
       gpu ? cuda_machine_file(record, here, cache_folder()) : machine_file_path(cache_folder(), facts);
   if (arguments.json) {
-    const std::string text =
-        machine_json(record, memory, available.bytes, file).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string text = machine_json(record, micros, memory, available.bytes, file)
+                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     fmt::print("{}\n", text);
     return 0;
   }
@@ -153,7 +257,8 @@ int run_machine(const MachineArguments& arguments) {
   fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
              to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),
              to_text(machine.reserve.threads));
-  fmt::print("{} kernels measured; file {}\n", record.kernel_seconds.size(), file.string());
+  fmt::print("{}{} kernels of all configurations measured; file {}\n", kept_text(micros), record.kernel_seconds.size(),
+             file.string());
   return 0;
 }
 

@@ -298,6 +298,7 @@ int main(int argc, char** argv) {
   plimsoll::settle_process();
   plimsoll::ignore_file_size_signal();
   try {
+    plimsoll::limit_kernels();
     return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));
   } catch (const plimsoll::Error& error) {
     return plimsoll::report_failure(error, plimsoll::wants_json(argc, argv));

@@ -302,6 +302,18 @@ std::string pin_text(const json& plan) {
   return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
 }
 
+// What an update takes, and how that is known.
+std::string time_text(const json& predicted) {
+  const std::string seconds = duration_text(predicted.at("update_seconds").get<double>());
+  const std::string rate = rate_text(predicted.at("tokens_per_second").get<double>());
+  const json& source = predicted.at("cost_source");
+  const int bound = source.at("bound"), all = bound + source.at("measured").get<int>() + source.at("recorded").get<int>();
+  if (bound == 0) return fmt::format("update {}, {} tok/s (from measured kernels)\n", seconds, rate);
+  return fmt::format(
+      "update at least {}, at most {} tok/s (bounds: {} of {} kernels not measured; `plimsoll machine CONFIG` does)\n", seconds,
+      rate, bound, all);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
@@ -310,11 +322,7 @@ std::string fitting(const json& plan) {
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
-  text += fmt::format("update {}, {} tok/s ({})\n\n", duration_text(predicted.at("update_seconds").get<double>()),
-                      rate_text(predicted.at("tokens_per_second").get<double>()),
-                      predicted.at("cost_source").at("bound").get<int>() > 0
-                          ? "bounded by measured rates; `plimsoll machine CONFIG` measures kernels"
-                          : "from measured kernels");
+  text += time_text(predicted) + "\n";
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
@@ -355,10 +363,11 @@ std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? f
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");
   const auto beside = [](const std::string& line) { return line.empty() ? line : "      " + line; };
-  return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n",
+  return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n      {}",
                      size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")), batch_text(plan),
                      blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
-                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes"))) +
+                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")),
+                     time_text(predicted)) +
          beside(pin_text(plan));
 }
 

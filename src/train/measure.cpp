@@ -192,10 +192,10 @@ class Operands {
 struct Wanted {
   const Node* node;
   bool overwrite;
-  double work = 0;  // by which the order goes
+  double work = 0;  // of all nodes that it runs: by which the order goes
 };
 
-// The heaviest first: where time runs out, little is left.
+// The largest share of a step first: where time runs out, little is left.
 double work_of(const KernelRequest& request) {
   const Cost cost = request.op->cost(*request.attributes, request.inputs, request.outputs);
   constexpr double kFlopsPerByte = 8;
@@ -211,14 +211,14 @@ std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, in
       const NodeRequest request = request_for(graph, node, threads, loss_chunks, overwrite);
       std::string key = timing_key(request.request);
       if (known.contains(key)) continue;
-      wanted.try_emplace(std::move(key), Wanted{&node, overwrite, work_of(request.request)});
+      wanted.try_emplace(std::move(key), Wanted{&node, overwrite}).first->second.work += work_of(request.request);
     }
   }
   return wanted;
 }
 
 std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int threads, int loss_chunks,
-                                  const MeasureLimits& limits) {
+                                  const MeasureLimits& limits, double end) {
   const NodeRequest request = request_for(graph, *wanted.node, threads, loss_chunks, wanted.overwrite);
   const CpuKernel* kernel = find_cpu_kernel(*wanted.node->op);
   ensure(kernel != nullptr, "measure", "an op has no kernel");
@@ -237,7 +237,7 @@ std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int 
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Contention contention;
     least = std::min(least, operands.seconds(*bound, arena.base(), limits.seconds_per_kernel / kAttempts, rest_of_step));
-    if (contention.others() <= limits.others) break;
+    if (contention.others() <= limits.others || seconds_now() >= end) break;
   }
   return least;
 }
@@ -325,9 +325,23 @@ KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, 
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
   for (const auto& [key, wanted] : ordered) {
     if (seconds_now() >= end) break;
-    if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits)) measured[key] = *seconds;
+    if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits, end)) measured[key] = *seconds;
   }
   return measured;
+}
+
+KernelCoverage coverage(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
+  KernelCoverage result;
+  double all = 0, done = 0;
+  for (const auto& [key, kernel] : wanted_kernels(graph, threads, loss_chunks, {})) {
+    all += kernel.work;
+    ++result.kernels;
+    if (!known.contains(key)) continue;
+    done += kernel.work;
+    ++result.known;
+  }
+  result.share = all > 0 ? done / all : 1;
+  return result;
 }
 
 int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {

@@ -91,7 +91,8 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   StepMeasurement result;
   const std::optional<Plan> plan = plan_for(graph, micro_batch, machine, limits.memory);
   result.fits = plan.has_value();
-  if (!result.fits) return result;
+  if (!result.fits || (kFewest + 1) * plan->update_seconds > limits.step_seconds) return result;
+  const double most = seconds_now() + limits.step_seconds;
   cpu::set_thread_count(machine.threads);
   const Program program = lower(*plan);
   Config place_config;
@@ -110,10 +111,13 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     for (std::int64_t micro = 0; micro < program.rounds; ++micro) executor.run(Section::micro, micro == 0, fed);
     executor.run(Section::update, false, fed);
   };
+  const double start = seconds_now();
   window();  // faults pages and code in
+  const double took = seconds_now() - start;
   executor.set_observer(&times);
   const double end = seconds_now() + limits.seconds;
   for (int kept = 0, i = 0; i < kMost && (kept < kFewest || seconds_now() < end); ++i) {
+    if (seconds_now() + took > most) break;
     const Contention contention;
     times.begin_window();
     window();

@@ -16,7 +16,8 @@ struct StepMeasurement {
 };
 
 // Runs windows of two micro-steps of `graph`, the training graph of a micro-batch, on parameters and inputs of random numbers.
-// Nothing where no plan of it fits into limits.memory. Takes about limits.seconds, or two windows where they take longer.
+// Nothing where no plan of it fits into limits.memory, or where three windows would take more than limits.step_seconds. Takes
+// about limits.seconds, or two windows where they take longer, and ends at limits.step_seconds.
 StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const Machine& machine, const MeasureLimits& limits);
 
 }  // namespace plimsoll

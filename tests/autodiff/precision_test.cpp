@@ -7,12 +7,17 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autodiff/small_gpt2.h"
 #include "ops/all.h"
+
+namespace plimsoll {
+void PrintTo(DType dtype, std::ostream* out) { *out << name(dtype); }
+}  // namespace plimsoll
 
 namespace plimsoll::test {
 namespace {

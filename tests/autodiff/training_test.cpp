@@ -139,7 +139,8 @@ TEST(AddTraining, ReportsEachParameterByItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dropout, Gpt2Gradient, testing::Values(0.0, 0.2));
+INSTANTIATE_TEST_SUITE_P(Dropout, Gpt2Gradient, testing::Values(0.0, 0.2),
+                         [](const auto& test) { return test.param > 0 ? "dropped" : "plain"; });
 
 // The update section against the references, from the gradients that the kernels have computed.
 void expect_update(const OptimizerSettings& settings) {

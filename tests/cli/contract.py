@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import time
@@ -268,6 +269,38 @@ def machines(test):
     test.fails(2, "E-MACHINE-FILE", "plan", "config.toml", "--machine", "config.toml")
     measured = test.succeeds("machine", "config.toml", "--json")
     test.that(measured["kernels_measured"] > 0, "machine CONFIG measures kernels")
+    micros = measured["configuration"]
+    test.equal("micro-batches", sorted(micro["micro_batch"] for micro in micros), [1, 2, 4, 8])
+    told = test.succeeds("machine", "config.toml")
+    for micro in micros:
+        test.that(0 < micro["measured"] <= micro["kernels"] and 0 < micro["work_share"] < 1.001, f"some are kept: {micro}")
+        test.that(f"micro-batch {micro['micro_batch']}: " in told, f"machine CONFIG says what it kept: {told}")
+    if all(micro["measured"] == micro["kernels"] for micro in micros):  # on a machine that others leave time on
+        test.that("(from measured kernels)" in test.succeeds("plan", "config.toml"), "a plan from measured kernels says so")
+    bounded = test.succeeds("plan", "config.toml", "--machine", "sim")
+    test.that("update at least " in bounded and " kernels not measured" in bounded, f"a plan from bounds says so: {bounded}")
+    stopped(test, pathlib.Path(machine["file"]))
+
+
+def stopped(test, file):
+    """What `machine CONFIG` has measured is kept where it is stopped."""
+    cache = test.path("cache")
+    (cache / "plimsoll").mkdir(parents=True)
+    shutil.copy(file, cache / "plimsoll")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    other = ["config.toml", "--set", "model.width=72", "--set", "model.heads=3"]
+    process = subprocess.Popen(
+        [test.binary, "machine", *other], cwd=test.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    )
+    micros = 0
+    while micros < 2 and (line := process.stderr.readline()):
+        micros += line.startswith("measuring ") and " at micro-batch " in line
+    process.terminate()
+    process.communicate(timeout=60)
+    test.that(process.returncode != 0, f"it was stopped: {process.returncode}")
+    before, after = (json.loads(each.read_text())["kernels"] for each in (file, cache / "plimsoll" / file.name))
+    test.that(len(after) > len(before), f"what was measured until then is kept: {len(before)}, {len(after)}")
 
 
 def values_and_replay(test):

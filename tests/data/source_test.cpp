@@ -120,7 +120,7 @@ TEST_F(Source, TokenisesTextOnce) {
   EXPECT_ERROR(open_source(small), "E-DATA-TOKEN", "50257 tokens and the model has 5000");
   SourceRequest nowhere = request;
   nowhere.cache = folder / "x.txt/cache";
-  EXPECT_ERROR(open_source(nowhere), "E-IO-WRITE", "cannot be created");
+  EXPECT_ERROR(open_source(nowhere), "E-IO-WRITE", "cannot be written");
   SourceRequest bytes = request;
   bytes.vocab = 256;
   EXPECT_EQ(open_source(bytes).bytes_per_token, 1) << "a vocabulary of 256 is a vocabulary of bytes";

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <ostream>
 #include <random>
 #include <string>
 #include <thread>
@@ -22,6 +23,9 @@
 #include "device/refuse_io_uring.h"
 
 namespace plimsoll {
+
+void PrintTo(TransferEngine engine, std::ostream* out) { *out << name(engine); }
+
 namespace {
 
 constexpr Bytes kStaging{64 << 10};

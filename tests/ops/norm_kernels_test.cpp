@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include <cmath>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -138,9 +139,13 @@ TEST_P(LayerNorm, AccumulatesOneSum) {
   }
 }
 
+const auto kRowsByWidth = [](const auto& test) {
+  return "r" + std::to_string(std::get<0>(test.param)) + "w" + std::to_string(std::get<1>(test.param));
+};
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                          testing::Combine(testing::Values<std::int64_t>(1, 7, 64, 65, 256),
-                                          testing::Values<std::int64_t>(1, 5, 64, 384, 768, 1600)));
+                                          testing::Values<std::int64_t>(1, 5, 64, 384, 768, 1600)),
+                         kRowsByWidth);
 
 TEST(LayerNormInPlace, GradientMayOverwriteWhatItReads) {
   Inputs in(70, 40);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 
 #include "base/ceil_div.h"
 #include "ops/all.h"
@@ -40,6 +41,7 @@ struct OpOn {
   const OpDef* op;
   const Backend* backend;
 };
+void PrintTo(const OpOn& on, std::ostream* out) { *out << on.op->name; }
 
 class OpCasesTest : public testing::TestWithParam<OpOn> {
  protected:

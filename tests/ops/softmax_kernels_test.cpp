@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include <cmath>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -54,9 +55,13 @@ TEST_P(Softmax, AgreesWithFp64ReferenceForAnyTeam) {
   EXPECT_TRUE(x.intact() && y.intact() && y2.intact() && dx.intact() && dx2.intact() && dy.intact());
 }
 
+const auto kRowsByWidth = [](const auto& test) {
+  return "r" + std::to_string(std::get<0>(test.param)) + "w" + std::to_string(std::get<1>(test.param));
+};
 INSTANTIATE_TEST_SUITE_P(Shapes, Softmax,
                          testing::Combine(testing::Values<std::int64_t>(1, 7, 65, 300),
-                                          testing::Values<std::int64_t>(1, 5, 16, 64, 100, 768, 1600)));
+                                          testing::Values<std::int64_t>(1, 5, 16, 64, 100, 768, 1600)),
+                         kRowsByWidth);
 
 // The maximum of a row is 0, so its other elements show exp itself, over all arguments that softmax has.
 TEST(Exp, IsWithinTwoUnitsOfTheLastPlace) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <random>
 #include <variant>
 
@@ -18,6 +19,9 @@ namespace plimsoll {
 struct ModelShape {
   std::int64_t layers, width, heads, context, vocab;
 };
+inline void PrintTo(const ModelShape& s, std::ostream* out) {
+  *out << s.layers << " layers, width " << s.width << ", " << s.heads << " heads, context " << s.context << ", vocab " << s.vocab;
+}
 
 inline constexpr ModelShape kShapes[] = {{3, 32, 4, 16, 101}, {1, 24, 3, 7, 257}, {2, 16, 1, 5, 2003}, {5, 48, 2, 1, 17}};
 

@@ -2,6 +2,7 @@
 // whatever runs again, with graphs and without, and in whatever order streams get on with their work.
 #include <algorithm>
 #include <bit>
+#include <ostream>
 
 #include "device/cuda/emulation_streams.h"
 #include "device/cuda/rates.h"
@@ -10,6 +11,9 @@
 #include "run/session.h"
 
 namespace plimsoll {
+
+void PrintTo(DType dtype, std::ostream* out) { *out << name(dtype); }
+
 namespace {
 
 constexpr int kUpdates = 2;

@@ -1,5 +1,6 @@
 // Plans for a GPU that nobody has here: GPT-2 at a context of 1,024 and 524,288 tokens an update on the H200 of machines/. Each
 // budget has a plan within it, whose program is right on the `check` device and computes nothing on `null`.
+#include <ostream>
 #include <string>
 
 #include "run/session.h"
@@ -12,6 +13,7 @@ struct GpuCase {
   const char* preset;
   std::int64_t gigabytes;
 };
+void PrintTo(const GpuCase& c, std::ostream* out) { *out << c.preset << " in " << c.gigabytes << " GiB"; }
 
 class GpuPlans : public testing::TestWithParam<GpuCase> {};
 

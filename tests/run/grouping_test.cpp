@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <ostream>
 
 #include "plan/passes/grouping.h"
 #include "run/session.h"
@@ -18,6 +19,7 @@ struct Case {
   std::vector<Paging> pagings;
   std::int64_t least = 2;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class GroupsOf : public testing::TestWithParam<Case> {};
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <ostream>
 #include <set>
 #include <thread>
 
@@ -17,6 +18,9 @@
 #include "run/session.h"
 
 namespace plimsoll {
+
+void PrintTo(TransferEngine engine, std::ostream* out) { *out << name(engine); }
+
 namespace {
 
 static_assert(kPageStep % ops::kNormTile == 0, "a page holds whole tiles of norms");

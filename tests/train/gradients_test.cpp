@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ostream>
 
 #include "run/session.h"
 
@@ -138,6 +139,10 @@ struct Case {
   std::int64_t count;  // samples of the window, at most `effective`
   double dropout;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  PrintTo(c.shape, out);
+  *out << ", " << c.count << " of " << c.effective << " samples at " << c.first << ", dropout " << c.dropout;
+}
 
 class Factorisation : public ::testing::TestWithParam<Case> {
  protected:

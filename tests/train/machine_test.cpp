@@ -282,6 +282,25 @@ TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
   EXPECT_EQ(count, "0");
 }
 
+// Where time runs out, what is left is little of a step: all layers together count, not one of them.
+TEST(Measure, TheLargestShareOfAStepComesFirst) {
+  const double share = std::stod(run_in_child([] {
+    Config config = tiny();
+    config.model.shape.layers = 12;
+    config.model.shape.vocab = 600;
+    const Graph graph = build_training_graph(config, {1, true}, 2).graph;
+    const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
+    const KernelCoverage kept = coverage(graph, 2, 1, one);
+    EXPECT_EQ(coverage(graph, 2, 1, {}).known, 0);
+    // All others, one by one, have smaller shares.
+    double most = 0;
+    const KernelSeconds all = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 300, .memory = kGiB});
+    for (const auto& [key, seconds] : all) most = std::max(most, coverage(graph, 2, 1, {{key, seconds}}).share);
+    return std::to_string(kept.known == 1 ? kept.share / most : 0);
+  }));
+  EXPECT_DOUBLE_EQ(share, 1);
+}
+
 // One machine file for both: measuring takes seconds.
 TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   settle_process();

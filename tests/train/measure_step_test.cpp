@@ -43,5 +43,12 @@ TEST(MeasureStep, NothingWhereItDoesNotFit) {
   EXPECT_TRUE(step.seconds.empty());
 }
 
+TEST(MeasureStep, NothingWhereItTakesTooLong) {
+  const Graph graph = build_training_graph(config_for({3, 64, 2, 24, 301}, 4), kTrainAndValidate, 2).graph;
+  const StepMeasurement step = measure_step(graph, 2, round_machine(), {.step_seconds = 0, .memory = kGiB});
+  EXPECT_TRUE(step.fits);
+  EXPECT_TRUE(step.seconds.empty());
+}
+
 }  // namespace
 }  // namespace plimsoll

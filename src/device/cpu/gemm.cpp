@@ -9,6 +9,7 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/gemm_tiled.h"
+#include "device/cpu/instruction_set.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/processor.h"
 #include "tensor/half.h"
@@ -21,7 +22,7 @@ namespace {
 bool own_kernel_pays(const GemmShape& shape) {
 #ifdef __x86_64__
   if (shape.operands != DType::f32) return false;
-  if (!intel_core() || !__builtin_cpu_supports("avx512dq") || shape.batch != 1) return false;
+  if (!intel_core() || !avx512_allowed() || !__builtin_cpu_supports("avx512dq") || shape.batch != 1) return false;
   return std::min(shape.n, shape.k) >= 64 && (shape.transpose_a || shape.m >= 512);
 #else
   return false;

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <string_view>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -215,6 +214,11 @@ std::optional<LibraryFacts> library_facts() {
   return LibraryFacts{fmt::format("oneDNN {}", version_text()), std::string(instruction_set()), bf16};
 }
 
+void limit_library(std::string_view most) {
+  const dnnl_status_t status = dnnl_set_max_cpu_isa(most == "avx2" ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
+  ensure(status == dnnl_success, "onednn", "it takes no limit on the instruction set, or too late");
+}
+
 struct LibraryGemm::Bound {
   Bound(const Choice& choice, int team)
       : plan(planned(choice)),
@@ -298,6 +302,7 @@ struct LibraryGemm::Bound {
 };
 
 std::optional<LibraryFacts> library_facts() { return {}; }
+void limit_library(std::string_view) {}
 std::optional<LibraryGemm::Plan> LibraryGemm::plan_of(const GemmShape&, int) { return {}; }
 std::optional<LibraryGemm> LibraryGemm::make(const GemmShape&, int) { return {}; }
 void LibraryGemm::run(const void*, const void*, const float*, void*, std::byte*) const {}

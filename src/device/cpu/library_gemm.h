@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "tensor/gemm_shape.h"
@@ -21,6 +22,9 @@ struct LibraryFacts {
 
 // Nothing where the build has no library.
 std::optional<LibraryFacts> library_facts();
+
+// "avx2" or "sse4": the most that the library may use, before it is used at all.
+void limit_library(std::string_view most);
 
 class LibraryGemm {
  public:

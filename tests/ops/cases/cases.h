@@ -6,11 +6,19 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "graph/op.h"
+
+namespace plimsoll {
+
+// How tests that are given an op show it.
+inline void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
+
+}  // namespace plimsoll
 
 namespace plimsoll::test {
 

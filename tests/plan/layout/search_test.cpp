@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -171,7 +172,7 @@ TEST(LayoutSearch, PacksPerfectPackings) {
   }
 }
 
-class LayoutHardCsv : public testing::TestWithParam<std::pair<const char*, std::int64_t>> {};
+class LayoutHardCsv : public testing::TestWithParam<std::pair<std::string, std::int64_t>> {};
 
 TEST_P(LayoutHardCsv, Packs) {
   const auto [name, capacity] = GetParam();
@@ -185,7 +186,8 @@ TEST_P(LayoutHardCsv, Packs) {
 
 INSTANTIATE_TEST_SUITE_P(MiniMalloc, LayoutHardCsv,
                          testing::Values(std::pair("A", 1048576), std::pair("B", 1048576), std::pair("C", 1048576),
-                                         std::pair("C", 1039360)));
+                                         std::pair("C", 1039360)),
+                         [](const auto& test) { return test.param.first + std::to_string(test.param.second); });
 
 TEST(LayoutSearch, StopsAtItsLimitAndIsPure) {
   Dice dice(5);
