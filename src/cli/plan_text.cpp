@@ -309,9 +309,8 @@ std::string time_text(const json& predicted) {
   const json& source = predicted.at("cost_source");
   const int bound = source.at("bound"), all = bound + source.at("measured").get<int>() + source.at("recorded").get<int>();
   if (bound == 0) return fmt::format("update {}, {} tok/s (from measured kernels)\n", seconds, rate);
-  return fmt::format(
-      "update at least {}, at most {} tok/s (bounds: {} of {} kernels not measured; `plimsoll machine CONFIG` does)\n", seconds,
-      rate, bound, all);
+  return fmt::format("update at least {}, at most {} tok/s (bounds: {} of {} kernels not measured; see `plimsoll machine`)\n",
+                     seconds, rate, bound, all);
 }
 
 std::string fitting(const json& plan) {

@@ -161,7 +161,7 @@ def full_disk(test):
         print("skipped: a full disk, no tmpfs can be mounted here")
         return
     try:
-        test.fails(5, "E-IO-WRITE", "train", "config.toml", "--run", "disk/run")
+        test.fails(5, "E-RUN-ROOM", "train", "config.toml", "--run", "disk/run")
         report = test.report("disk/run") if test.path("disk/run/run.json").exists() else {"status": "failed"}
         test.that(report["status"] in ("failed", "running"), f"run.json on a full disk says {report['status']}")
         test.that(not list(mount.rglob("*.partial-*")), "no partial files on a full disk")
