@@ -112,7 +112,7 @@ def broken_checkpoint(test):
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole.replace(b'"wpe.weight":', b'"wpE.weight":'))
     before = {path.name: path.read_bytes() for path in test.path("broken").iterdir() if path.is_file()}
-    test.fails(5, "E-CKPT-FORMAT", "train", "config.toml", "--run", "broken", "--resume", "--memory", "50MiB")
+    test.fails(5, "E-CKPT-CORRUPT", "train", "config.toml", "--run", "broken", "--resume", "--memory", "50MiB")
     after = {path.name: path.read_bytes() for path in test.path("broken").iterdir() if path.is_file()}
     test.equal("files that changed", [name for name in before if before[name] != after.get(name)], [])
     checkpoint.write_bytes(whole)
