@@ -103,7 +103,8 @@ def counters(test):
         test.fails(5, "E-CKPT-FORMAT", *arguments("counted", "--resume"))
     path.write_bytes(whole)
     result = test.run(*arguments("counted", "--resume", "--set", "train.updates=50", "--updates", "6"))
-    test.that("train.updates: 40 -> 50; the learning rate follows" in result.text()[1], f"a note: {result.text()[1][:300]}")
+    said = result.text()[1]
+    test.that("train.updates: 40 -> 50 (--set); the learning rate follows" in said, f"a note: {said[:300]}")
 
 
 def paths(test):
