@@ -92,7 +92,7 @@ def budgets(test):
         test.that(advised, f"there are remedies: {lines}")
         for arguments in advised[:3]:
             follows(test, "a remedy of plan", arguments, ["plan", "config.toml", "--memory", "20MiB"])
-    provoked(test, 3, "E-MEM-MACHINE", ["train", "config.toml", "--run", "large", "--memory", "900TiB"])
+    provoked(test, 3, "E-MEM-MACHINE", ["train", "config.toml", "--run", "huge", "--memory", "900TiB"])
     test.succeeds("train", "config.toml", "--run", "weights of mine")
     folder = "weights of mine/weights"
     generate = ["generate", "--weights", folder, "--prompt", "ab", "--tokens", "2", "--memory", "1MiB"]

@@ -24,7 +24,7 @@ def remedies(test):
     for name in os.listdir(known):
         if name.startswith("machine-"):
             shutil.copy(os.path.join(known, name), os.path.join(cache, "plimsoll", name))
-    bounds = test.succeeds("plan", "config.toml", *WIDE, "--json")["bounds"]
+    bounds = test.succeeds("plan", "config.toml", *WIDE, "--memory", "1GiB", "--json")["bounds"]
     budget = bounds["floor_bytes"] - 20 * MIB  # of 48 MiB that parameters, gradients and optimizer state take
     below = ["plan", "config.toml", *WIDE, "--memory", budget]
     before = sorted(os.listdir(test.folder))
