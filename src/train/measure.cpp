@@ -319,12 +319,13 @@ KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, 
                               const MeasureLimits& limits) {
   cpu::set_thread_count(threads);
   KernelSeconds measured;
+  if (limits.seconds <= 0) return measured;
   const double end = seconds_now() + limits.seconds;
   const std::map<std::string, Wanted> all = wanted_kernels(graph, threads, loss_chunks, known);
   std::vector<std::pair<std::string, Wanted>> ordered(all.begin(), all.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
   for (const auto& [key, wanted] : ordered) {
-    if (seconds_now() >= end) break;
+    if (!measured.empty() && seconds_now() >= end) break;  // the first one is measured in any case
     if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits, end)) measured[key] = *seconds;
   }
   return measured;

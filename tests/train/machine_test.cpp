@@ -286,7 +286,7 @@ TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
 TEST(Measure, TheLargestShareOfAStepComesFirst) {
   const double share = std::stod(run_in_child([] {
     Config config = tiny();
-    config.model.shape.layers = 12;
+    config.model.shape.layers = 2;
     config.model.shape.vocab = 600;
     const Graph graph = build_training_graph(config, {1, true}, 2).graph;
     const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
