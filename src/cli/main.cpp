@@ -163,7 +163,7 @@ void add_others(CLI::App& app, Arguments& a) {
   recompute->add_option("FILE", a.recompute.file, "an instance, as plan --export-instance writes it")->required();
   recompute->add_option("--memory", a.recompute.memory, "fit into so many bytes, those of parameters included")->required();
   recompute->add_option("--out", a.recompute.out, "write the answer here");
-  recompute->add_option("--work-limit", a.recompute.work, "try so many schedules");
+  recompute->add_option("--work-limit", a.recompute.work, "try so many schedules, and look at so many million values");
   recompute->add_flag("--json", a.recompute.json, "one JSON object on stdout");
 
   CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");

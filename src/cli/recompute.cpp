@@ -10,15 +10,23 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "plan/replays/instance.h"
-#include "plan/replays/search.h"
+#include "plan/replays/ladder.h"
 
 namespace plimsoll {
 namespace {
 
-// Schedules that are tried where nothing else is said: a few seconds of them. One takes up to the square of the ops.
-int usual_work(const replays::Problem& problem) {
-  constexpr std::size_t kAtOnce = 500000000, kFewest = 3, kMost = 5000;
-  return static_cast<int>(std::clamp(kAtOnce / (problem.ops.size() * problem.ops.size()), kFewest, kMost));
+// What is tried on all levels of bytes together where nothing else is said: a few seconds of it. A schedule takes up to the
+// square of the ops.
+replays::Work usual_work(const replays::Problem& problem) {
+  constexpr std::size_t kAtOnce = 1500000000, kFewest = 4, kMost = 10000;
+  constexpr std::int64_t kMostLooks = 20000000000;
+  return {static_cast<int>(std::clamp(kAtOnce / (problem.ops.size() * problem.ops.size()), kFewest, kMost)), kMostLooks};
+}
+
+// A unit of work is a schedule, and a million looks at an item: a schedule that takes more than is left ends there.
+replays::Work limited_work(std::int64_t units) {
+  constexpr std::int64_t kLooks = 1000000;
+  return {static_cast<int>(units), units * kLooks};
 }
 
 }  // namespace
@@ -35,9 +43,8 @@ int run_recompute(const RecomputeArguments& arguments) {
   const double start = cpu_seconds_now();
   const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
   if (!keep) throw internal_error("recompute", "a checked order does not run");
-  replays::Search search(problem);
-  const std::optional<replays::Schedule> found =
-      search.fastest(budget - instance.always, static_cast<int>(arguments.work.value_or(usual_work(problem))));
+  replays::Ladder ladder(problem, *keep, arguments.work ? limited_work(*arguments.work) : usual_work(problem));
+  const std::optional<replays::Schedule> found = ladder.fastest(budget - instance.always);
   const double seconds = cpu_seconds_now() - start;
   std::optional<replays::Outcome> outcome;
   if (found) outcome = replays::evaluate(problem, found->replays);

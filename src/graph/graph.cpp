@@ -64,8 +64,15 @@ void sort_sections(Graph& graph) {
 
 std::vector<NodeAlias> aliases_of(const Graph&, const Node& node) {
   std::vector<NodeAlias> result;
-  for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
-    result.push_back({node.inputs.at(alias.input), node.outputs.at(alias.output), alias.kind});
+  const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
+  for (const Alias& alias : aliases) {
+    const ValueId input = node.inputs.at(alias.input);
+    const auto pairs = std::count_if(aliases.begin(), aliases.end(), [&](const Alias& other) {
+      return other.kind == alias.kind && other.output == alias.output && node.inputs.at(other.input) == input;
+    });
+    const bool read_besides = std::count(node.inputs.begin(), node.inputs.end(), input) > pairs;
+    if (alias.kind == AliasKind::may_overwrite && read_besides) continue;
+    result.push_back({input, node.outputs.at(alias.output), alias.kind});
   }
   return result;
 }

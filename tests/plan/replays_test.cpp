@@ -1,8 +1,9 @@
-#include "plan/replays/search.h"
+#include "plan/replays/ladder.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -28,7 +29,7 @@ Problem chain(int n, bool reads_input) {
 
 std::optional<Schedule> best_of(const Problem& problem, std::int64_t bytes, int work) {
   Search search(problem);
-  const std::optional<Schedule> found = search.fastest(bytes, work);
+  const std::optional<Schedule> found = search.fastest(bytes, {work});
   if (!found) return {};
   const std::optional<Outcome> judged = evaluate(problem, found->replays);
   EXPECT_TRUE(judged.has_value());
@@ -184,12 +185,113 @@ TEST(Replays, RandomGraphsComeCloseToEveryPossibleSchedule) {
   EXPECT_LE(ours, 1.01 * best);
 }
 
+// With several results, overwriting, and ops that may run again only up to some other one.
+Problem harder_problem(std::mt19937& random) {
+  Problem problem = random_problem(random);
+  for (int op = 0; op < static_cast<int>(problem.ops.size()); ++op) {
+    Op& what = problem.ops[static_cast<std::size_t>(op)];
+    if (random() % 3 == 0) {
+      what.writes.push_back(static_cast<int>(problem.items.size()));
+      problem.items.push_back(1 + static_cast<std::int64_t>(random() % 4));
+      const std::size_t reader = static_cast<std::size_t>(op) + 1 + random() % problem.ops.size();
+      if (reader < problem.ops.size()) problem.ops[reader].reads.push_back(what.writes.back());
+    }
+    for (const int read : what.reads) {
+      for (const int written : what.writes) {
+        if (read != 0 && random() % 2 == 0) what.overwrites.push_back({read, written});
+      }
+    }
+    if (random() % 4 == 0) what.until = op + 1 + static_cast<int>(random() % 6);
+    if (random() % 6 == 0) what.replayable = false;
+  }
+  return problem;
+}
+
+// What the scheduler says of its schedules is what the judge says.
+TEST(Replays, TheJudgeAcceptsEverySchedule) {
+  std::mt19937 random(29);
+  int found = 0, replays = 0, last_resort = 0;
+  for (int round = 0; round < 1500; ++round) {
+    const Problem problem = harder_problem(random);
+    const std::int64_t keep = evaluate(problem, {})->peak;
+    const Evictor evictor(problem);
+    for (std::int64_t bytes = keep; bytes > keep / 3; --bytes) {
+      std::vector<double> keys(problem.items.size());
+      for (double& key : keys) key = static_cast<double>(1 + random() % 100);
+      Effort effort;
+      effort.last_resort = random() % 2 == 0;
+      const std::optional<Schedule> schedule = evictor.schedule(bytes, {}, keys, effort);
+      if (!schedule) continue;
+      const std::optional<Outcome> judged = evaluate(problem, schedule->replays);
+      ASSERT_TRUE(judged.has_value()) << "round " << round << " in " << bytes;
+      ASSERT_LE(judged->peak, bytes) << "round " << round << " of " << keep;
+      EXPECT_NEAR(judged->seconds, schedule->seconds, 1e-9 * judged->seconds);
+      ++found;
+      replays += static_cast<int>(schedule->replays.size());
+      last_resort += effort.last_resort;
+    }
+  }
+  EXPECT_GT(found, 3000);
+  EXPECT_GT(replays, 3000);
+  EXPECT_GT(last_resort, 1000);
+}
+
+TEST(Replays, MoreBytesAreNeverSlowerAndRoomForEverythingKeepsEverything) {
+  std::mt19937 random(31);
+  int fits = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem problem = harder_problem(random);
+    const Outcome keep = *evaluate(problem, {});
+    double before = std::numeric_limits<double>::infinity();
+    for (std::int64_t bytes = 1; bytes <= keep.peak; ++bytes) {
+      const std::optional<Schedule> found = Ladder(problem, keep, {200}).fastest(bytes);
+      if (!found) {
+        EXPECT_EQ(before, std::numeric_limits<double>::infinity()) << "unknown where less fits";
+        continue;
+      }
+      EXPECT_LE(found->seconds, before);
+      EXPECT_LE(evaluate(problem, found->replays)->peak, bytes);
+      EXPECT_TRUE(bytes < keep.peak || found->replays.empty());
+      before = found->seconds;
+      ++fits;
+    }
+  }
+  EXPECT_GT(fits, 200);
+}
+
+TEST(Replays, AScheduleEndsWhereItsWorkDoes) {
+  const Problem problem = chain(400, true);
+  const Evictor evictor(problem);
+  const std::vector<double> keys(problem.items.size(), 1.0);
+  Effort effort;
+  std::int64_t looks = 0, few = 0;
+  EXPECT_TRUE(evictor.schedule(12, {}, keys, effort, &looks).has_value());
+  effort.most_looks = looks / 100;
+  EXPECT_FALSE(evictor.schedule(12, {}, keys, effort, &few).has_value());
+  EXPECT_LT(few, looks / 20);
+}
+
+TEST(Replays, AResultTakesTheBytesOfOneOperand) {
+  Problem problem;
+  problem.items = {0, 10, 10, 10, 10};
+  problem.ops = {{{0}, {1}, {}, 1, 0, true}, {{0}, {2}, {}, 1, 0, true}, {{1, 2}, {3, 4}, {{1, 3}, {2, 3}}, 1, 0, true}};
+  EXPECT_EQ(evaluate(problem, {})->peak, 30);
+  problem.ops[2].overwrites = {{1, 3}, {2, 4}};
+  EXPECT_EQ(evaluate(problem, {})->peak, 20);
+  problem.ops[2].overwrites = {{1, 3}, {1, 4}};
+  EXPECT_EQ(evaluate(problem, {})->peak, 30);
+}
+
 TEST(Replays, EvaluationRefusesWhatCannotRun) {
   const Problem problem = chain(3, false);
   EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{1, 1}}).has_value());   // before its first run
   EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{4, 5}}).has_value());   // a gradient
   EXPECT_FALSE(evaluate(problem, std::vector<Replay>{{1, 70}}).has_value());  // before nothing
   EXPECT_TRUE(evaluate(problem, std::vector<Replay>{{1, 5}}).has_value());
+  Problem updated = problem;
+  updated.ops[1].until = 4;
+  EXPECT_TRUE(evaluate(updated, std::vector<Replay>{{1, 4}}).has_value());
+  EXPECT_FALSE(evaluate(updated, std::vector<Replay>{{1, 5}}).has_value());  // behind an update of what it reads
 }
 
 TEST(Replays, LessMemoryIsNeverFaster) {

@@ -24,7 +24,7 @@ Evictor::Evictor(const Problem& problem) : problem_(problem), maker_(problem.ite
   for (int op = static_cast<int>(problem.ops.size()); op-- > 0;) {
     int last = op;
     for (const int item : problem.ops[at(op)].writes)
-      last = std::max(last, problem.ops[at(op)].replayable ? last_[at(item)] : op);
+      last = std::max(last, problem.ops[at(op)].replayable ? std::min(last_[at(item)], problem.ops[at(op)].until) : op);
     for (const int item : problem.ops[at(op)].reads) last_[at(item)] = std::max(last_[at(item)], last);
   }
 }
@@ -32,20 +32,23 @@ Evictor::Evictor(const Problem& problem) : problem_(problem), maker_(problem.ite
 // One run through the ops.
 class Eviction {
  public:
-  Eviction(const Evictor& fixed, std::int64_t bytes, const Weights& weights, std::span<const double> keys, double most_seconds)
+  Eviction(const Evictor& fixed, std::int64_t bytes, const Weights& weights, std::span<const double> keys, const Effort& effort)
       : fixed_(fixed),
         problem_(fixed.problem_),
         bytes_(bytes),
         weights_(weights),
         keys_(keys),
-        most_seconds_(most_seconds),
+        effort_(effort),
+        careful_(fixed.limited_ || effort.last_resort),
         live_(problem_.items.size(), 0),
         locked_(problem_.items.size(), 0),
         passed_(problem_.items.size(), 0),
         needed_(problem_.items.size(), 0),
         needed_stamp_(problem_.items.size(), 0),
         cost_(problem_.items.size(), 0),
-        cost_stamp_(problem_.items.size(), 0) {
+        cost_stamp_(problem_.items.size(), 0),
+        deadline_(careful_ ? problem_.items.size() : 0, 0),
+        deadline_stamp_(careful_ ? problem_.items.size() : 0, 0) {
     schedule_.seconds = fixed.seconds_;
   }
 
@@ -55,6 +58,8 @@ class Eviction {
     }
     return std::move(schedule_);
   }
+
+  std::int64_t looks() const { return looks_; }
 
  private:
   const Op& op(int index) const { return problem_.ops[at(index)]; }
@@ -71,6 +76,7 @@ class Eviction {
   int needed(int item) {
     if (needed_stamp_[at(item)] == stamp_) return needed_[at(item)];
     needed_stamp_[at(item)] = stamp_;
+    looks_ += static_cast<std::int64_t>(fixed_.uses_[at(item)].size()) + 1;
     needed_[at(item)] = next_use(item);
     int soonest = needed_[at(item)];
     for (const int user : fixed_.uses_[at(item)]) {
@@ -87,6 +93,7 @@ class Eviction {
   double cost(int item) {
     if (cost_stamp_[at(item)] == stamp_) return cost_[at(item)];
     cost_stamp_[at(item)] = stamp_;
+    ++looks_;
     cost_[at(item)] = 0;
     const int maker = fixed_.maker_[at(item)];
     double seconds = op(maker).seconds;
@@ -96,7 +103,29 @@ class Eviction {
     return cost_[at(item)] = seconds;
   }
 
-  bool can_be_made_again(int item) const { return op(fixed_.maker_[at(item)]).replayable; }
+  // The last op before which an item that is gone could be made again, from what is there now. kNone: none.
+  int deadline(int item) {
+    if (deadline_stamp_[at(item)] == stamp_) return deadline_[at(item)];
+    deadline_stamp_[at(item)] = stamp_;
+    ++looks_;
+    const Op& maker = op(fixed_.maker_[at(item)]);
+    int latest = maker.replayable ? maker.until : kNone;
+    for (const int read : maker.reads) {
+      if (!live_[at(read)] && fixed_.maker_[at(read)] != kNone) latest = std::min(latest, deadline(read));
+    }
+    return deadline_[at(item)] = latest;
+  }
+
+  bool can_be_made_again(int item) const {
+    const Op& maker = op(fixed_.maker_[at(item)]);
+    return maker.replayable && now_ <= maker.until;
+  }
+
+  // Whether an item could be made again by the time that it is needed.
+  bool may_go(int item) {
+    if (!can_be_made_again(item)) return effort_.last_resort && needed(item) == kNever;
+    return !careful_ || needed(item) == kNever || needed(item) <= deadline(item);
+  }
 
   // Nothing needs it any more. What cannot be made again stays for whatever could be made from it.
   bool dead(int item) { return can_be_made_again(item) ? needed(item) == kNever : fixed_.last_[at(item)] < from_; }
@@ -112,6 +141,7 @@ class Eviction {
   // Without what nothing needs any more.
   void drop_dead() {
     ++stamp_;
+    looks_ += static_cast<std::int64_t>(here_.size());
     for (std::size_t i = here_.size(); i-- > 0;) {
       if (locked_[at(here_[i])] == 0 && dead(here_[i])) drop(i);
     }
@@ -122,17 +152,18 @@ class Eviction {
     drop_dead();
     while (held_ + wanted > bytes_) {
       ++stamp_;
+      looks_ += static_cast<std::int64_t>(here_.size());
       double most = -1;
       std::size_t chosen = 0;
       for (std::size_t i = 0; i < here_.size(); ++i) {
         const int item = here_[i];
-        if (locked_[at(item)] > 0 || problem_.items[at(item)] == 0 || !can_be_made_again(item)) continue;
-        const double worth = keys_[at(item)] * worth_of(item);
+        if (locked_[at(item)] > 0 || problem_.items[at(item)] == 0 || !may_go(item)) continue;
+        const double worth = can_be_made_again(item) ? keys_[at(item)] * worth_of(item) : 0;
         if (worth <= most) continue;
         most = worth;
         chosen = i;
       }
-      if (most < 0) return false;
+      if (most < 0 || looks_ > effort_.most_looks) return false;
       drop(chosen);
     }
     return true;
@@ -147,33 +178,51 @@ class Eviction {
            std::pow(std::max(cost(item), fixed_.seconds_ * 1e-9), weights_.seconds);
   }
 
-  // What an op's results take over from what it reads last.
-  std::int64_t taken_over(const Op& what, bool first) {
-    std::int64_t bytes = 0;
-    std::vector<int> results = what.writes;
-    for (const int read : what.overwrites) {
-      if (!first || locked_[at(read)] > 1) continue;
-      from_ = now_ + 1;
-      ++stamp_;
-      const bool dies = dead(read);
-      from_ = now_;
-      ++stamp_;
-      if (!dies) continue;
-      const auto result = std::find_if(results.begin(), results.end(),
-                                       [&](int made) { return problem_.items[at(made)] == problem_.items[at(read)]; });
-      if (result == results.end()) continue;
-      bytes += problem_.items[at(*result)];
-      results.erase(result);
+  // What an op's results take over from what it reads last: items.
+  std::vector<int> taken_over(const Op& what, bool first) {
+    std::vector<int> taken;
+    if (!first || what.overwrites.empty()) return taken;
+    from_ = now_ + 1;
+    ++stamp_;
+    for (const int result : what.writes) {
+      for (const auto& [read, written] : what.overwrites) {
+        if (written != result || problem_.items[at(read)] != problem_.items[at(result)]) continue;
+        if (locked_[at(read)] > 1 || std::find(taken.begin(), taken.end(), read) != taken.end() || !dead(read)) continue;
+        taken.push_back(read);
+        break;
+      }
     }
+    from_ = now_;
+    ++stamp_;
+    return taken;
+  }
+
+  std::int64_t bytes_of(const std::vector<int>& items) const {
+    std::int64_t bytes = 0;
+    for (const int item : items) bytes += problem_.items[at(item)];
     return bytes;
   }
 
-  // Runs an op whose inputs are there.
+  // Runs an op whose inputs are there. Results that are there already stay, and are made anew.
   bool perform(int index, bool first) {
     const Op& what = op(index);
     std::int64_t wanted = what.scratch;
-    for (const int item : what.writes) wanted += live_[at(item)] ? 0 : problem_.items[at(item)];
-    if (!make_room(wanted - taken_over(what, first))) return false;
+    std::vector<int> there;
+    for (const int item : what.writes) {
+      if (live_[at(item)]) there.push_back(item);
+      wanted += live_[at(item)] ? 0 : problem_.items[at(item)];
+    }
+    for (const int item : there) ++locked_[at(item)];
+    // What goes to make room may need again what was to be taken over.
+    std::vector<int> taken = taken_over(what, first);
+    for (bool enough = false; !enough;) {
+      if (!make_room(wanted - bytes_of(taken))) return false;
+      std::vector<int> still = held_ + wanted > bytes_ ? taken_over(what, first) : std::vector<int>{};
+      enough = held_ + wanted - bytes_of(still) <= bytes_;
+      taken = std::move(still);
+    }
+    for (const int item : there) --locked_[at(item)];
+    if (first) taken_ = std::move(taken);
     for (const int item : what.writes) {
       if (live_[at(item)]) continue;
       live_[at(item)] = 1;
@@ -200,22 +249,26 @@ class Eviction {
 
   bool make_again(int item) {
     const int maker = fixed_.maker_[at(item)];
-    if (!op(maker).replayable) return false;
+    if (!can_be_made_again(item)) return false;
     if (!bring_inputs(op(maker)) || !perform(maker, false)) return false;
     let_go(op(maker));
     schedule_.replays.push_back({maker, now_});
     schedule_.seconds += op(maker).seconds;
-    return schedule_.seconds <= most_seconds_;
+    return schedule_.seconds <= effort_.most_seconds && looks_ <= effort_.most_looks;
   }
 
   bool execute(int index) {
     from_ = index;
+    taken_.clear();
     const Op& what = op(index);
     if (!bring_inputs(what) || !perform(index, true)) return false;
     let_go(what);
     from_ = index + 1;
-    // What dies here may go at once: its bytes may be what a result has taken over.
+    // What dies here may go at once, and what a result has taken over is gone.
     ++stamp_;
+    for (std::size_t i = here_.size(); i-- > 0;) {
+      if (std::find(taken_.begin(), taken_.end(), here_[i]) != taken_.end()) drop(i);
+    }
     for (std::size_t i = here_.size(); i-- > 0 && held_ > bytes_;) {
       if (dead(here_[i])) drop(i);
     }
@@ -227,25 +280,33 @@ class Eviction {
   const std::int64_t bytes_;
   const Weights weights_;
   const std::span<const double> keys_;
-  const double most_seconds_;
+  const Effort effort_;
+  const bool careful_;  // what is gone may be impossible to make again
+  std::int64_t looks_ = 0;
   int now_ = 0, from_ = 0;  // the op whose turn it is; uses from this op on still come
   std::vector<char> live_;
   std::vector<int> locked_;
   std::vector<std::size_t> passed_;
-  std::vector<int> here_;  // live items
-  std::int64_t held_ = 0;  // their bytes
+  std::vector<int> here_;   // live items
+  std::int64_t held_ = 0;   // their bytes
+  std::vector<int> taken_;  // of the op whose turn it is: what it had to take over
   // Known for the moment: a stamp says for which.
   std::int64_t stamp_ = 1;
   std::vector<int> needed_;
   std::vector<std::int64_t> needed_stamp_;
   std::vector<double> cost_;
   std::vector<std::int64_t> cost_stamp_;
+  std::vector<int> deadline_;
+  std::vector<std::int64_t> deadline_stamp_;
   Schedule schedule_;
 };
 
 std::optional<Schedule> Evictor::schedule(std::int64_t bytes, const Weights& weights, std::span<const double> keys,
-                                          double most_seconds) const {
-  return Eviction(*this, bytes, weights, keys, most_seconds).run();
+                                          const Effort& effort, std::int64_t* looks) const {
+  Eviction eviction(*this, bytes, weights, keys, effort);
+  std::optional<Schedule> found = eviction.run();
+  if (looks != nullptr) *looks += eviction.looks();
+  return found;
 }
 
 }  // namespace plimsoll::replays

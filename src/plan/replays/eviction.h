@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,14 +23,23 @@ struct Schedule {
   double seconds = 0;  // of all runs
 };
 
+// How far one schedule may go.
+struct Effort {
+  double most_seconds = std::numeric_limits<double>::infinity();
+  std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // at items
+  // Whether what cannot run again may go before everything that could be made from it is read for the last time. What is made
+  // from it then has to stay.
+  bool last_resort = false;
+};
+
 // What stays the same from one schedule of a problem to the next.
 class Evictor {
  public:
   // The problem outlives this.
   explicit Evictor(const Problem& problem);
-  // Nothing where the bytes do not suffice for this way to choose, or more than `most_seconds` would be taken.
+  // Nothing where the bytes do not suffice for this way to choose, or the effort does not. `looks` grows by those it took.
   std::optional<Schedule> schedule(std::int64_t bytes, const Weights& weights, std::span<const double> keys,
-                                   double most_seconds) const;
+                                   const Effort& effort = {}, std::int64_t* looks = nullptr) const;
   double seconds() const { return seconds_; }  // of every op once
 
  private:
@@ -39,6 +49,7 @@ class Evictor {
   std::vector<std::vector<int>> uses_;  // by item: ops that read it, ascending
   std::vector<int> last_;               // by item: the last op that could need it, through whatever runs again
   std::vector<double> begins_;          // by op: seconds before it where every op runs once
+  bool limited_ = false;                // some op may run again only up to some other one
   double seconds_ = 0;
 };
 

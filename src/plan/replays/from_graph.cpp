@@ -69,8 +69,13 @@ class Conversion {
     op.replayable = may_run_again(graph_, node);
     if (node.op->chunked && node.section == Section::micro) op.scratch = least_loss_scratch_;
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
-      const auto found = item_of_.find(origin_of(graph_, alias.input));
-      if (alias.kind == AliasKind::may_overwrite && found != item_of_.end()) op.overwrites.push_back(found->second);
+      const auto read = item_of_.find(origin_of(graph_, alias.input)), written = item_of_.find(origin_of(graph_, alias.output));
+      if (alias.kind != AliasKind::may_overwrite || read == item_of_.end() || written == item_of_.end()) continue;
+      const bool seen_otherwise = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
+        return other != alias.input && origin_of(graph_, other) == origin_of(graph_, alias.input);
+      });
+      if (seen_otherwise) continue;
+      op.overwrites.push_back({read->second, written->second});
     }
   }
 
@@ -80,24 +85,6 @@ class Conversion {
   std::map<ValueId, int> item_of_;  // by origin
   GraphProblem result_;
 };
-
-// No schedule is smaller.
-std::int64_t largest_working_set(const Problem& problem) {
-  std::vector<char> written(problem.items.size(), 0);
-  std::int64_t most = 0;
-  for (const Op& op : problem.ops) {
-    std::int64_t bytes = op.scratch;
-    for (const int item : op.reads)
-      bytes += written[static_cast<std::size_t>(item)] ? problem.items[static_cast<std::size_t>(item)] : 0;
-    for (const int item : op.writes) {
-      written[static_cast<std::size_t>(item)] = 1;
-      bytes += problem.items[static_cast<std::size_t>(item)];
-    }
-    for (const int item : op.overwrites) bytes -= problem.items[static_cast<std::size_t>(item)];
-    most = std::max(most, bytes);
-  }
-  return most;
-}
 
 }  // namespace
 
@@ -117,7 +104,7 @@ std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
   Search search(problem);
   for (int level = 1; level <= kLevels; ++level) {
     const std::int64_t bytes = keep->peak - (keep->peak - least) * level / kLevels;
-    const std::optional<Schedule> found = search.fastest(bytes, work);
+    const std::optional<Schedule> found = search.fastest(bytes, {work});
     if (!found) break;
     std::vector<NodeReplay> replays;
     for (const Replay& replay : found->replays) {

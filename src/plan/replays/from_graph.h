@@ -9,7 +9,8 @@
 
 namespace plimsoll::replays {
 
-// Of the steps of a micro-step. Items are what lives in bytes of its own and not through the whole of it.
+// Of the steps of a micro-step. Items are what lives in bytes of its own and not through the whole of it. Ops may run again
+// behind an early update of what they read: the clone is in the micro-step, and the update waits for it (plan/timeline).
 struct GraphProblem {
   Problem problem;
   std::vector<NodeId> nodes;  // of each op; invalid for steps that run none

@@ -27,8 +27,24 @@ class Reader {
     result_.micro_steps = whole(file_.at("batch").at("accumulation"), 1, 1 << 30, "batch.accumulation");
     read_values();
     const json& nodes = rows("nodes");
-    for (std::size_t i = 0; i < nodes.size(); ++i) add(static_cast<int>(i), nodes[i]);
+    std::vector<std::size_t> later;  // once a window, behind several micro-steps
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (result_.micro_steps > 1 && kind_of(nodes[i], i).value("section", "") != "micro") {
+        later.push_back(i);
+      } else {
+        add(static_cast<int>(i), nodes[i], false);
+      }
+    }
     if (result_.problem.ops.empty()) fail("no node runs in a micro-step");
+    // What the update reads is what the last micro-step made: nothing runs again that late.
+    const int last = static_cast<int>(result_.problem.ops.size()) - 1;
+    if (!later.empty()) {
+      for (Op& op : result_.problem.ops) op.until = std::min(op.until, last);
+    }
+    for (const std::size_t i : later) add(static_cast<int>(i), nodes[i], true);
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (!transient_[i] && root_[i] == static_cast<int>(i)) result_.always += bytes_[i];
+    }
     return std::move(result_);
   }
 
@@ -61,8 +77,9 @@ class Reader {
       transient_.push_back(whole(values[i].at(2), 0, 2, what + " lasts") == 0);
       bytes_.push_back(bytes);
       root_.push_back(static_cast<int>(i));
-      if (!transient_.back()) result_.always += bytes;
     }
+    base_ = newest_ = root_;
+    touched_.resize(values.size());
     item_.assign(values.size(), kNone);
     made_.assign(values.size(), 0);
   }
@@ -83,47 +100,106 @@ class Reader {
     return seconds;
   }
 
-  void add(int number, const json& row) {
-    const std::string what = fmt::format("nodes[{}]", number);
+  const json& kind_of(const json& row, std::size_t number) const {
     const json& kinds = file_.at("kinds");
-    const json& kind =
-        kinds.at(static_cast<std::size_t>(whole(row.at(0), 0, static_cast<std::int64_t>(kinds.size()) - 1, what + " kind")));
+    const std::string what = fmt::format("nodes[{}] kind", number);
+    return kinds.at(at(whole(row.at(0), 0, static_cast<std::int64_t>(kinds.size()) - 1, what)));
+  }
+
+  // `once`: its seconds are no part of a micro-step's, and it never runs again.
+  void add(int number, const json& row, bool once) {
+    const std::string what = fmt::format("nodes[{}]", number);
+    const json& kind = kind_of(row, at(number));
     const std::vector<int> inputs = ids(row.at(2), what + " input"), outputs = ids(row.at(3), what + " output");
     check_order(inputs, outputs, what);
     if (kind.value("view", false)) {
       if (inputs.size() != 1 || outputs.size() != 1) fail(what + " is a view, and has not one input and one output");
       root_[at(outputs[0])] = root_[at(inputs[0])];
+      base_[at(outputs[0])] = base_[at(inputs[0])];
       return;
     }
-    const json in_place = kind.value("in_place", json::array());
+    const std::vector<Pair> pairs = pairs_of(kind, inputs, outputs, what);
     Op op;
-    bool updates = false;
-    for (const json& pair : in_place) {
-      const int input = inputs.at(at(whole(pair.at(0), 0, static_cast<std::int64_t>(inputs.size()) - 1, what + " in_place")));
-      const int output = outputs.at(at(whole(pair.at(1), 0, static_cast<std::int64_t>(outputs.size()) - 1, what + " in_place")));
-      if (pair.at(2) == "updates") {
-        root_[at(output)] = root_[at(input)];
-        updates = true;
-      } else if (item_[at(root_[at(input)])] != kNone) {
-        op.overwrites.push_back(item_[at(root_[at(input)])]);
-      }
+    std::vector<int> changed;  // roots
+    for (const Pair& pair : pairs) {
+      if (!pair.updates) continue;
+      root_[at(outputs[pair.output])] = root_[at(inputs[pair.input])];
+      newest_[at(root_[at(outputs[pair.output])])] = outputs[pair.output];
+      changed.push_back(root_[at(outputs[pair.output])]);
     }
-    op.seconds = seconds_of(kind, what);
-    if (result_.micro_steps > 1 && kind.value("section", "") != "micro") {
-      result_.rest_seconds += op.seconds;
-      return;
-    }
+    const double seconds = seconds_of(kind, what);
+    (once ? result_.rest_seconds : op.seconds) += seconds;
     op.scratch = aligned(whole(kind.value("scratch_bytes", json(0)), 0, kMostBytes, what + " scratch"));
-    op.replayable = !updates && kind.value("recomputable", false) && !kind.value("backward", false);
+    op.replayable = !once && changed.empty() && kind.value("recomputable", false) && !kind.value("backward", false);
     for (const int input : inputs) read(op, root_[at(input)]);
     for (const int output : outputs) {
-      if (root_[at(output)] != output || !transient_[at(output)]) continue;
+      if (root_[at(output)] != output) continue;
+      if (!transient_[at(output)]) {
+        changed.push_back(output);
+        continue;
+      }
       item_[at(output)] = static_cast<int>(result_.problem.items.size());
       result_.problem.items.push_back(bytes_[at(output)]);
       op.writes.push_back(item_[at(output)]);
     }
+    for (const Pair& pair : pairs) {
+      if (may_overwrite(pair, pairs, inputs, outputs)) {
+        op.overwrites.push_back({item_[at(root_[at(inputs[pair.input])])], item_[at(outputs[pair.output])]});
+      }
+    }
+    limit(op, inputs, outputs, changed);
     result_.problem.ops.push_back(std::move(op));
     result_.nodes.push_back(number);
+  }
+
+  // Positions of an input and an output that may be in the same bytes.
+  struct Pair {
+    std::size_t input, output;
+    bool updates;
+  };
+
+  std::vector<Pair> pairs_of(const json& kind, const std::vector<int>& inputs, const std::vector<int>& outputs,
+                             const std::string& what) const {
+    std::vector<Pair> pairs;
+    for (const json& row : kind.value("in_place", json::array())) {
+      const auto position = [&](std::size_t column, const std::vector<int>& of) {
+        return at(whole(row.at(column), 0, static_cast<std::int64_t>(of.size()) - 1, what + " in_place"));
+      };
+      pairs.push_back({position(0, inputs), position(1, outputs), row.at(2) == "updates"});
+    }
+    return pairs;
+  }
+
+  // No other input of the node lies there, unless it has the same pair. Neither is a part of the bytes, nor read more than once.
+  bool may_overwrite(const Pair& pair, const std::vector<Pair>& pairs, const std::vector<int>& inputs,
+                     const std::vector<int>& outputs) const {
+    const int input = inputs[pair.input], output = outputs[pair.output], root = root_[at(input)];
+    if (pair.updates || item_[at(root)] == kNone || root_[at(output)] != output || item_[at(output)] == kNone) return false;
+    if (bytes_[at(input)] != bytes_[at(root)] || bytes_[at(input)] != bytes_[at(output)]) return false;
+    for (std::size_t other = 0; other < inputs.size(); ++other) {
+      if (root_[at(inputs[other])] != root) continue;
+      const bool paired = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& each) {
+        return each.input == other && each.output == pair.output && !each.updates;
+      });
+      if (!paired || bytes_[at(inputs[other])] != bytes_[at(root)]) return false;
+    }
+    return true;
+  }
+
+  // What read or made something before this op changes it does not run again behind that.
+  void limit(const Op& op, const std::vector<int>& inputs, const std::vector<int>& outputs, const std::vector<int>& changed) {
+    const int index = static_cast<int>(result_.problem.ops.size());
+    for (const int root : changed) {
+      for (const int before : touched_[at(root)]) {
+        int& until = result_.problem.ops[at(before)].until;
+        until = std::min(until, index);
+      }
+      touched_[at(root)].clear();
+    }
+    if (!op.replayable) return;
+    for (const auto* values : {&inputs, &outputs}) {
+      for (const int value : *values) touched_[at(root_[at(value)])].push_back(index);
+    }
   }
 
   void read(Op& op, int root) const {
@@ -134,6 +210,9 @@ class Reader {
   void check_order(const std::vector<int>& inputs, const std::vector<int>& outputs, const std::string& what) {
     for (const int input : inputs) {
       if (transient_[at(input)] && !made_[at(input)]) fail(fmt::format("{} reads value {} before it is made", what, input));
+      if (base_[at(input)] != newest_[at(root_[at(input)])]) {
+        fail(fmt::format("{} reads value {}, which an earlier node has updated in place", what, input));
+      }
     }
     for (const int output : outputs) {
       if (made_[at(output)]) fail(fmt::format("{} makes value {} a second time", what, output));
@@ -146,9 +225,12 @@ class Reader {
   const json& file_;
   const std::string& where_;
   std::int64_t alignment_ = 1;
-  std::vector<std::int64_t> bytes_;     // by value, aligned
-  std::vector<char> transient_, made_;  // by value
-  std::vector<int> root_, item_;        // by value: whose bytes it is; its item
+  std::vector<std::int64_t> bytes_;        // by value, aligned
+  std::vector<char> transient_, made_;     // by value
+  std::vector<int> root_, item_;           // by value: whose bytes it is; its item
+  std::vector<int> base_;                  // by value: what it is a view of, itself for others
+  std::vector<int> newest_;                // by root: the value that its bytes hold
+  std::vector<std::vector<int>> touched_;  // by root: replayable ops that read or made it as it is
   Instance result_;
 };
 

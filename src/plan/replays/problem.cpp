@@ -27,8 +27,9 @@ class Evaluation {
     auto next = by_place_.begin();
     for (int op = 0; op < static_cast<int>(problem_.ops.size()); ++op) {
       for (; next != by_place_.end() && next->before == op; ++next) {
-        if (next->op < 0 || next->op >= op || !problem_.ops[static_cast<std::size_t>(next->op)].replayable) return {};
-        if (!add(next->op)) return {};
+        if (next->op < 0 || next->op >= op) return {};
+        const Op& again = problem_.ops[static_cast<std::size_t>(next->op)];
+        if (!again.replayable || op > again.until || !add(next->op)) return {};
       }
       if (!add(op)) return {};
     }
@@ -56,21 +57,28 @@ class Evaluation {
     return true;
   }
 
+  // Whether the copy that a run reads of an item has no later reader.
+  bool dies(std::size_t position, int item) const {
+    return std::any_of(reads_[position].begin(), reads_[position].end(), [&](int copy) {
+      const Copy& read = copies_[static_cast<std::size_t>(copy)];
+      return read.item == item && read.last == static_cast<int>(position);
+    });
+  }
+
   // The bytes that results take over from what dies where they are made.
   std::int64_t taken_over(std::size_t position) const {
     const Op& op = problem_.ops[static_cast<std::size_t>(sequence_[position])];
-    std::vector<std::int64_t> results;
-    for (const int item : op.writes) results.push_back(problem_.items[static_cast<std::size_t>(item)]);
+    const auto size = [&](int item) { return problem_.items[static_cast<std::size_t>(item)]; };
+    std::vector<int> given;
     std::int64_t bytes = 0;
-    for (const int copy : reads_[position]) {
-      const Copy& read = copies_[static_cast<std::size_t>(copy)];
-      const std::int64_t size = problem_.items[static_cast<std::size_t>(read.item)];
-      if (read.last != static_cast<int>(position)) continue;
-      if (std::find(op.overwrites.begin(), op.overwrites.end(), read.item) == op.overwrites.end()) continue;
-      const auto result = std::find(results.begin(), results.end(), size);
-      if (result == results.end()) continue;
-      results.erase(result);
-      bytes += size;
+    for (const int made : op.writes) {
+      const auto pair = std::find_if(op.overwrites.begin(), op.overwrites.end(), [&](const Overwrite& each) {
+        return each.written == made && size(each.read) == size(made) && dies(position, each.read) &&
+               std::find(given.begin(), given.end(), each.read) == given.end();
+      });
+      if (pair == op.overwrites.end()) continue;
+      given.push_back(pair->read);
+      bytes += size(made);
     }
     return bytes;
   }
@@ -105,6 +113,23 @@ class Evaluation {
 
 std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays) {
   return Evaluation(problem, replays).run();
+}
+
+std::int64_t largest_working_set(const Problem& problem) {
+  std::vector<char> written(problem.items.size(), 0);
+  std::int64_t most = 0;
+  for (const Op& op : problem.ops) {
+    std::int64_t bytes = op.scratch;
+    for (const int item : op.reads)
+      bytes += written[static_cast<std::size_t>(item)] ? problem.items[static_cast<std::size_t>(item)] : 0;
+    for (const int item : op.writes) {
+      written[static_cast<std::size_t>(item)] = 1;
+      bytes += problem.items[static_cast<std::size_t>(item)];
+    }
+    for (const Overwrite& pair : op.overwrites) bytes -= problem.items[static_cast<std::size_t>(pair.read)];
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 }  // namespace plimsoll::replays

@@ -3,18 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace plimsoll::replays {
 
+// A result may have the bytes of something that the op reads, if that is equally large and nothing reads it later. A result takes
+// one item's bytes, and an item gives them to one result: in the order of the results, to each the first that it may take.
+struct Overwrite {
+  int read = 0, written = 0;  // items
+};
+
 struct Op {
   std::vector<int> reads, writes;  // items, each once; what is written was not there before
-  std::vector<int> overwrites;     // some of what it reads: one may give its bytes to an equally large result, if it dies here
+  std::vector<Overwrite> overwrites;
   double seconds = 0;
   std::int64_t scratch = 0;  // bytes beside the items, while it runs
   bool replayable = false;
+  int until = std::numeric_limits<int>::max();  // it may run again before this op and earlier ones: the op changes what it reads
 };
 
 struct Problem {
@@ -34,7 +42,10 @@ struct Outcome {
 };
 
 // What a schedule comes to: a copy of an item lives from the op that makes it to the last one that reads it before it is made
-// again. Nothing where an op reads what is not there or runs again without being replayable.
+// again. Nothing where an op reads what is not there, or runs again without being replayable or behind `until`.
 std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays);
+
+// What the most demanding op needs: no schedule is smaller.
+std::int64_t largest_working_set(const Problem& problem);
 
 }  // namespace plimsoll::replays

@@ -18,7 +18,8 @@ constexpr int kRounds = 3, kFewest = 300;  // walks from different weights, wher
 
 }  // namespace
 
-Search::Search(const Problem& problem) : problem_(problem), evictor_(problem), keys_(problem.items.size(), 1.0) {
+Search::Search(const Problem& problem, std::function<void(const Schedule&)> seen)
+    : problem_(problem), seen_(std::move(seen)), evictor_(problem), keys_(problem.items.size(), 1.0) {
   std::map<std::pair<std::int64_t, double>, std::vector<int>> alike;
   for (const Op& op : problem.ops) {
     for (const int item : op.writes) {
@@ -50,15 +51,23 @@ void Search::change(State& state) {
   }
 }
 
-std::optional<Schedule> Search::fastest(std::int64_t bytes, int work) {
+std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   const double infinity = std::numeric_limits<double>::infinity();
-  if (keys_.empty()) return evictor_.schedule(bytes, {}, {}, infinity);
+  std::int64_t looks = 0;
   const auto tried = [&](State state, double most) -> std::optional<State> {
-    std::optional<Schedule> found = evictor_.schedule(bytes, state.weights, state.keys, most);
+    if (looks >= given.looks) return {};
+    const Effort effort{most, given.looks - looks, given.last_resort};
+    std::optional<Schedule> found = evictor_.schedule(bytes, state.weights, state.keys, effort, &looks);
     if (!found) return {};
+    if (seen_) seen_(*found);
     state.schedule = *std::move(found);
     return state;
   };
+  if (keys_.empty()) {
+    std::optional<State> state = tried({}, infinity);
+    return state ? std::optional(std::move(state->schedule)) : std::nullopt;
+  }
+  int work = given.schedules;
   std::vector<State> starts;
   const auto start = [&](const Weights& weights, std::vector<double> keys) {
     if (auto state = tried({{}, weights, std::move(keys)}, infinity)) starts.push_back(*std::move(state));

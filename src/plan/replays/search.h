@@ -3,6 +3,9 @@
 // answers on every machine.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <random>
 #include <vector>
@@ -11,14 +14,21 @@
 
 namespace plimsoll::replays {
 
+// How much is tried for one number of bytes.
+struct Work {
+  int schedules = 0;
+  std::int64_t looks = std::numeric_limits<std::int64_t>::max();  // at items, of all schedules together
+  bool last_resort = false;                                       // see Effort
+};
+
 class Search {
  public:
-  // The problem outlives this.
-  explicit Search(const Problem& problem);
+  // The problem outlives this. `seen` is told of every schedule that comes out, also of those that are not the fastest.
+  explicit Search(const Problem& problem, std::function<void(const Schedule&)> seen = {});
 
-  // `work`: schedules that are tried. Nothing where none of them fits. Begins with the keys that were best the last time, so that
-  // a little less memory is a little more work.
-  std::optional<Schedule> fastest(std::int64_t bytes, int work);
+  // Nothing where no schedule that is tried fits. Begins with the keys that were best the last time, so that a little less or
+  // more memory is a little more work.
+  std::optional<Schedule> fastest(std::int64_t bytes, Work work);
 
  private:
   struct State {
@@ -32,6 +42,7 @@ class Search {
   void walk(State now, State& best, int steps, Tried&& tried);
 
   const Problem& problem_;
+  const std::function<void(const Schedule&)> seen_;
   std::vector<std::vector<int>> alike_;  // items of the same bytes and seconds, where there are several
   const Evictor evictor_;
   bool begun_ = false;
