@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -12,29 +13,34 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, double>, 16> kUnits{{{"", 1},
-                                                                      {"B", 1},
-                                                                      {"KiB", 0x1p10},
-                                                                      {"MiB", 0x1p20},
-                                                                      {"GiB", 0x1p30},
-                                                                      {"TiB", 0x1p40},
-                                                                      {"KB", 1e3},
-                                                                      {"kB", 1e3},
-                                                                      {"MB", 1e6},
-                                                                      {"GB", 1e9},
-                                                                      {"TB", 1e12},
+// In lower case: case does not matter.
+constexpr std::array<std::pair<std::string_view, double>, 14> kUnits{{{"", 1},
+                                                                      {"b", 1},
+                                                                      {"kib", 0x1p10},
+                                                                      {"mib", 0x1p20},
+                                                                      {"gib", 0x1p30},
+                                                                      {"tib", 0x1p40},
+                                                                      {"kb", 1e3},
+                                                                      {"mb", 1e6},
+                                                                      {"gb", 1e9},
+                                                                      {"tb", 1e12},
                                                                       {"k", 0x1p10},
-                                                                      {"K", 0x1p10},
-                                                                      {"M", 0x1p20},
-                                                                      {"G", 0x1p30},
-                                                                      {"T", 0x1p40}}};
+                                                                      {"m", 0x1p20},
+                                                                      {"g", 0x1p30},
+                                                                      {"t", 0x1p40}}};
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
 
 }  // namespace
 
 Bytes parse_bytes(std::string_view text, std::string_view where) {
   const auto refuse = [&](const char* why) {
     return config_error("E-CONFIG-SIZE", std::string(where), fmt::format("'{}' is not a size: {}", text, why),
-                        "a number with a unit: 512MiB, 2GiB, 1500000000");
+                        "a number with a unit: 512MiB, 2GiB, 2GB, or bytes: 1500000000");
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -43,7 +49,7 @@ Bytes parse_bytes(std::string_view text, std::string_view where) {
   std::string_view unit(end, text.data() + text.size() - end);
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const auto& [name, factor] : kUnits) {
-    if (unit != name) continue;
+    if (!same_letters(unit, name)) continue;
     const double bytes = std::floor(number * factor);
     if (bytes >= 0x1p62) throw refuse("it is past 4 EiB");
     return Bytes{static_cast<std::int64_t>(bytes)};

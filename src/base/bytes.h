@@ -41,8 +41,8 @@ inline constexpr Bytes kAlignment{512};
 
 constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{round_up(size.n, alignment.n)}; }
 
-// "512MiB", "2GiB", "2G", "1.5GB", "1500000000". Units that end in "iB" and the letters "K" (or "k"), "M", "G", "T" alone are
-// binary, as most tools read them; "KB" (or "kB"), "MB", "GB", "TB" are decimal. Throws config_error E-CONFIG-SIZE, naming
+// "512MiB", "2GiB", "2g", "1.5 GB", "1500000000". Units that end in "iB" and the letters "K", "M", "G", "T" alone are binary, as
+// most tools read them; "KB", "MB", "GB", "TB" are decimal. Case does not matter. Throws config_error E-CONFIG-SIZE, naming
 // `where`, for anything else, for negative and for sizes past 2^62.
 Bytes parse_bytes(std::string_view text, std::string_view where);
 

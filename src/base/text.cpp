@@ -28,7 +28,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
-  std::size_t best = std::min(std::max<std::size_t>(2, name.size() / 3) + 1, name.size());
+  std::size_t best = std::min((name.size() <= 4 ? 1 : std::max<std::size_t>(2, name.size() / 4)) + 1, name.size());
   std::string nearest;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);

@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// The candidate with the smallest edit distance to `name`, the first of several; "" where none is within a third of the length of
-// `name` (two edits for short ones) or where nothing of `name` would be left.
+// The candidate with the smallest edit distance to `name`, the first of several; "" where none is within a quarter of the
+// length of `name` (two edits for short ones, one for four letters and less) or where nothing of `name` would be left.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // The 16 hex digits of the bits of an fp64.

@@ -59,6 +59,7 @@ struct GenerateArguments {
   double temperature = 0.8;
   std::uint64_t seed = 1;
   int threads = 0;
+  bool ignore_end = false;  // goes on behind an end token
 };
 int run_generate(const GenerateArguments& arguments);
 

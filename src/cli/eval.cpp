@@ -1,20 +1,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/inference.h"
+#include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
+#include "formats/weights_folder.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
+#include "train/config_keys.h"
+#include "train/config_source.h"
 #include "train/token_place.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -25,11 +34,33 @@ namespace {
 // The largest batch of these that fits; evaluation keeps nothing, so more than a few samples gain nothing.
 constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
 
+// What --set says must count: an evaluation takes the model from the weights, and trains nothing.
+void check_used(const ConfigArguments& config) {
+  constexpr std::string_view kUsed[] = {"data.", "memory.", "machine.", "model.context", "train.evaluate_samples"};
+  std::vector<std::string> ignored;
+  ConfigFaults faults;
+  std::vector<Setting> settings;
+  for (const std::string& set : config.sets) settings.push_back(read_assignment(set));
+  for (const KeySetting& one : find_keys(std::move(settings), ignored, faults)) {
+    const std::string_view key = one.key->name;
+    if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
+    faults.attempt([&] {
+      throw config_error(
+          "E-USAGE", "--set", fmt::format("eval does not use {}", one.setting.name),
+          "keys of [data], [memory] and [machine], model.context, train.evaluate_samples; the model is that of --weights");
+    });
+  }
+  faults.check();
+  if (config.budgets.disk) say_line("note: --disk is not used: an evaluation has nothing that could rest there");
+}
+
 }  // namespace
 
 int run_eval(const EvalArguments& arguments) {
+  check_used(arguments.config);
   Config config = load_settings(arguments.config);
-  const Gpt2Config model = read_gpt2_config(arguments.weights);
+  const std::filesystem::path folder = weights_folder(arguments.weights);
+  const Gpt2Config model = read_gpt2_config(folder);
   config.model.shape.vocab = model.vocab;
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
@@ -55,9 +86,12 @@ int run_eval(const EvalArguments& arguments) {
   const Arena arena(chosen->plan.arena);
   CpuDevice device(arena);
   Executor executor(chosen->plan.graph, program, device, machine.machine.threads, 1);
-  load_weights(chosen->plan.graph, arguments.weights, executor);
-  const EvaluationResult result = evaluate(executor, source, tokens, chosen->batch, 0, chosen->graph.model.evaluate,
-                                           chosen->graph.model.evaluate_total, chosen->graph.staging[0]);
+  load_weights(chosen->plan.graph, folder, executor);
+  EvaluationProgress progress;
+  const EvaluationResult result =
+      evaluate(executor, source, tokens, chosen->batch, config.train.evaluate_samples, chosen->graph.model.evaluate,
+               chosen->graph.model.evaluate_total, chosen->graph.staging[0],
+               [&](std::int64_t done, std::int64_t samples) { progress.show(done, samples, say_line); });
   if (arguments.json) {
     const nlohmann::json object = {
         {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};

@@ -42,7 +42,9 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-KEY", "A key of the configuration is unknown.",
      "It is misspelt, stands in the wrong section, or belongs to another program. Nothing is ignored silently, since a misspelt "
      "key would leave a default in force.",
-     "Use the nearest key that the message names. `plimsoll init` lists all of them with a line on each.", "plimsoll init"},
+     "Use the key that the message names, or what it says does the job here. `plimsoll init` lists all of them with a line on "
+     "each.",
+     "plimsoll init"},
     {"E-CONFIG-MISSING", "A key that has no sensible default is not given.",
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
@@ -66,8 +68,10 @@ const CodeExplanation kExplanations[] = {
      "The equals sign is missing, or a space split the argument in two.",
      "Write --set train.updates=200; put quotes around values with spaces.", "plimsoll plan CONFIG --set train.updates=200"},
     {"E-CONFIG-SIZE", "A size of memory cannot be understood.",
-     "Sizes are a number and a unit: B, KiB, MiB, GiB, TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000).",
-     "Write 512MiB, 2GiB or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
+     "Sizes are a number and a unit, in upper or lower case: KiB, MiB, GiB, TiB and K, M, G, T alone (powers of 1024, as Docker "
+     "and "
+     "Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
+     "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "
      "digit beside it.",

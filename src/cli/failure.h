@@ -1,5 +1,5 @@
 // How a failure is told: code, where, what is, what was expected and what to try, on stderr; with --json also as one object on
-// stdout.
+// stdout, which names further ones in "others".
 #pragma once
 
 #include "base/error.h"

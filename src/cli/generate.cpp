@@ -19,6 +19,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/weights_folder.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
@@ -139,8 +140,10 @@ void check(const GenerateArguments& arguments) {
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   const MemorySettings memory = load_budgets(arguments.budgets);
-  const Gpt2Config model = read_gpt2_config(arguments.weights);
-  const Vocabulary vocabulary(arguments.weights, model, arguments.prompt);
+  const std::filesystem::path folder = weights_folder(arguments.weights);
+  const Gpt2Config model = read_gpt2_config(folder);
+  const std::vector<std::int64_t> ends = arguments.ignore_end ? std::vector<std::int64_t>() : end_tokens(folder);
+  const Vocabulary vocabulary(folder, model, arguments.prompt);
   const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
   const std::int64_t window = std::min(model.context, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
@@ -155,7 +158,7 @@ int run_generate(const GenerateArguments& arguments) {
   const Arena arena(plan.plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.plan.graph, program, device, threads, 1);
-  load_weights(plan.plan.graph, arguments.weights, executor);
+  load_weights(plan.plan.graph, folder, executor);
 
   const GenerateValues& values = plan.graph.model.generate;
   // The last tokens of the text, as many as the model sees.
@@ -175,6 +178,7 @@ int run_generate(const GenerateArguments& arguments) {
     });
     const std::span<const float> logits = executor.view(values.logits).as<float>();
     seen.push_back(draw(logits.first(static_cast<std::size_t>(vocabulary.size())), arguments.temperature, arguments.seed, step));
+    if (std::find(ends.begin(), ends.end(), seen.back()) != ends.end()) break;
     const std::string text = vocabulary.decode(seen.back());
     if (std::ssize(seen) > window) seen.erase(seen.begin());
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "base/error_list.h"
 #include "base/text.h"
 #include "cli/advice.h"
 #include "cli/commands.h"
@@ -28,7 +28,7 @@ namespace {
 
 void add_budgets(CLI::App& command, BudgetArguments& budgets) {
   const auto last = CLI::MultiOptionPolicy::TakeLast;
-  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 1500000000")
+  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000")
       ->multi_option_policy(last);
   command.add_option("--host-memory", budgets.host_memory, "bytes of host memory")->multi_option_policy(last);
   command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
@@ -138,16 +138,17 @@ void add_verify(CLI::App& app, VerifyArguments& a) {
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation (or data.train)");
   add_config(*eval, a.eval.config);
-  eval->add_option("--weights", a.eval.weights, "a folder of weights")->required();
+  eval->add_option("--weights", a.eval.weights, "a folder of weights, or of a run")->required();
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets);
-  generate->add_option("--weights", a.generate.weights, "a folder of weights")->required();
+  generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
   generate->add_option("--prompt", a.generate.prompt, "the beginning of the text")->required();
   generate->add_option("--tokens", a.generate.tokens, "how many to generate");
   generate->add_option("--temperature", a.generate.temperature, "0: always the likeliest");
   generate->add_option("--seed", a.generate.seed, "of the draws");
+  generate->add_flag("--ignore-eos", a.generate.ignore_end, "go on behind the end of a text (eos_token_id)");
   generate->add_option("--threads", a.generate.threads, "0 (the default): all cores that it may use");
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
@@ -267,7 +268,12 @@ int parse_and_run(int argc, char** argv) {
   try {
     return dispatch(app, arguments);
   } catch (Error& error) {
-    if (const ConfigArguments* config = config_of(app, arguments)) complete_advice(error, *config);
+    if (const ConfigArguments* config = config_of(app, arguments)) {
+      complete_advice(error, *config);
+      if (auto* list = dynamic_cast<ErrorList*>(&error)) {
+        for (Error& other : list->others) complete_advice(other, *config);
+      }
+    }
     throw;
   }
 }

@@ -63,6 +63,16 @@ std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes bu
   return parts[0].text.substr(0, static_cast<std::size_t>(std::max(0, columns)));
 }
 
+std::string EvaluationProgress::next(std::int64_t done, std::int64_t samples) {
+  const double time = seconds_now();
+  if (begun_ < 0) begun_ = shown_ = time;
+  if (time - shown_ < kPlainInterval || done >= samples) return "";
+  shown_ = time;
+  const double left =
+      (time - begun_) / static_cast<double>(std::max<std::int64_t>(1, done)) * static_cast<double>(samples - done);
+  return fmt::format("evaluating: {} of {} samples, {} left", done, samples, duration_text(left));
+}
+
 ProgressLine::ProgressLine(std::int64_t updates, Bytes budget)
     : updates_(updates), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
 

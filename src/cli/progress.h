@@ -20,6 +20,22 @@ std::string duration_text(double seconds);
 // "3680", "98.8k", "1.2M".
 std::string rate_text(double per_second);
 
+// Of a long evaluation: a line every ten seconds.
+class EvaluationProgress {
+ public:
+  template <class Say>
+  void show(std::int64_t done, std::int64_t samples, Say say) {
+    const std::string line = next(done, samples);
+    if (!line.empty()) say(line);
+  }
+
+ private:
+  // "" where it is too early.
+  std::string next(std::int64_t done, std::int64_t samples);
+
+  double begun_ = -1, shown_ = 0;
+};
+
 class ProgressLine {
  public:
   ProgressLine(std::int64_t updates, Bytes budget);

@@ -83,6 +83,7 @@ MemorySettings load_budgets(const BudgetArguments& budgets) {
   apply("memory.budget", "--memory", budgets.memory);
   apply("memory.host_memory", "--host-memory", budgets.host_memory);
   apply("memory.disk", "--disk", budgets.disk);
+  tell_notes(config);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
   return config.memory;
 }

@@ -450,7 +450,10 @@ class TrainCommand {
   void evaluate(Trainer& trainer, ProgressLine& line) {
     try {
       const double start = seconds_now();
-      const EvaluationResult result = trainer.evaluate_now();
+      EvaluationProgress progress;
+      const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
+        progress.show(done, samples, [&](const std::string& text) { line.say(text); });
+      });
       folder_.append(
           Evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start});
       if (!report_.validation) report_.warm_up_again();
@@ -551,10 +554,21 @@ class TrainCommand {
   bool told_unstable_ = false, told_divergence_ = false;
 };
 
+// Behind the end of its schedule a rate stays where it ended, which may be 0.
+void note_end_of_schedule(const Config& config, std::int64_t updates) {
+  if (updates <= config.train.updates || config.schedule.kind == ScheduleKind::constant) return;
+  const double rate = learning_rate_at(config, config.train.updates * config.train.effective_batch);
+  say_line(fmt::format(
+      "note: --updates {} is past train.updates = {}, where the schedule ends: from there on the learning rate is {:g}{}; "
+      "--set train.updates={} stretches the schedule",
+      updates, config.train.updates, rate, rate == 0 ? ", and nothing is learned" : "", updates));
+}
+
 TrainCommand train_command(const TrainArguments& arguments) {
   if (!arguments.resume) {
     RunSettings settings = read_settings_of(arguments.config);
     Config config = load_settings(settings);
+    note_end_of_schedule(config, arguments.updates.value_or(0));
     demand_verified(config);
     catch_signals();
     RunFolder folder = RunFolder::open(arguments.run.empty() ? default_run_name(config) : arguments.run, false);
@@ -565,6 +579,7 @@ TrainCommand train_command(const TrainArguments& arguments) {
   ResumedConfig resumed =
       resume_config(folder.path(), {arguments.config.file, sets, budgets_of(arguments.config), arguments.force});
   settle(resumed.config);
+  note_end_of_schedule(resumed.config, arguments.updates.value_or(0));
   demand_verified(resumed.config);
   catch_signals();
   return {arguments, std::move(folder), std::move(resumed.config), std::move(resumed.settings)};

@@ -4,11 +4,14 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "formats/json_fault.h"
+#include "formats/weights_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -26,7 +29,10 @@ class ConfigReader {
     bool too_deep = false;
     const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep = too_deep || depth > kMaxDepth); };
     json_ = Json::parse(text, watch, /*allow_exceptions=*/false);
-    if (too_deep || !json_.is_object()) throw refuse("it is not a JSON object", "the config.json of a GPT-2 folder");
+    if (too_deep || !json_.is_object()) {
+      const std::string fault = too_deep ? "" : json_fault(text);
+      throw refuse(fault.empty() ? "it is not a JSON object" : "it is not JSON: " + fault, "the config.json of a GPT-2 folder");
+    }
   }
 
   Error refuse(std::string why, std::string expected) const {
@@ -67,21 +73,26 @@ class ConfigReader {
   }
   const Json& json() const { return json_; }
 
- private:
   static std::string shown(const Json& value) {
     std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
     if (text.size() > 60) text = text.substr(0, 57) + "...";
     return text;
   }
 
+ private:
   std::string where_;
   Json json_;
 };
 
+// First of all: what another kind of model calls its sizes says nothing here.
+void check_model_type(const ConfigReader& reader) {
+  const Json type = reader.json().value("model_type", Json());
+  if (type == Json("gpt2")) return;
+  const std::string said = type.is_null() ? "model_type is missing" : fmt::format("model_type is {}", ConfigReader::shown(type));
+  throw reader.refuse(said + ", which is no kind of model that Plimsoll has", "a folder of one that it has: \"gpt2\"");
+}
+
 void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
-  if (reader.json().value("model_type", Json()) != Json("gpt2")) {
-    throw reader.refuse("model_type is not \"gpt2\"", "the folder of a GPT-2 model");
-  }
   reader.demand("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   reader.demand("n_inner", {4 * config.width});
   reader.demand("tie_word_embeddings", {true});
@@ -96,8 +107,30 @@ void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
 
 }  // namespace
 
+std::filesystem::path weights_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool run = !std::filesystem::exists(path / "config.json", ignored) &&
+                   std::filesystem::exists(path / "weights" / "config.json", ignored);
+  return run ? path / "weights" : path;
+}
+
+std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    const Json value = ConfigReader(folder / name).json().value("eos_token_id", Json());
+    std::vector<std::int64_t> tokens;
+    for (const Json& each : value.is_array() ? value : Json::array({value})) {
+      if (each.is_number_integer()) tokens.push_back(each.get<std::int64_t>());
+    }
+    if (!tokens.empty()) return tokens;
+  }
+  return {};
+}
+
 Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
   const ConfigReader reader(folder / "config.json");
+  check_model_type(reader);
   Gpt2Config config;
   config.layers = reader.count("n_layer", 1 << 12);
   config.width = reader.count("n_embd", 1 << 20);

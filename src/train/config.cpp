@@ -35,9 +35,61 @@ class Merged {
     put(std::move(setting));
   }
 
+  // What values of other programs say of further keys, once it is known which of them count.
+  void put_implied(ConfigFaults& faults) {
+    std::vector<KeySetting> origins;
+    for (const std::optional<KeySetting>& each : settings_) {
+      if (each && !each->implied.empty()) origins.push_back(*each);
+    }
+    for (const KeySetting& origin : origins) {
+      for (const ImpliedSetting& implied : origin.implied) {
+        faults.attempt([&] { put_implied(origin.setting, implied); });
+      }
+    }
+  }
+
+  // Values that no key takes are faults; they are left out from here on.
+  void leave_out_faulty(ConfigFaults& faults) {
+    for (std::optional<KeySetting>& each : settings_) {
+      if (!each || each->key->name == "model.init") continue;  // which reads files
+      if (!faults.attempt({each->key->name}, [&] { each->alone(); })) each.reset();
+    }
+  }
+
   KeySettings& settings() { return settings_; }
 
  private:
+  void put_implied(const Setting& origin, const ImpliedSetting& implied) {
+    using enum ImpliedSetting::Kind;
+    const ConfigKey& key = config_key(implied.key);
+    std::optional<KeySetting>& there = slot(key);
+    const std::string said = fmt::format("{} is {}", origin.name, origin.text);
+    if (implied.kind == required) {
+      if (there) return;
+      throw config_error("E-CONFIG-MISSING", origin.where, fmt::format("{}, and {} is not given", said, key.name),
+                         "both: one belongs to the other", {fmt::format("--set {}={}", key.name, key.example)});
+    }
+    if (implied.kind == absent) {
+      if (!there || there->alone() == Config{}) return;
+      throw config_error(
+          "E-CONFIG-CONFLICT", there->setting.where,
+          fmt::format("{} is given, and {}, which has none in the program that calls it so", there->setting.name, said),
+          "without it, or \"constant_with_warmup\"");
+    }
+    const bool half_lives = key.name == "optimizer.betas" && slot(config_key("optimizer.half_lives"));
+    if (implied.kind == usual && (there || half_lives)) return;
+    Setting setting{std::string(key.name), origin.where, origin.base, origin.typed, implied.value, origin.text};
+    KeySetting one{std::move(setting), &key, key.set, {}, /*follows=*/true};
+    one.setting.earlier = origin.earlier;
+    if (there && counts_before(there->setting, origin)) return;
+    if (there && !counts_before(origin, there->setting) && !(there->alone() == one.alone())) {
+      throw config_error("E-CONFIG-TWICE", there->setting.where,
+                         fmt::format("{} is {}, and {}, which says otherwise", there->setting.name, there->setting.text, said),
+                         fmt::format("one of them; both mean {}", key.name));
+    }
+    there = std::move(one);
+  }
+
   std::optional<KeySetting>& slot(const ConfigKey& key) {
     return settings_[static_cast<std::size_t>(&key - config_keys().data())];
   }
@@ -48,11 +100,16 @@ class Merged {
 }  // namespace
 
 std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets) {
+  ConfigFaults faults;
   std::vector<Setting> settings;
-  for (const std::string& set : sets) settings.push_back(read_assignment(set));
-  if (budgets.memory) settings.push_back(budget_setting("memory.budget", "--memory", *budgets.memory));
-  if (budgets.host_memory) settings.push_back(budget_setting("memory.host_memory", "--host-memory", *budgets.host_memory));
-  if (budgets.disk) settings.push_back(budget_setting("memory.disk", "--disk", *budgets.disk));
+  for (const std::string& set : sets) faults.attempt([&] { settings.push_back(read_assignment(set)); });
+  const auto add = [&](const char* key, const char* option, const std::optional<std::string>& size) {
+    if (size) faults.attempt([&] { settings.push_back(budget_setting(key, option, *size)); });
+  };
+  add("memory.budget", "--memory", budgets.memory);
+  add("memory.host_memory", "--host-memory", budgets.host_memory);
+  add("memory.disk", "--disk", budgets.disk);
+  faults.check();
   return settings;
 }
 
@@ -90,25 +147,34 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16) {
   Config config;
   Merged merged;
-  for (KeySetting& setting : find_keys(file, config.notes)) merged.put_from_file(std::move(setting));
-  for (KeySetting& setting : find_keys(typed, config.notes)) merged.put(std::move(setting));
+  ConfigFaults faults;
+  for (KeySetting& setting : find_keys(file, config.notes, faults)) {
+    faults.attempt([&] { merged.put_from_file(std::move(setting)); });
+  }
+  for (KeySetting& setting : find_keys(typed, config.notes, faults)) merged.put(std::move(setting));
 
+  merged.leave_out_faulty(faults);
+  merged.put_implied(faults);
   leave_aside(merged.settings(), config.notes);
   typed.clear();
   for (const std::optional<KeySetting>& setting : merged.settings()) {
-    if (setting && setting->setting.typed) typed.push_back(setting->setting);
+    if (setting && setting->setting.typed && !setting->follows) typed.push_back(setting->setting);
   }
   const GivenSettings given(merged.settings(), name);
-  check_init_alone(given);
+  faults.attempt({"model.init"}, [&] { check_init_alone(given); });
   for (const std::optional<KeySetting>& setting : merged.settings()) {
-    if (setting) setting->set(config, setting->setting);
+    if (setting) faults.attempt({setting->key->name}, [&] { setting->set(config, setting->setting); });
   }
-  complete(config, given, bf16);
+  complete(config, given, bf16, faults);
+  faults.check();
   return config;
 }
 
 Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets) {
-  for (const KeySetting& setting : find_keys(typed_settings(sets, budgets), config.notes)) setting.set(config, setting.setting);
+  ConfigFaults faults;
+  const std::vector<KeySetting> settings = find_keys(typed_settings(sets, budgets), config.notes, faults);
+  faults.check();
+  for (const KeySetting& setting : settings) setting.set(config, setting.setting);
   return config;
 }
 

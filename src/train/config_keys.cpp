@@ -9,7 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "formats/weights_folder.h"
 #include "models/gpt2.h"
+#include "train/config_aliases.h"
 #include "train/machine_facts.h"
 
 namespace plimsoll {
@@ -71,6 +73,18 @@ Enum one_of(const Setting& setting, std::span<const std::string_view> names) {
   return static_cast<Enum>(choice(setting, names));
 }
 
+// The same for a key of which other programs have values, too.
+template <class Enum>
+Enum one_of_ours(const Setting& setting, std::string_view key, std::span<const std::string_view> names) {
+  try {
+    return one_of<Enum>(setting, names);
+  } catch (const Error& error) {
+    const std::string advice = error.code == "E-CONFIG-VALUE" ? foreign_value_advice(key, text(setting)) : "";
+    if (advice.empty()) throw;
+    throw config_error(error.code, error.where, error.message, advice);
+  }
+}
+
 template <class Enum, std::size_t n>
 std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
   return toml_text(names[static_cast<std::size_t>(value)]);
@@ -89,7 +103,7 @@ void set_init(Config& c, const Setting& s) {
     c.model.init.clear();
     return;
   }
-  c.model.init = path(s);
+  c.model.init = weights_folder(path(s));
   c.model.shape = read_gpt2_config(c.model.init);
   c.model.context = c.model.shape.context;
 }
@@ -247,9 +261,18 @@ std::string disk_text(const Config& c) {
   return toml_text(fmt::format("{}:{}", c.memory.disk->folder.native(), c.memory.disk->size.n));
 }
 
-void set_size(std::optional<Bytes>& out, const Setting& s) {
+// A number alone counts bytes; few of them are most likely meant as something else.
+void set_size(Config& c, std::optional<Bytes>& out, const Setting& s) {
+  constexpr std::int64_t kFew = 1 << 20;
   out.reset();
-  if (!is_auto(s)) out = size(s);
+  if (is_auto(s)) return;
+  out = size(s);
+  const bool digits = s.text.find_first_not_of("0123456789'\"") == std::string::npos;
+  if (digits && out->n > 0 && out->n < kFew) {
+    c.notes.push_back(fmt::format("{}: {} = {} is {} bytes; did you mean {}MiB?", s.where, s.name, s.text, out->n, out->n));
+  } else if (s.text.find('%') != std::string::npos) {
+    c.notes.push_back(fmt::format("{}: {} = {} is {} of this machine's memory", s.where, s.name, s.text, to_text(*out)));
+  }
 }
 
 std::string group_text(const Config& c) { return shown(c.plan.group); }
@@ -349,7 +372,7 @@ const ConfigKey kKeys[] = {
 
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
-     [](C& c, const S& s) { c.optimizer.kind = one_of<OptimizerKind>(s, kOptimizers); },
+     [](C& c, const S& s) { c.optimizer.kind = one_of_ours<OptimizerKind>(s, "optimizer.name", kOptimizers); },
      [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
     {"optimizer.learning_rate", OnResume::results, "at its peak", "3e-4",
      [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
@@ -394,7 +417,7 @@ const ConfigKey kKeys[] = {
 
     {"schedule.name", OnResume::results,
      "of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, polynomial",
-     "\"cosine\"", [](C& c, const S& s) { c.schedule.kind = one_of<ScheduleKind>(s, kSchedules); },
+     "\"cosine\"", [](C& c, const S& s) { c.schedule.kind = one_of_ours<ScheduleKind>(s, "schedule.name", kSchedules); },
      [](const C& c) { return name_of(c.schedule.kind, kSchedules); }},
     {"schedule.warmup", OnResume::results,
      "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"", "\"100updates\"",
@@ -454,9 +477,9 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return name_of(c.plan.transfers, kTransferPolicies); }},
 
     {"memory.budget", OnResume::free, "bytes of the whole process; --memory overrides it", "\"2GiB\"",
-     [](C& c, const S& s) { set_size(c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
+     [](C& c, const S& s) { set_size(c, c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
     {"memory.host_memory", OnResume::free, "of machines whose compute memory is not the host's", "\"8GiB\"",
-     [](C& c, const S& s) { set_size(c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
+     [](C& c, const S& s) { set_size(c, c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
     {"memory.disk", OnResume::place, "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk,
      disk_text},
 

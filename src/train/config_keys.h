@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/config.h"
+#include "train/config_faults.h"
 #include "train/config_source.h"
 
 namespace plimsoll {
@@ -41,11 +42,26 @@ const ConfigKey& config_key(std::string_view name);
 std::string_view section_of(std::string_view name);
 std::string_view leaf_of(std::string_view name);
 
+// What a value of another program says of a further key of ours.
+struct ImpliedSetting {
+  enum class Kind : std::uint8_t {
+    always,    // the value is part of what the name means
+    usual,     // holds where nobody says otherwise: the other program's default
+    required,  // the other program refuses to do without it
+    absent     // the other program would ignore it
+  };
+  std::string_view key;
+  Kind kind;
+  SettingValue value;  // of always and usual
+};
+
 // A setting whose key is known.
 struct KeySetting {
   Setting setting;
   const ConfigKey* key;
   SetKey set;
+  std::vector<ImpliedSetting> implied = {};
+  bool follows = false;  // was itself implied
 
   // A configuration of which nothing else is set.
   Config alone() const;
@@ -57,7 +73,8 @@ std::vector<Setting> typed_settings(std::span<const std::string> sets, const Bud
 // The configuration of the settings of a file, called `name`, and of those of the command line, of which those in force are left.
 Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16);
 
-// Finds the key of each setting, adding a note where the name is not the key's own. E-CONFIG-KEY names the nearest key.
-std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes);
+// Finds the key of each setting, adding a note where the name is not the key's own. E-CONFIG-KEY names the nearest key, if one is
+// close, and what does here what a name of another program does there.
+std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes, ConfigFaults& faults);
 
 }  // namespace plimsoll

@@ -29,46 +29,61 @@ const ConfigKey* only_key_called(std::string_view leaf) {
   return found;
 }
 
+// The key that is close to such a name, or "". Sections count only where the rest is one and the same.
 std::string suggestion(std::string_view name, std::string_view leaf) {
   if (const ConfigKey* key = only_key_called(leaf)) return std::string(key->name);
   std::vector<std::string> keys, leaves;
-  for (const ConfigKey& key : config_keys()) {
-    keys.emplace_back(key.name);
-    leaves.emplace_back(leaf_of(key.name));
+  const auto add = [&](std::string_view key, std::string_view called) {
+    keys.emplace_back(key);
+    leaves.emplace_back(called);
+  };
+  const auto section = [&](std::string_view key) { return section_of(key) == section_of(name); };
+  for (const bool own : {true, false}) {
+    for (const ConfigKey& key : config_keys()) {
+      if (section(key.name) == own) add(key.name, leaf_of(key.name));
+    }
   }
-  const std::string whole = nearest_name(name, keys);
-  if (!whole.empty()) return whole;
-  for (const ConfigAlias& alias : config_aliases()) {
-    keys.emplace_back(alias.key);
-    leaves.emplace_back(alias.name);
-  }
+  for (const ConfigAlias& alias : config_aliases()) add(alias.key, alias.name);
   const std::string part = nearest_name(leaf, leaves);
   if (part.empty()) return "";
   return keys[static_cast<std::size_t>(std::find(leaves.begin(), leaves.end(), part) - leaves.begin())];
 }
 
-Error unknown_key(const Setting& setting, std::string_view leaf) {
-  std::vector<std::string> remedies{"plimsoll init"};
-  for (const ForeignName& foreign : foreign_names()) {
-    if (foreign.name != leaf) continue;
-    return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
-                        std::string(foreign.advice), remedies);
+// What another program calls so, by the last or any other part of the name.
+const ForeignName* foreign_name(std::string_view name) {
+  while (true) {
+    const std::string_view leaf = leaf_of(name);
+    for (const ForeignName& foreign : foreign_names()) {
+      if (foreign.name == leaf) return &foreign;
+    }
+    if (leaf.size() == name.size()) return nullptr;
+    name = section_of(name);
   }
-  const std::string nearest = suggestion(setting.name, leaf);
-  return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
-                      nearest.empty() ? "`plimsoll init` lists all keys" : fmt::format("the nearest is {}", nearest), remedies);
+}
+
+Error unknown_key(const Setting& setting, std::string_view name, ConfigFaults& faults) {
+  const auto error = [&](std::string expected) {
+    return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
+                        std::move(expected), {"plimsoll init"});
+  };
+  if (const ForeignName* foreign = foreign_name(name)) return error(std::string(foreign->advice));
+  const std::string nearest = suggestion(name, leaf_of(name));
+  if (nearest.empty()) return error("`plimsoll init` lists all keys");
+  faults.distrust(nearest);
+  return error(fmt::format("the nearest is {}", nearest));
 }
 
 // Nothing for a flag that says nothing.
-std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& notes) {
+std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& notes, ConfigFaults& faults) {
   for (const ConfigKey& key : config_keys()) {
     if (key.name == setting.name) return KeySetting{std::move(setting), &key, key.set};
   }
   std::string name = setting.name;
   std::replace(name.begin(), name.end(), '-', '_');
   const std::string_view section = section_of(name), leaf = leaf_of(name);
-  const auto noted = [&](const ConfigKey& key, SetKey set) {
-    notes.push_back(fmt::format("{}: {} is taken as {}", setting.where, setting.name, key.name));
+  const auto noted = [&](const ConfigKey& key, SetKey set, std::string_view remark = {}) {
+    notes.push_back(
+        fmt::format("{}: {} is taken as {}{}{}", setting.where, setting.name, key.name, remark.empty() ? "" : ": ", remark));
     return KeySetting{setting, &key, set};
   };
   const ConfigKey* own = only_key_called(leaf);
@@ -77,22 +92,26 @@ std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& no
     const ConfigKey& key = config_key(alias.key);
     if (alias.name != leaf || !may_stand_in(section, key)) continue;
     if (alias.off_says_nothing && !flag(setting)) return std::nullopt;
-    return noted(key, alias.set != nullptr ? alias.set : key.set);
+    KeySetting found = noted(key, alias.set != nullptr ? alias.set : key.set, alias.remark);
+    if (alias.implied != nullptr) found.implied = alias.implied(setting);
+    return found;
   }
-  throw unknown_key(setting, leaf);
+  throw unknown_key(setting, name, faults);
 }
 
 }  // namespace
 
-std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes) {
+std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes, ConfigFaults& faults) {
   std::vector<KeySetting> found;
   for (Setting& setting : settings) {
-    if (is_section(setting.name)) {
-      const auto* other = std::get_if<OtherValue>(&setting.value);
-      if (other != nullptr && other->what == "a table") continue;
-      throw type_error(setting, fmt::format("a section: [{}]", setting.name));
-    }
-    if (std::optional<KeySetting> one = find_key(std::move(setting), notes)) found.push_back(*std::move(one));
+    faults.attempt([&] {
+      if (is_section(setting.name)) {
+        const auto* other = std::get_if<OtherValue>(&setting.value);
+        if (other != nullptr && other->what == "a table") return;
+        throw type_error(setting, fmt::format("a section: [{}]", setting.name));
+      }
+      if (std::optional<KeySetting> one = find_key(std::move(setting), notes, faults)) found.push_back(*std::move(one));
+    });
   }
   return found;
 }

@@ -23,6 +23,21 @@ Error missing(const GivenSettings& given, std::string what, std::string expected
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
 }
 
+// A share is one of this machine's memory.
+void check_shares(const Config& config, const GivenSettings& given) {
+  const Setting* budget = given.find("memory.budget");
+  if (config.device != DeviceChoice::cuda || budget == nullptr || budget->text.find('%') == std::string::npos) return;
+  throw config_error(
+      "E-CONFIG-SIZE", budget->where,
+      fmt::format("{} = {} is a share of this machine's memory, and the budget is of the GPU's", budget->name, budget->text),
+      "a size, such as 8GiB");
+}
+
+void check_data(const Config& config, const GivenSettings& given) {
+  if (!config.data.train.empty()) return;
+  throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
+}
+
 // The shape of a folder and the shape of a preset beside it must be the same one.
 void check_preset_of_folder(const Config& config, const GivenSettings& given) {
   if (config.model.preset.empty() || config.model.init.empty()) return;
@@ -212,7 +227,6 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   if (!given.has("optimizer.learning_rate")) optimizer.learning_rate = usual.learning_rate;
   if (!given.has("optimizer.weight_decay")) optimizer.weight_decay = usual.weight_decay;
   if (!given.has("optimizer.betas")) optimizer.beta2 = usual.beta2;
-  check_clips(config, given);
   complete_betas(config, given);
   if (optimizer.ema_half_life && optimizer.ema_half_life->amount == 0) {
     throw config_error("E-CONFIG-RANGE", given.where("optimizer.ema_half_life"), "optimizer.ema_half_life is 0",
@@ -349,6 +363,79 @@ void check_precision(const Config& config, const GivenSettings& given) {
                      "adamw, lion, sgd with momentum, or fp32", {"--set precision.optimizer_state=fp32"});
 }
 
+// The rate above which a step is most likely a mistake: a few steps of it undo what was learned.
+double absurd_rate(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw: return 0.1;
+    case OptimizerKind::lion: return 0.03;
+    case OptimizerKind::sgd: return 10;
+    case OptimizerKind::adafactor: return 1;
+  }
+  return 1;
+}
+
+// What the learning rate, the decay and the betas do to each weight.
+void note_doubtful_optimizer(Config& config, const GivenSettings& given) {
+  const OptimizerChoice& o = config.optimizer;
+  const std::string quoted = config_key("optimizer.name").text(config), name = quoted.substr(1, quoted.size() - 2);
+  const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
+    if (doubtful) config.notes.push_back(fmt::format("{}: {}", given.where(key), what));
+  };
+  const double rate = o.learning_rate;
+  note(rate > absurd_rate(o.kind), "optimizer.learning_rate",
+       fmt::format("a learning rate of {:g} is far too high for {}: most likely this diverges; {:g} is usual", rate, name,
+                   usual_settings(o.kind).learning_rate));
+  note(rate == 0, "optimizer.learning_rate", "the learning rate is 0: nothing is learned");
+  note(rate * o.weight_decay >= 1, "optimizer.weight_decay",
+       fmt::format("learning_rate x weight_decay is {:g}: each update takes off the whole of a weight", rate * o.weight_decay));
+  const bool adamw = o.kind == OptimizerKind::adamw, sgd = o.kind == OptimizerKind::sgd,
+             betas = adamw || o.kind == OptimizerKind::lion;
+  note(adamw && o.beta1 > o.beta2, "optimizer.betas",
+       fmt::format("the first beta, {:g}, is above the second, {:g}; the other way round is usual", o.beta1, o.beta2));
+  note(betas && std::max(o.beta1, o.beta2) > 0.99999, "optimizer.betas",
+       fmt::format("betas of {:g} and {:g} hardly take in any gradient", o.beta1, o.beta2));
+  note(adamw && o.epsilon >= 0.1, "optimizer.epsilon", fmt::format("an epsilon of {:g} outweighs most gradients", o.epsilon));
+  // Keys of another optimizer; those that the resolved file writes for all say what holds anyway.
+  const OptimizerChoice none;
+  const auto unused = [&](bool given_in_vain, std::string_view key) {
+    note(given_in_vain, key, fmt::format("{} is not used: {} has no such thing", key, name));
+  };
+  unused(!betas && given.has("optimizer.betas") && (o.beta1 != none.beta1 || o.beta2 != none.beta2), "optimizer.betas");
+  unused(!adamw && o.epsilon != none.epsilon, "optimizer.epsilon");
+  unused(!sgd && o.momentum != 0, "optimizer.momentum");
+  unused(!sgd && o.nesterov, "optimizer.nesterov");
+  note(sgd && o.nesterov && o.momentum == 0, "optimizer.nesterov", "optimizer.nesterov is not used: optimizer.momentum is 0");
+}
+
+// Choices that are taken as they are, and are most likely a mistake.
+void note_doubtful(Config& config, const GivenSettings& given) {
+  note_doubtful_optimizer(config, given);
+  const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
+    if (doubtful && given.has(key)) config.notes.push_back(fmt::format("{}: {}", given.where(key), what));
+  };
+  const Gpt2Config& shape = config.model.shape;
+  const TrainSettings& train = config.train;
+  const double dropout = std::max({shape.embedding_dropout, shape.attention_dropout, shape.residual_dropout});
+  note(dropout >= 0.8, "model.dropout",
+       fmt::format("a dropout of {:g} leaves {:.2g} % of the values", dropout, 100 * (1 - dropout)));
+  note(config.model.context == 1, "model.context", "samples of 1 token: no token sees another one");
+  note(shape.layer_norm_epsilon > 1e-2, "model.layer_norm_epsilon",
+       fmt::format("an epsilon of {:g} outweighs the variance of most layers", shape.layer_norm_epsilon));
+  note(train.label_smoothing >= 0.8, "train.label_smoothing",
+       fmt::format("a label smoothing of {:g} leaves {:.2g} % to the target", train.label_smoothing,
+                   100 * (1 - train.label_smoothing)));
+  note(train.gradient_clip > 0 && train.gradient_clip < 1e-4, "train.gradient_clip",
+       fmt::format("gradients are clipped to a norm of {:g}", train.gradient_clip));
+  note(train.evaluate_every > 0 && config.data.validation.empty(), "train.evaluate_every",
+       "train.evaluate_every is not used: data.validation is not given");
+  note(train.evaluate_every > train.updates, "train.evaluate_every",
+       fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", train.evaluate_every,
+                   train.updates));
+  note(train.save_every.updates > train.updates, "train.save_every",
+       fmt::format("{} updates between checkpoints, and the run has {}: there is one at the end only", train.save_every.updates,
+                   train.updates));
+}
+
 void check_resting(const Config& config, const GivenSettings& given) {
   const PlanSettings& plan = config.plan;
   const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
@@ -418,15 +505,9 @@ constexpr Rivals kRivals[] = {
     {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
 };
 
-// What is typed counts before what a file says, and what is typed now before what was typed when the run began.
-bool counts_before(const Setting& one, const Setting& other) {
-  const auto rank = [](const Setting& setting) { return setting.typed ? (setting.earlier ? 1 : 2) : 0; };
-  return rank(one) > rank(other);
-}
-
 bool excludes(const KeySetting& one, std::string_view other) {
   if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
-  if (one.key->name == "model.init" && !one.alone().model.init.empty()) {
+  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
     return other == "model.preset" || std::find(std::begin(kShapeKeys), std::end(kShapeKeys), other) != std::end(kShapeKeys);
   }
   return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
@@ -439,6 +520,11 @@ bool excludes(const KeySetting& one, std::string_view other) {
 OnResume on_resume(const ConfigKey& key, const Config& config) {
   const bool length_alone = key.name == "train.updates" && config.schedule.kind == ScheduleKind::constant;
   return length_alone ? OnResume::free : key.on_resume;
+}
+
+bool counts_before(const Setting& one, const Setting& other) {
+  const auto rank = [](const Setting& setting) { return setting.typed ? (setting.earlier ? 1 : 2) : 0; };
+  return rank(one) > rank(other);
 }
 
 void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
@@ -467,24 +553,30 @@ void check_init_alone(const GivenSettings& given) {
   }
 }
 
-void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16) {
-  if (config.data.train.empty()) {
-    throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
-  }
-  check_shape_is_given(config, given);
-  check_preset_of_folder(config, given);
-  complete_context(config, given);
-  check_heads(config, given);
-  complete_batch(config, given);
-  check_products(config, given);
-  complete_vocabulary(config, given);
-  mark_byte_vocabulary(config);
-  complete_optimizer(config, given);
-  check_schedule(config, given);
-  complete_schedule(config, given);
-  check_resting(config, given);
-  choose_precision(config, given, bf16);
-  check_precision(config, given);
+void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults) {
+  faults.attempt({"data.train"}, [&] { check_data(config, given); });
+  faults.attempt({"model", "data.format"}, [&] {
+    check_shape_is_given(config, given);
+    check_preset_of_folder(config, given);
+    complete_context(config, given);
+    check_heads(config, given);
+  });
+  faults.attempt({"train.effective_batch", "train.micro_batch", "train.accumulation"}, [&] { complete_batch(config, given); });
+  faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
+  faults.attempt({"model", "data"}, [&] {
+    complete_vocabulary(config, given);
+    mark_byte_vocabulary(config);
+  });
+  faults.attempt({"train.gradient_clip", "train.gradient_clip_value"}, [&] { check_clips(config, given); });
+  faults.attempt({"optimizer", "train.effective_batch", "model.context"}, [&] { complete_optimizer(config, given); });
+  faults.attempt({"schedule"}, [&] { check_schedule(config, given); });
+  faults.attempt({"schedule", "optimizer", "train.effective_batch", "train.updates", "model.context"},
+                 [&] { complete_schedule(config, given); });
+  faults.attempt({"memory.budget", "machine.device"}, [&] { check_shares(config, given); });
+  faults.attempt({"plan", "memory"}, [&] { check_resting(config, given); });
+  faults.attempt({"precision"}, [&] { choose_precision(config, given, bf16); });
+  faults.attempt({"precision", "optimizer"}, [&] { check_precision(config, given); });
+  faults.attempt({"model", "optimizer", "train", "data", "precision"}, [&] { note_doubtful(config, given); });
   if (config.threads == 0) config.threads = usable_cores();
 }
 

@@ -40,6 +40,9 @@ std::string text_of(const ConfigKey& key, const Config& config);
 // What the key may do to a run of this configuration. Without a schedule, more updates are the same ones and others behind them.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 
+// What is typed counts before what a file says, and what is typed now before what was typed when the run began.
+bool counts_before(const Setting& one, const Setting& other);
+
 // Of two choices that exclude each other the command line's counts: what the file says of the other one is removed, with a note.
 void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 
@@ -47,6 +50,6 @@ void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 void check_init_alone(const GivenSettings& given);
 
 // Fills what is left open and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, -CONFLICT, E-BATCH-3. Adds notes.
-void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16);
+void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "formats/utf8.h"
 #include "train/config_source.h"
+#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -39,8 +40,7 @@ std::string describe(const Setting& setting) {
 }
 
 Error range_error(const Setting& setting, const std::string& expected) {
-  return config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)),
-                      "expected " + expected);
+  return config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)), expected);
 }
 
 std::optional<double> parse_number(const std::string& text) {
@@ -63,6 +63,17 @@ std::string without_quotes(const Setting& setting) {
   return text != nullptr && parse_number(*text) ? ", without quotes" : "";
 }
 
+// "50%": of this machine's memory, or of what its container may take.
+Bytes share_of_memory(const Setting& setting, const std::string& said) {
+  const std::optional<double> percent = parse_number(said.substr(0, said.find_last_not_of(" %") + 1));
+  if (percent && *percent > 0 && *percent <= 100) {
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(total_memory().bytes.n) * *percent / 100);
+    return Bytes{bytes / kPage.n * kPage.n};
+  }
+  throw config_error("E-CONFIG-SIZE", fmt::format("{} {}", setting.where, setting.name), fmt::format("'{}' is no share", said),
+                     "above 0 and up to 100%, of this machine's memory");
+}
+
 std::string between(double low, double high) {
   const std::string from = low == kAboveZero ? "above 0" : fmt::format("from {}", low);
   return high == kBelowOne ? fmt::format("a number {} to below 1", from) : fmt::format("a number {} to {}", from, high);
@@ -71,8 +82,7 @@ std::string between(double low, double high) {
 }  // namespace
 
 Error type_error(const Setting& setting, const std::string& expected) {
-  return config_error("E-CONFIG-TYPE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)),
-                      "expected " + expected);
+  return config_error("E-CONFIG-TYPE", setting.where, fmt::format("{} is {}", setting.name, describe(setting)), expected);
 }
 
 std::int64_t whole(const Setting& setting, std::int64_t low, std::int64_t high) {
@@ -104,8 +114,7 @@ std::vector<double> numbers(const Setting& setting, std::size_t count, double lo
   if (list == nullptr || list->size() != count) throw type_error(setting, expected);
   for (const double value : *list) {
     if (!(value >= low && value <= high)) {
-      throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} holds {}", setting.name, value),
-                         "expected " + expected);
+      throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} holds {}", setting.name, value), expected);
     }
   }
   return *list;
@@ -152,7 +161,8 @@ Bytes size(const Setting& setting) {
     return parse_bytes(fmt::format("{}", *any_number(setting)), where);
   }
   if (!std::holds_alternative<std::string>(setting.value)) throw type_error(setting, "a size such as \"2GiB\"");
-  return parse_bytes(std::get<std::string>(setting.value), where);
+  const std::string& said = std::get<std::string>(setting.value);
+  return said.ends_with('%') ? share_of_memory(setting, said) : parse_bytes(said, where);
 }
 
 std::size_t choice(const Setting& setting, std::span<const std::string_view> names) {
@@ -168,7 +178,7 @@ std::size_t choice(const Setting& setting, std::span<const std::string_view> nam
   std::vector<std::string> remedies;
   if (!nearest.empty()) remedies.push_back(fmt::format("--set {}={}", setting.name, nearest));
   throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is \"{}\"", setting.name, printable(value)),
-                     (names.size() > 1 ? "expected one of " : "expected ") + list, remedies);
+                     (names.size() > 1 ? "one of " : "") + list, remedies);
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/file.h"
+#include "formats/json_fault.h"
 
 namespace plimsoll {
 
@@ -22,6 +23,7 @@ json read_plan(const std::string& path) {
     throw not_a_plan(path, error.message);
   }
   json plan = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (plan.is_discarded()) throw not_a_plan(path, "it is not JSON: " + json_fault(text));
   if (!plan.is_object() || plan.value("schema", json()) != "plimsoll.plan/1") throw not_a_plan(path, "it is not a plan");
   return plan;
 }

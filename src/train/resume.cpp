@@ -32,9 +32,10 @@ Error refused(const std::filesystem::path& run, const std::string& what, bool wi
 // The last one that says something about a key; null where none does.
 Setting* last_of(std::vector<Setting>& settings, std::string_view key) {
   std::vector<std::string> unheard;
+  ConfigFaults unjudged;  // they have been loaded
   Setting* found = nullptr;
   for (Setting& setting : settings) {
-    for (const KeySetting& one : find_keys({setting}, unheard)) {
+    for (const KeySetting& one : find_keys({setting}, unheard, unjudged)) {
       if (one.key->name == key) found = &setting;
     }
   }

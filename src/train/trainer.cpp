@@ -39,7 +39,8 @@ std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
 }  // namespace
 
 EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
-                          std::int64_t count, const BatchValues& values, ValueId total, ValueId staging) {
+                          std::int64_t count, const BatchValues& values, ValueId total, ValueId staging,
+                          const OnEvaluated& on_evaluated) {
   const Samples samples = make_samples(source.tokens, context, source.name);
   count = count == 0 ? samples.count() : std::min(count, samples.count());
   const SampleOrder order{OrderKind::sequential, 0, samples.count()};
@@ -52,6 +53,7 @@ EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int6
       *executor.view(values.inverse_units).as_pointer<float>() = 1;
     });
     units += window.valid_units;
+    if (on_evaluated) on_evaluated(std::min(first + batch, count), count);
   }
   const double sum = *executor.view(total).as_pointer<double>();
   return {units, sum / static_cast<double>(units)};
@@ -277,14 +279,14 @@ std::span<const double> Trainer::small_gradients() const {
   return executor_.view(model_.underflow->report).as<double>();
 }
 
-EvaluationResult Trainer::evaluate_now() {
+EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   enter(Phase::evaluate);
   // The staging buffers hold training data that was read ahead: it is read again afterwards.
   next_micro_ -= prefetcher_->pending();
   prefetcher_->discard();
   const EvaluationResult result =
       evaluate(executor_, *data_.validation, config_.model.context, progress_.micro_batch, config_.train.evaluate_samples,
-               model_.evaluate, model_.evaluate_total, model_.staging[0]);
+               model_.evaluate, model_.evaluate_total, model_.staging[0], on_evaluated);
   keep_prefetching();
   return result;
 }

@@ -28,9 +28,14 @@ struct EvaluationResult {
   double loss = 0;  // mean over units
 };
 
-// Evaluates `samples` samples from the start of a source with the section `evaluate`. Staging is the first of the two buffers.
+// Samples that are done, and all.
+using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
+
+// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. Staging is the first of the two
+// buffers.
 EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
-                          std::int64_t samples, const BatchValues& values, ValueId total, ValueId staging);
+                          std::int64_t samples, const BatchValues& values, ValueId total, ValueId staging,
+                          const OnEvaluated& on_evaluated = {});
 
 // A window that changed nothing, since its gradient was no number.
 struct Overflow {
@@ -52,7 +57,7 @@ class Trainer {
   // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite, or with a loss scale
   // E-SCALE-FLOOR where that does not help: nothing is saved then.
   Metrics update();
-  EvaluationResult evaluate_now();
+  EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
   void save_checkpoint_to(const std::filesystem::path& file);
   void save_weights_to(const std::filesystem::path& folder, bool averages = false);
   std::string hash_parameters() const;

@@ -28,8 +28,13 @@ TEST(ParseBytes, UnitsThatEndInBAreDecimal) {
   EXPECT_EQ(parse_bytes("77", "--memory"), Bytes{77});
 }
 
+TEST(ParseBytes, CaseDoesNotMatter) {
+  for (const char* text : {"2gib", "2GIB", "2g", "2 G", "2 gib"}) EXPECT_EQ(parse_bytes(text, "--memory"), kGiB * 2) << text;
+  for (const char* text : {"2gb", "2GB", "2 GB", "2 Gb"}) EXPECT_EQ(parse_bytes(text, "--memory"), Bytes{2'000'000'000}) << text;
+}
+
 TEST(ParseBytes, RefusesTheRest) {
-  for (const char* text : {"", "G", "1g", "1m", "1P", "1KIB", "1GiB2", "-1", "nan", "5000000T"}) {
+  for (const char* text : {"", "G", "1P", "1GiB2", "2gbit", "-1", "nan", "5000000T"}) {
     try {
       parse_bytes(text, "--memory");
       ADD_FAILURE() << text;

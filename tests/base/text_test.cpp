@@ -15,6 +15,7 @@ TEST(NearestName, IsWithinAThirdOfTheLengthOrTwoEdits) {
   EXPECT_EQ(nearest_name("evolaute", kNames), "");  // three of eight letters
   EXPECT_EQ(nearest_name("lrr", kNames), "lr");
   EXPECT_EQ(nearest_name("benchmark", kNames), "");
+  EXPECT_EQ(nearest_name("muon", std::vector<std::string>{"lion"}), "");  // two of four letters
 }
 
 TEST(NearestName, KeepsSomethingOfTheName) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error_list.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "train/config_aliases.h"
@@ -338,6 +339,47 @@ TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {
   }
 }
 
+TEST_F(ConfigTest, NamesOfOtherProgramsMeanWhatTheyMeanThere) {
+  for (const char* name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"}) {
+    const Config narrow = small({std::string("optim=") + name});
+    EXPECT_EQ(narrow.precision.optimizer_state, DType::u8) << name;
+    EXPECT_EQ(narrow.optimizer.kind, OptimizerKind::adamw) << name;
+  }
+  const Config lion = small({"optim=lion_32bit"});
+  EXPECT_EQ(lion.optimizer.kind, OptimizerKind::lion);
+  EXPECT_EQ(lion.precision.optimizer_state, DType::f32);
+  EXPECT_EQ(lion.optimizer.weight_decay, 0);
+  EXPECT_EQ(lion.optimizer.beta2, 0.999);
+  EXPECT_EQ(small({"optim=adamw"}), small({"optimizer.name=adamw"}));
+  // What is said counts before defaults of another program, and a later choice before those of an earlier one.
+  EXPECT_EQ(small({"optim=adamw_torch", "optimizer.weight_decay=0.2"}).optimizer.weight_decay, 0.2);
+  EXPECT_EQ(load("optim = 'adamw_8bit'\n" + std::string(kSmall), {"optimizer.name=lion"}), small({"optimizer.name=lion"}));
+  EXPECT_EQ(load("optim = 'adamw_8bit'\n" + std::string(kSmall), {"precision.optimizer_state=bf16"}).precision.optimizer_state,
+            DType::bf16);
+  EXPECT_ERROR(load("optim = 'adamw_8bit'\n" + std::string(kSmall) + "[precision]\noptimizer_state = 'fp32'\n"), "E-CONFIG-TWICE",
+               "adamw_8bit");
+  EXPECT_EQ(small({"lr_scheduler_type=cosine"}).schedule.final_fraction, 0);
+  EXPECT_EQ(small({"schedule.name=cosine"}).schedule.final_fraction, 0.1);
+  EXPECT_EQ(small({"lr_scheduler_type=cosine_with_min_lr", "min_lr_rate=0.2"}).schedule.final_fraction, 0.2);
+  EXPECT_ERROR(small({"lr_scheduler_type=cosine_with_min_lr"}), "E-CONFIG-MISSING", "final_fraction");
+  EXPECT_ERROR(small({"lr_scheduler_type=constant", "warmup_steps=5"}), "E-CONFIG-CONFLICT", "constant_with_warmup");
+  for (const char* name : {"optim=adafactor", "optim=adamw_wrong", "lr_scheduler_type=cosine_with_restarts",
+                           "lr_scheduler_type=polynomial", "lr_scheduler_type=inverse_sqrt", "optimizer.name=adamw_torch"}) {
+    EXPECT_ERROR(small({name}), "E-CONFIG-VALUE", "\"");
+  }
+}
+
+TEST_F(ConfigTest, AllFaultsAreToldAndNoneThatFollowsFromAnother) {
+  try {
+    small({"model.heads=7", "seed=x", "trian.accumulation=3", "optimizer.half_lives=[1, 2]", "train.micro_batch=16"});
+    ADD_FAILURE() << "no error";
+  } catch (const ErrorList& errors) {
+    std::vector<std::string> codes{errors.code};
+    for (const Error& other : errors.others) codes.push_back(other.code);
+    EXPECT_EQ(codes, (std::vector<std::string>{"E-CONFIG-KEY", "E-CONFIG-TYPE", "E-CONFIG-TYPE", "E-CONFIG-HEADS"}));
+  }
+}
+
 TEST_F(ConfigTest, AgreeingNamesAreAccepted) {
   const Config config = load(std::string(kSmall) + "micro_batch = 4\nmicro_batch_size = 4\n");
   EXPECT_EQ(config.train.micro_batch, 4);
@@ -448,6 +490,10 @@ TEST_F(ConfigTest, LionAndClippingByValue) {
 
 TEST_F(ConfigTest, DoubtfulChoicesAreNoted) {
   EXPECT_TRUE(has_note(small({"schedule.warmup=200updates"}), "never reached"));
+  EXPECT_TRUE(has_note(small({"optimizer.learning_rate=5e5"}), "far too high for adamw"));
+  EXPECT_TRUE(has_note(small({"optimizer.nesterov=true"}), "not used"));
+  EXPECT_TRUE(has_note(small({}, {"512"}), "did you mean 512MiB?"));
+  EXPECT_TRUE(small({}, {"512KiB"}).notes.empty());
   EXPECT_TRUE(has_note(small({"model.vocab=50257"}), "read as bytes"));
   EXPECT_TRUE(has_note(small({"train.effective_batch=auto", "train.micro_batch=4"}), "one micro-batch of 4"));
 }

@@ -1,0 +1,20 @@
+// Several errors that were found at once: the first, and the others beside it.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+struct ErrorList : Error {
+  // At least one.
+  explicit ErrorList(std::vector<Error> errors) : Error(std::move(errors.front())), others(std::move(errors)) {
+    others.erase(others.begin());
+  }
+
+  std::vector<Error> others;
+};
+
+}  // namespace plimsoll

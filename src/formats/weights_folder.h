@@ -1,0 +1,16 @@
+// What surrounds the weights in a folder: where they lie in that of a run, and which tokens end a text.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace plimsoll {
+
+// The folder of weights that a path means: itself, or `weights` within it where it is the folder of a run.
+std::filesystem::path weights_folder(const std::filesystem::path& path);
+
+// The tokens at which generation ends: eos_token_id, one or several, of folder/generation_config.json or else config.json.
+std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder);
+
+}  // namespace plimsoll
