@@ -170,7 +170,8 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
 
 TEST_F(Source, TextOfAModelWithTokensOfItsOwn) {
   write_raw(folder / "x.txt", "some text");
-  SourceRequest request{folder / "x.txt", "auto", 50257, {}, folder / "cache", folder.path()};
+  SourceRequest request{folder / "x.txt", "auto", 50257, {}, folder / "cache"};
+  request.trained = folder.path();
   EXPECT_ERROR(open_source(request), "E-TOKENIZER", "holds no vocabulary");
   write_raw(folder / "tokenizer.json", "{}");
   EXPECT_ERROR(open_source(request), "E-TOKENIZER", "tokenizer.json alone is not read");
