@@ -18,6 +18,7 @@ using namespace std::string_view_literals;
 constexpr std::size_t kLookedAt = 4096;
 constexpr std::int32_t kLlmcWideMagic = 20240801;
 
+constexpr const char* kOtherData = "data.train = text or tokens";
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kExtractText = "extract its text into a .txt file";
 constexpr const char* kNumpy =
@@ -26,7 +27,7 @@ constexpr const char* kJsonText =
     "python3 -c \"import json; [print(json.loads(line)['text']) for line in open('FILE')]\" > train.txt";
 constexpr const char* kTableText =
     "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt";
-constexpr const char* kWideTokens = "tokens of two bytes (ids below 65,536): data.format = \"u16\" or \"llmc\"";
+constexpr const char* kWideTokens = "write tokens of two bytes (ids below 65,536)";
 
 struct Magic {
   std::size_t offset;
@@ -50,19 +51,19 @@ constexpr Magic kMagics[] = {
     {0, "ARROW1\0"sv, "an Arrow file", kExtractText},
     {0, "\x89HDF\r\n"sv, "an HDF5 file", kExtractText},
     {0, "%PDF-"sv, "a PDF", "pdftotext FILE train.txt"},
-    {0, "\x89PNG\r\n"sv, "an image", "text or tokens"},
-    {0, "\xff\xd8\xff\xe0"sv, "an image", "text or tokens"},
-    {0, "\xff\xd8\xff\xe1"sv, "an image", "text or tokens"},
-    {0, "GIF89a"sv, "an image", "text or tokens"},
-    {0, "GIF87a"sv, "an image", "text or tokens"},
-    {8, "WEBPVP8"sv, "an image", "text or tokens"},
-    {8, "WAVEfmt "sv, "a sound", "text or tokens"},
+    {0, "\x89PNG\r\n"sv, "an image", kOtherData},
+    {0, "\xff\xd8\xff\xe0"sv, "an image", kOtherData},
+    {0, "\xff\xd8\xff\xe1"sv, "an image", kOtherData},
+    {0, "GIF89a"sv, "an image", kOtherData},
+    {0, "GIF87a"sv, "an image", kOtherData},
+    {8, "WEBPVP8"sv, "an image", kOtherData},
+    {8, "WAVEfmt "sv, "a sound", kOtherData},
     {0, "SQLite format 3\0"sv, "an SQLite database", kExtractText},
-    {0, "GGUF\3"sv, "a model in GGUF", "text or tokens"},
+    {0, "GGUF\3"sv, "a model in GGUF", kOtherData},
     {0,
      "\x7f"
      "ELF\2\1\1"sv,
-     "a program", "text or tokens"},
+     "a program", kOtherData},
     {0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "an Office document", kExtractText},
 };
 
@@ -92,10 +93,10 @@ constexpr Extension kExtensions[] = {
     {".htm", "HTML", kExtractText},
     {".pkl", "a Python pickle", kExtractText},
     {".pickle", "a Python pickle", kExtractText},
-    {".pt", "a PyTorch file", "text or tokens"},
-    {".pth", "a PyTorch file", "text or tokens"},
-    {".safetensors", "a safetensors file", "text or tokens"},
-    {".gguf", "a model in GGUF", "text or tokens"},
+    {".pt", "a PyTorch file", kOtherData},
+    {".pth", "a PyTorch file", kOtherData},
+    {".safetensors", "a safetensors file", kOtherData},
+    {".gguf", "a model in GGUF", kOtherData},
 };
 
 std::string begin_of(const File& file) {
@@ -179,7 +180,7 @@ bool is_json_lines(std::string_view begin, bool whole) {
 }
 
 std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab) {
-  if (is_plain_text(begin)) return ForeignKind{"text", "data.format = \"bytes\" or \"bpe\", or another name than .bin"};
+  if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes or bpe, or a name without .bin"};
   if (is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", kWideTokens};
   return {};
 }
@@ -197,9 +198,20 @@ std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin
   const std::string start = lower(begin.substr(0, 16));
   if (start.starts_with("<!doctype html") || start.starts_with("<html")) return ForeignKind{"HTML", kExtractText};
   if (begin.find('\0') != std::string_view::npos) {
-    return ForeignKind{"no text: it holds zero bytes", "data.format = \"u16\" where it is tokens"};
+    return ForeignKind{"no text: it holds zero bytes", "--set data.format=u16, where it is tokens"};
   }
   return {};
+}
+
+std::optional<ForeignKind> look_at(const File& file, bool tokens, std::int64_t vocab) {
+  const std::string begin = begin_of(file);
+  if (is_llmc_wide(begin)) return ForeignKind{"llm.c's file of tokens of four bytes (magic number 20240801)", kWideTokens};
+  for (const Magic& magic : kMagics) {
+    if (has_magic(begin, magic)) return ForeignKind{magic.what, magic.remedy};
+  }
+  if (is_safetensors(begin, file.size())) return ForeignKind{"a safetensors file", kOtherData};
+  if (is_pickle(begin)) return ForeignKind{"a Python pickle", kExtractText};
+  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin);
 }
 
 }  // namespace
@@ -210,14 +222,12 @@ bool begins_like_llmc(const File& file) {
 }
 
 std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab) {
-  const std::string begin = begin_of(file);
-  if (is_llmc_wide(begin)) return ForeignKind{"llm.c's file of tokens of four bytes (magic number 20240801)", kWideTokens};
-  for (const Magic& magic : kMagics) {
-    if (has_magic(begin, magic)) return ForeignKind{magic.what, magic.remedy};
+  std::optional<ForeignKind> kind = look_at(file, tokens, vocab);
+  if (kind) {
+    const std::size_t at = kind->remedy.find("FILE");
+    if (at != std::string::npos) kind->remedy.replace(at, 4, file.path());
   }
-  if (is_safetensors(begin, file.size())) return ForeignKind{"a safetensors file", "text or tokens"};
-  if (is_pickle(begin)) return ForeignKind{"a Python pickle", kExtractText};
-  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin);
+  return kind;
 }
 
 }  // namespace plimsoll

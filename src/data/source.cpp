@@ -63,11 +63,11 @@ std::string format_by_name(const SourceRequest& request, const std::filesystem::
   if (request.trained.empty()) return "bytes";
   const std::string tokenizer = tokenizer_file_in(request.trained);
   const std::string what = tokenizer.empty() ? "which holds no vocabulary" : fmt::format("whose {} alone is not read", tokenizer);
-  throw data_error(
-      "E-TOKENIZER", path.string(),
-      fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
-      "vocab.json and merges.txt in that folder, or tokens: the bytes of text mean nothing to the model",
-      {"data.vocabulary = a folder with vocab.json and merges.txt", "data.format = \"bytes\" trains on bytes all the same"});
+  throw data_error("E-TOKENIZER", path.string(),
+                   fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
+                   "vocab.json and merges.txt in that folder, or tokens: the bytes of text mean nothing to the model",
+                   {"--set data.vocabulary=FOLDER, of vocab.json and merges.txt",
+                    "--set data.format=bytes, which trains on bytes all the same"});
 }
 
 std::string detected_format(const SourceRequest& request, const File& file) {
@@ -76,7 +76,7 @@ std::string detected_format(const SourceRequest& request, const File& file) {
   if (const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, request.vocab)) {
     throw data_error("E-DATA-FORMAT", file.path(), fmt::format("it looks like {}", foreign->what),
                      tokens ? "uint16 tokens, as .bin says" : "text",
-                     {foreign->remedy, fmt::format("data.format = \"{}\" takes it as it is", tokens ? "u16" : "bytes")});
+                     {foreign->remedy, fmt::format("--set data.format={}, which takes it as it is", tokens ? "u16" : "bytes")});
   }
   return format_by_name(request, file.path());
 }
@@ -311,7 +311,7 @@ TokenFile open_source(const SourceRequest& request) {
     if (!source.parts.empty() && format != source.format) {
       throw data_error("E-DATA-FORMAT", file.path(),
                        fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
-                       "files of one format", {"data.format = " + fmt::format("\"{}\" says it of all", source.format)});
+                       "files of one format", {fmt::format("--set data.format={}, where it is that of all", source.format)});
     }
     source.format = format;
     if (format == "bytes") source.parts.push_back(part_of(std::move(file), 0, 1));
@@ -343,7 +343,7 @@ void require_one_kind(const TokenFile& train, const TokenFile& validation) {
       "E-DATA-FORMAT", validation.name,
       fmt::format("it is taken for {} and the training data ({}) for {}", validation.format, train.name, train.format),
       "validation data of the same format: a loss over other tokens says nothing of this training",
-      {fmt::format("data.format = \"{}\" says it of both", train.format)});
+      {fmt::format("--set data.format={}, where it is that of both", train.format)});
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {

@@ -95,9 +95,12 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
-constexpr const char* kConvert =
-    "python3 -c \"from transformers import AutoModelForCausalLM as M; "
-    "M.from_pretrained('FOLDER').save_pretrained('NEW_FOLDER', max_shard_size='1000GB')\"";
+std::string convert_command(const std::filesystem::path& folder) {
+  return fmt::format(
+      "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+      "M.from_pretrained('{}').save_pretrained('NEW_FOLDER', max_shard_size='1000GB')\"",
+      folder.string());
+}
 
 // What lies in a folder in place of model.safetensors, by the first name that is found; why it is not read.
 Error no_weights(const std::filesystem::path& folder) {
@@ -116,11 +119,11 @@ Error no_weights(const std::filesystem::path& folder) {
   std::vector<std::string> remedies;
   if (const std::string shard = first({".safetensors.index.json", ".safetensors"}); !shard.empty()) {
     why += fmt::format(", but {}: weights in several files are not read", shard);
-    remedies.push_back(kConvert);
+    remedies.push_back(convert_command(folder));
   } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
              !other.empty()) {
     why += fmt::format(", but {}, which is not read", other);
-    remedies.push_back(kConvert);
+    remedies.push_back(convert_command(folder));
   }
   return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "all weights in one file, model.safetensors", remedies);
 }
