@@ -104,8 +104,16 @@ const CodeExplanation kExplanations[] = {
      "ls -l FILE"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each, so an odd size is wrong; llm.c's files begin with a header of 1,024 bytes and its magic "
-     "number.",
-     "Set data.format to what the file is: bytes, u16, llmc or bpe.", "plimsoll train CONFIG --set data.format=bytes"},
+     "number. Under data.format = \"auto\" what is evidently something else (packed, JSON lines, a table, UTF-16, an array, "
+     "tokens "
+     "of four bytes) is refused, and files of several formats are.",
+     "Convert the file as the message says, or set data.format to what it is: bytes, u16, llmc or bpe.",
+     "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-FILES", "A list, pattern or folder of data files cannot be taken as it is.",
+     "A pattern matches nothing, a folder is empty or holds other folders, or there are more files than can stay open.",
+     "Name files (data.train = [\"a.txt\", \"b.txt\"]), a pattern (\"texts/*.txt\") or a folder of files; join very many into "
+     "one.",
+     "cat texts/*.txt > all.txt"},
     {"E-DATA-MISSING", "A data file does not exist or cannot be opened.",
      "Paths in a configuration are relative to its folder, those of --set to the current one.",
      "Check the path that the message names.", "plimsoll train CONFIG --set data.train=PATH"},
@@ -174,8 +182,7 @@ const CodeExplanation kExplanations[] = {
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
      "Use the folder of a GPT-2 model.", "plimsoll plan CONFIG --set model.init=FOLDER"},
-    {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.",
-     "It was cut short (by a broken download, for example), or is a pointer of Git LFS instead of the file.",
+    {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.", "It was cut short, by a broken download, for example.",
      "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
     {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",
      "The file belongs to another model, or was saved in another precision.",
@@ -183,8 +190,10 @@ const CodeExplanation kExplanations[] = {
     {"E-FORMAT-VOCABULARY", "vocab.json or merges.txt is not a GPT-2 vocabulary.",
      "A file is broken, or belongs to a tokenizer of another kind.", "Use both files from one folder of a GPT-2 model.",
      "plimsoll train CONFIG --set data.vocabulary=FOLDER"},
-    {"E-FORMAT-WEIGHTS", "The weights do not match the shape in config.json.",
-     "Files of two models lie in one folder, or config.json was edited.", "Fetch the folder again.",
+    {"E-FORMAT-WEIGHTS", "The folder has no weights that can be read, or they do not match the shape in config.json.",
+     "There is no model.safetensors: weights in several files, and .bin files, are not read. Or files of two models lie in one "
+     "folder, or config.json was edited.",
+     "Save the model again as one file (save_pretrained(..., max_shard_size='1000GB')), or fetch the folder again.",
      "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-GRADIENT", "A value that must be trained has no gradient.",
      "The model applies an operation that is not differentiable between a parameter and the loss.",
@@ -203,6 +212,9 @@ const CodeExplanation kExplanations[] = {
      "It received a signal (Ctrl-C, a closed terminal, a time limit, a shutdown), or the pipe that takes its output was closed.",
      "Resume it. It continues with the sample that is due. `plimsoll verify` saves nothing and begins anew.",
      "plimsoll train CONFIG --run DIR --resume"},
+    {"E-IO-LFS", "A file is a pointer of Git LFS, not the file itself.",
+     "The repository was cloned without Git LFS, which fetches large files, or without fetching them.",
+     "Fetch them in the folder of the repository.", "git lfs install && git lfs pull"},
     {"E-IO-MISSING", "A file does not exist or cannot be opened.", "The path is mistyped, is a folder, or you may not read it.",
      "Check the path that the message names.", "ls -l PATH"},
     {"E-IO-READ", "Reading a file failed, or it ended earlier than its size says.",
@@ -299,6 +311,13 @@ const CodeExplanation kExplanations[] = {
     {"E-SHAPE", "Sizes of operands do not agree.", "A model was described with tensors that do not match.",
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},
+    {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
+     "Plimsoll reads GPT-2's vocab.json and merges.txt. The folder has tokenizer.json alone, or one that says something else; or "
+     "the text holds tokens that were added to the vocabulary, which would be split; or the model's tokens are not known and "
+     "its text would be read as bytes.",
+     "Save vocab.json and merges.txt beside the weights, or make the tokens with the tokenizer itself and train on them with "
+     "data.format = \"u16\".",
+     "plimsoll train CONFIG --set data.train=tokens.bin --set data.format=u16"},
     {"E-USAGE", "The command line cannot be understood.", "An option or command is misspelt, or lacks its value.",
      "Look at the help of the command.", "plimsoll --help"},
     {"E-VERIFY", "A check of Plimsoll's own promises failed.",

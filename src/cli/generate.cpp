@@ -19,6 +19,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
@@ -47,6 +48,7 @@ class Vocabulary {
     unpack(run_in_child([&] {
       const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
       check_size(folder, vocabulary.size(), model.vocab);
+      refuse_unread(prompt, unread_tokens(folder, vocabulary), "--prompt");
       return packed(vocabulary, BpeEncoder(vocabulary).encode(prompt));
     }));
   }

@@ -16,8 +16,8 @@ Config starting_point(std::string_view preset) {
   config.model.shape = gpt2_preset(preset);
   config.model.context = config.model.shape.context;
   const bool bytes = config.model.shape.byte_vocabulary;
-  config.data.train = bytes ? "train.txt" : "train.bin";
-  config.data.validation = bytes ? "" : "validation.bin";
+  config.data.train = std::filesystem::path(bytes ? "train.txt" : "train.bin");
+  config.data.validation = std::filesystem::path(bytes ? "" : "validation.bin");
   config.train.effective_batch = 32;
   config.train.updates = 1000;
   config.optimizer.learning_rate = bytes ? 1e-3 : 3e-4;

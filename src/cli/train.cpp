@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -8,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,7 +31,9 @@
 #include "cli/signals.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
+#include "formats/tokenizer_folder.h"
 #include "run/audit.h"
+#include "train/config_keys.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/place.h"
@@ -156,8 +160,9 @@ class TrainCommand {
 
   // Another run on the data that there are now, from the weights of this one where they have been saved.
   std::string other_data_command() const {
-    std::string text =
-        begin_command(new_folder_beside(folder_.path())) + " --set " + shell_quoted("data.train=" + config_.data.train.string());
+    const std::vector<std::filesystem::path>& names = config_.data.train.names;
+    const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
+    std::string text = begin_command(new_folder_beside(folder_.path())) + " --set " + shell_quoted("data.train=" + data);
     std::error_code ignored;
     if (!std::filesystem::exists(folder_.weights() / "model.safetensors", ignored)) return text;
     return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
@@ -178,7 +183,8 @@ class TrainCommand {
     options.cache = cache_folder();
     options.tokens = folder_.tokens();
     options.plan_file = arguments_.plan;
-    options.vocabulary_to = folder_.weights();
+    options.weights_folder = folder_.weights();
+    options.resumes = arguments_.resume;
     if (const std::filesystem::path runs = folder_.path().parent_path(); !runs.empty()) options.runs = runs;
     if (resumed_) options.micro_batch = resumed_->micro_batch;
     auto prepared = prepare_training(config_, options, say_line);
@@ -468,10 +474,16 @@ class TrainCommand {
 
   void save(Trainer& trainer) {
     if (saved_at_ == trainer.progress().updates) return;
-    folder_.sync();
+    std::optional<Error> not_synced;  // which is no reason to lose what was learned
+    try {
+      folder_.sync();
+    } catch (const Error& error) {
+      not_synced = error;
+    }
     trainer.save_checkpoint_to(folder_.checkpoint());
     saved_at_ = trainer.progress().updates;
     saved_time_ = seconds_now();
+    if (not_synced) throw *not_synced;
   }
 
   bool save_is_due(std::int64_t update) const {
@@ -490,16 +502,16 @@ class TrainCommand {
     summarise(trainer.progress(), plan);
   }
 
-  // With the vocabulary that the weights have.
+  // With the files that the weights have beside them.
   void save_averages(Trainer& trainer) const {
-    trainer.save_weights_to(folder_.averages(), /*averages=*/true);
-    for (const char* name : {"vocab.json", "merges.txt"}) {
-      std::error_code error;
-      const std::filesystem::path from = folder_.weights() / name, to = folder_.averages() / name;
-      if (!std::filesystem::exists(from, error)) continue;
-      std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
-      if (error) throw data_error("E-IO-WRITE", to.string(), "it cannot be written: " + error.message());
+    std::error_code error;
+    std::filesystem::create_directories(folder_.averages(), error);
+    if (error) throw data_error("E-IO-WRITE", folder_.averages().string(), "the folder cannot be created: " + error.message());
+    const std::array config{std::string_view("config.json")};
+    for (const auto names : {tokenizer_files(), generation_files(), std::span<const std::string_view>(config)}) {
+      copy_files(folder_.weights(), folder_.averages(), names, /*replace=*/true);
     }
+    trainer.save_weights_to(folder_.averages(), /*averages=*/true);
   }
 
   // What the process may take: with that of a device on this computer, without that of a GPU.

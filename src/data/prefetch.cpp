@@ -20,13 +20,21 @@ void drop_behind(const TokenFile& source, const Samples& samples, std::span<cons
   const auto next = [](SampleRef a, SampleRef b) { return b.sample != a.sample + 1; };
   const bool one_run = std::ranges::adjacent_find(refs, next) == refs.end();
   if (refs.empty() || !one_run) {
-    ::posix_fadvise(source.file.fd(), 0, 0, POSIX_FADV_DONTNEED);
+    for (const TokenPart& part : source.parts) ::posix_fadvise(part.file.fd(), 0, 0, POSIX_FADV_DONTNEED);
     return;
   }
-  const auto place = [&](std::int64_t token) { return (source.offset + token * source.bytes_per_token) / kPage.n * kPage.n; };
-  const std::int64_t begin = place(samples.first_token(refs.front().sample));
-  const std::int64_t end = place(samples.first_token(refs.back().sample) + samples.length(refs.back().sample));
-  if (end > begin) ::posix_fadvise(source.file.fd(), begin, end - begin, POSIX_FADV_DONTNEED);
+  const std::int64_t first = samples.first_token(refs.front().sample);
+  const std::int64_t last = samples.first_token(refs.back().sample) + samples.length(refs.back().sample);
+  std::int64_t before = 0;
+  for (const TokenPart& part : source.parts) {
+    const auto place = [&](std::int64_t token) {
+      const std::int64_t within = std::clamp<std::int64_t>(token - before, 0, part.tokens);
+      return (part.offset + within * source.bytes_per_token) / kPage.n * kPage.n;
+    };
+    const std::int64_t begin = place(first), end = place(last);
+    if (end > begin) ::posix_fadvise(part.file.fd(), begin, end - begin, POSIX_FADV_DONTNEED);
+    before += part.tokens;
+  }
 }
 
 }  // namespace

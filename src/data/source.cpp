@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -15,14 +16,15 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/file_kind.h"
 #include "formats/atomic_file.h"
 #include "formats/bpe.h"
+#include "formats/tokenizer_folder.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kLlmcHeaderBytes = 1024;
-constexpr std::int32_t kLlmcMagic = 20240520;
 constexpr std::int64_t kPieceBytes = 256 << 10;
 
 struct LlmcHeader {
@@ -51,35 +53,52 @@ void for_each_piece(const File& file, std::int64_t begin, std::int64_t end, Visi
   }
 }
 
-std::string format_by_name(const SourceRequest& request) {
-  if (request.path.extension() == ".bin") return "u16";
-  return request.vocab > 256 && !request.vocabulary.empty() ? "bpe" : "bytes";
+bool holds_tokens(std::string_view format) { return format == "u16" || format == "llmc"; }
+
+bool named_tokens(const std::filesystem::path& path) { return path.extension() == ".bin"; }
+
+std::string format_by_name(const SourceRequest& request, const std::filesystem::path& path) {
+  if (named_tokens(path)) return "u16";
+  if (request.vocab > 256 && !request.vocabulary.empty()) return "bpe";
+  if (request.trained.empty()) return "bytes";
+  const std::string tokenizer = tokenizer_file_in(request.trained);
+  const std::string what = tokenizer.empty() ? "which holds no vocabulary" : fmt::format("whose {} alone is not read", tokenizer);
+  throw data_error("E-TOKENIZER", path.string(),
+                   fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
+                   "vocab.json and merges.txt in that folder, or tokens: the bytes of text mean nothing to the model",
+                   {"--set data.vocabulary=FOLDER, of vocab.json and merges.txt",
+                    "--set data.format=bytes, which trains on bytes all the same"});
 }
 
 std::string detected_format(const SourceRequest& request, const File& file) {
-  return read_llmc_header(file).magic == kLlmcMagic ? "llmc" : format_by_name(request);
+  if (begins_like_llmc(file)) return "llmc";
+  const bool tokens = named_tokens(file.path());
+  if (const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, request.vocab)) {
+    throw data_error("E-DATA-FORMAT", file.path(), fmt::format("it looks like {}", foreign->what),
+                     tokens ? "uint16 tokens, as .bin says" : "text",
+                     {foreign->remedy, fmt::format("--set data.format={}, which takes it as it is", tokens ? "u16" : "bytes")});
+  }
+  return format_by_name(request, file.path());
 }
 
-TokenFile fixed_width(File file, std::int64_t offset, std::int64_t bytes_per_token, const SourceRequest& request) {
-  TokenFile source;
-  source.tokens = (file.size() - offset) / bytes_per_token;
-  source.file = std::move(file);
-  source.name = request.path.string();
-  source.offset = offset;
-  source.bytes_per_token = bytes_per_token;
-  source.vocab = request.vocab;
-  return source;
+TokenPart part_of(File file, std::int64_t offset, std::int64_t bytes_per_token) {
+  TokenPart part;
+  part.name = file.path();
+  part.offset = offset;
+  part.tokens = (file.size() - offset) / bytes_per_token;
+  part.file = std::move(file);
+  return part;
 }
 
-TokenFile open_u16(File file, const SourceRequest& request) {
+TokenPart open_u16(File file) {
   if (file.size() % 2 != 0) {
     throw malformed(file, fmt::format("it has {} bytes, an odd number", file.size()),
                     "raw little-endian uint16 tokens; for text set data.format = \"bytes\"");
   }
-  return fixed_width(std::move(file), 0, 2, request);
+  return part_of(std::move(file), 0, 2);
 }
 
-TokenFile open_llmc(File file, const SourceRequest& request) {
+TokenPart open_llmc(File file) {
   const LlmcHeader header = read_llmc_header(file);
   if (header.magic != kLlmcMagic || header.version != 1) {
     throw malformed(file, fmt::format("its header has the magic number {} and version {}", header.magic, header.version),
@@ -90,7 +109,7 @@ TokenFile open_llmc(File file, const SourceRequest& request) {
     throw malformed(file, fmt::format("its header claims {} tokens and it has {} bytes", header.tokens, file.size()),
                     fmt::format("{} bytes; the file is cut or was extended", expected));
   }
-  return fixed_width(std::move(file), kLlmcHeaderBytes, 2, request);
+  return part_of(std::move(file), kLlmcHeaderBytes, 2);
 }
 
 // Streams text through the encoder into `target`. The buffer keeps what the encoder has not covered yet in front of the next
@@ -114,41 +133,10 @@ void tokenise(const File& text, const BpeVocabulary& vocabulary, const std::file
   out.commit();
 }
 
-std::string token_file_name(const File& text, const BpeVocabulary& vocabulary) {
-  Hasher hasher;
-  hasher.add("tokens/1").add(vocabulary.hash());
-  for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) { hasher.add(piece); });
-  return fmt::format("tokens-{}.bin", hasher.hex());
-}
-
 bool made_writable(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
-}
-
-// The tokens of a text, from one of the two folders or made now.
-std::filesystem::path tokens_of(const File& text, const BpeVocabulary& vocabulary, const SourceRequest& request) {
-  const std::string name = token_file_name(text, vocabulary);
-  for (const std::filesystem::path& folder : {request.cache, request.elsewhere}) {
-    std::error_code ignored;
-    if (!folder.empty() && std::filesystem::exists(folder / name, ignored)) return folder / name;
-  }
-  const bool cached = made_writable(request.cache);
-  if (!cached && (request.elsewhere.empty() || !made_writable(request.elsewhere))) {
-    throw data_error("E-IO-WRITE", request.cache.string(), "the folder for token files cannot be written",
-                     "a folder that can be written, in XDG_CACHE_HOME",
-                     {"export XDG_CACHE_HOME=/tmp/cache, and the same command again"});
-  }
-  const std::filesystem::path& folder = cached ? request.cache : request.elsewhere;
-  remove_abandoned_partials(folder);
-  try {
-    tokenise(text, vocabulary, folder / name);
-  } catch (Error& error) {
-    if (cached) error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
-    throw;
-  }
-  return folder / name;
 }
 
 void require_vocabulary(const SourceRequest& request) {
@@ -157,49 +145,183 @@ void require_vocabulary(const SourceRequest& request) {
                      "a folder with encoder.json and vocab.bpe, or with vocab.json and merges.txt");
 }
 
-TokenFile open_bpe(File text, const SourceRequest& request) {
-  require_vocabulary(request);
-  const BpeVocabulary vocabulary = BpeVocabulary::load(request.vocabulary);
-  if (vocabulary.size() > request.vocab) {
-    throw data_error("E-DATA-TOKEN", request.vocabulary.string(),
-                     fmt::format("it has {} tokens and the model has {}", vocabulary.size(), request.vocab),
-                     "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", vocabulary.size())});
+// Finds tokens that may lie across two pieces of a text.
+class UnreadSearch {
+ public:
+  UnreadSearch(const std::string& name, std::span<const AddedToken> tokens) : name_(name), tokens_(tokens) {
+    for (const AddedToken& token : tokens) longest_ = std::max(longest_, token.text.size());
   }
-  const std::filesystem::path tokens = tokens_of(text, vocabulary, request);
-  return open_u16(File::open(tokens, "E-DATA-MISSING"), request);
-}
 
-using Opener = TokenFile (*)(File, const SourceRequest&);
-constexpr std::array<std::pair<std::string_view, Opener>, 4> kFormats{
-    {{"bytes", [](File file, const SourceRequest& request) { return fixed_width(std::move(file), 0, 1, request); }},
-     {"u16", open_u16},
-     {"llmc", open_llmc},
-     {"bpe", open_bpe}}};
+  void look_at(std::span<const std::byte> piece) {
+    if (tokens_.empty()) return;
+    window_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    for (const AddedToken& token : tokens_) {
+      const std::size_t at = window_.find(token.text);
+      if (at != std::string::npos) throw unread_token_error(token, name_, begin_ + at);
+    }
+    const std::size_t done = window_.size() - std::min(window_.size(), longest_ - 1);
+    window_.erase(0, done);
+    begin_ += done;
+  }
+
+ private:
+  const std::string& name_;
+  std::span<const AddedToken> tokens_;
+  std::size_t longest_ = 1, begin_ = 0;
+  std::string window_;
+};
+
+// Text through a vocabulary, which is read once for all files.
+class Tokeniser {
+ public:
+  explicit Tokeniser(const SourceRequest& request) : request_(request) {}
+
+  TokenPart open(const File& text) {
+    if (!vocabulary_) load();
+    TokenPart part = open_u16(File::open(tokens_of(text), "E-DATA-MISSING"));
+    part.name = text.path();
+    return part;
+  }
+
+ private:
+  void load() {
+    require_vocabulary(request_);
+    vocabulary_ = BpeVocabulary::load(request_.vocabulary);
+    if (vocabulary_->size() > request_.vocab) {
+      throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
+                       fmt::format("it has {} tokens and the model has {}", vocabulary_->size(), request_.vocab),
+                       "a model whose vocabulary is at least as large",
+                       {fmt::format("--set model.vocab={}", vocabulary_->size())});
+    }
+    unread_ = unread_tokens(request_.vocabulary, *vocabulary_);
+  }
+
+  // From one of the two folders, or made now.
+  std::filesystem::path tokens_of(const File& text) const {
+    const std::string name = token_file_name(text);
+    for (const std::filesystem::path& folder : {request_.cache, request_.elsewhere}) {
+      std::error_code ignored;
+      if (!folder.empty() && std::filesystem::exists(folder / name, ignored)) return folder / name;
+    }
+    const bool cached = made_writable(request_.cache);
+    if (!cached && (request_.elsewhere.empty() || !made_writable(request_.elsewhere))) {
+      throw data_error("E-IO-WRITE", request_.cache.string(), "the folder for token files cannot be written",
+                       "a folder that can be written, in XDG_CACHE_HOME",
+                       {"export XDG_CACHE_HOME=/tmp/cache, and the same command again"});
+    }
+    const std::filesystem::path& folder = cached ? request_.cache : request_.elsewhere;
+    remove_abandoned_partials(folder);
+    try {
+      tokenise(text, *vocabulary_, folder / name);
+    } catch (Error& error) {
+      if (cached) error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+      throw;
+    }
+    return folder / name;
+  }
+
+  // By the content, so the text is read once in any case.
+  std::string token_file_name(const File& text) const {
+    Hasher hasher;
+    hasher.add("tokens/1").add(vocabulary_->hash());
+    UnreadSearch search(text.path(), unread_);
+    for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
+      hasher.add(piece);
+      search.look_at(piece);
+    });
+    return fmt::format("tokens-{}.bin", hasher.hex());
+  }
+
+  const SourceRequest& request_;
+  std::optional<BpeVocabulary> vocabulary_;
+  std::vector<AddedToken> unread_;
+};
+
+constexpr std::array<std::string_view, 4> kFormats{"bytes", "u16", "llmc", "bpe"};
 
 Error unknown_format(const std::string& format) {
   std::vector<std::string> names{"auto"};
-  for (const auto& [name, opener] : kFormats) names.emplace_back(name);
+  for (const std::string_view name : kFormats) names.emplace_back(name);
   const std::string nearest = nearest_name(format, names);
   return config_error("E-CONFIG-VALUE", "data.format", fmt::format("'{}' is no format of training data", format),
                       "\"auto\", \"bytes\", \"u16\", \"llmc\" or \"bpe\"",
                       nearest.empty() ? std::vector<std::string>{} : std::vector{"--set data.format=" + nearest});
 }
 
+// The part that holds a token, and where its tokens begin in the stream.
+std::pair<const TokenPart*, std::int64_t> part_at(const TokenFile& source, std::int64_t token) {
+  std::int64_t begin = 0;
+  for (const TokenPart& part : source.parts) {
+    if (token < begin + part.tokens) return {&part, begin};
+    begin += part.tokens;
+  }
+  throw internal_error("TokenFile", "a token past the end");
+}
+
+// Calls visit(piece, first) for the bytes of the first `tokens` tokens; no piece holds tokens of two parts.
+template <class Visit>
+void for_each_token_piece(const TokenFile& source, std::int64_t tokens, Visit&& visit) {
+  std::int64_t first = 0;
+  for (const TokenPart& part : source.parts) {
+    const std::int64_t count = std::min(part.tokens, tokens - first);
+    if (count <= 0) continue;
+    std::int64_t at = first;
+    for_each_piece(part.file, part.offset, part.offset + count * source.bytes_per_token, [&](std::span<const std::byte> piece) {
+      visit(piece, at);
+      at += std::ssize(piece) / source.bytes_per_token;
+    });
+    first += count;
+  }
+}
+
+std::string format_of(const SourceRequest& request, const File& file) {
+  const std::string format = request.format == "auto" ? detected_format(request, file) : request.format;
+  if (std::ranges::find(kFormats, format) == kFormats.end()) throw unknown_format(format);
+  return format;
+}
+
 }  // namespace
 
+void TokenFile::read(std::int64_t first, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const auto [part, begin] = part_at(*this, first);
+    const std::int64_t count = std::min(std::ssize(bytes) / bytes_per_token, begin + part->tokens - first);
+    const auto piece = bytes.first(static_cast<std::size_t>(count * bytes_per_token));
+    part->file.read_at(part->offset + (first - begin) * bytes_per_token, piece);
+    first += count;
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token) {
-  return data_error("E-DATA-TOKEN", source.name, fmt::format("token {} is {}", position, token),
+  const auto [part, begin] = part_at(source, position);
+  return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
                     fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
                     {fmt::format("--set model.vocab={}", token + 1)});
 }
 
 TokenFile open_source(const SourceRequest& request) {
-  File file = File::open(request.path, "E-DATA-MISSING");
-  if (file.size() == 0) throw data_error("E-DATA-EMPTY", file.path(), "it is empty", "text or tokens to train on");
-  const std::string format = request.format == "auto" ? detected_format(request, file) : request.format;
-  const auto found = std::ranges::find(kFormats, format, &std::pair<std::string_view, Opener>::first);
-  if (found == kFormats.end()) throw unknown_format(format);
-  TokenFile source = found->second(std::move(file), request);
+  TokenFile source;
+  source.vocab = request.vocab;
+  Tokeniser tokeniser(request);
+  for (const std::filesystem::path& path : data_files(request.paths)) {
+    File file = File::open(path, "E-DATA-MISSING");
+    if (file.size() == 0) throw data_error("E-DATA-EMPTY", file.path(), "it is empty", "text or tokens to train on");
+    const std::string format = format_of(request, file);
+    if (!source.parts.empty() && format != source.format) {
+      throw data_error("E-DATA-FORMAT", file.path(),
+                       fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
+                       "files of one format", {fmt::format("--set data.format={}, where it is that of all", source.format)});
+    }
+    source.format = format;
+    if (format == "bytes") source.parts.push_back(part_of(std::move(file), 0, 1));
+    if (format == "u16") source.parts.push_back(open_u16(std::move(file)));
+    if (format == "llmc") source.parts.push_back(open_llmc(std::move(file)));
+    if (format == "bpe") source.parts.push_back(tokeniser.open(file));
+    source.tokens += source.parts.back().tokens;
+  }
+  source.bytes_per_token = source.format == "bytes" ? 1 : 2;
+  source.name = source.parts.size() == 1 ? source.parts.front().name : request.paths.text();
   if (source.tokens < 2) {
     throw data_error("E-DATA-SHORT", source.name, fmt::format("it has {} token(s)", source.tokens),
                      "at least 2: one to read and one to predict");
@@ -208,32 +330,39 @@ TokenFile open_source(const SourceRequest& request) {
 }
 
 AssumedSource assume_source(const SourceRequest& request) {
-  const std::string format = request.format == "auto" ? format_by_name(request) : request.format;
-  const auto found = std::ranges::find(kFormats, format, &std::pair<std::string_view, Opener>::first);
-  if (found == kFormats.end()) throw unknown_format(format);
+  const std::filesystem::path& first = request.paths.names.at(0);
+  const std::string format = request.format == "auto" ? format_by_name(request, first) : request.format;
+  if (std::ranges::find(kFormats, format) == kFormats.end()) throw unknown_format(format);
   if (format == "bpe") require_vocabulary(request);
   return {format, format == "bytes" ? 1 : 2};
+}
+
+void require_one_kind(const TokenFile& train, const TokenFile& validation) {
+  if (train.format == validation.format || (holds_tokens(train.format) && holds_tokens(validation.format))) return;
+  throw data_error(
+      "E-DATA-FORMAT", validation.name,
+      fmt::format("it is taken for {} and the training data ({}) for {}", validation.format, train.name, train.format),
+      "validation data of the same format: a loss over other tokens says nothing of this training",
+      {fmt::format("--set data.format={}, where it is that of both", train.format)});
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {
   if (source.vocab >= std::int64_t{1} << (8 * source.bytes_per_token)) return;
   const std::int64_t tokens = samples > 0 && samples < source.tokens / context ? samples * context + 1 : source.tokens;
-  std::int64_t position = 0;
-  for_each_piece(
-      source.file, source.offset, source.offset + tokens * source.bytes_per_token, [&](std::span<const std::byte> piece) {
-        for (std::size_t at = 0; at < piece.size(); at += static_cast<std::size_t>(source.bytes_per_token), ++position) {
-          std::uint16_t token = 0;
-          std::memcpy(&token, piece.data() + at, static_cast<std::size_t>(source.bytes_per_token));
-          if (token >= source.vocab) throw token_error(source, position, token);
-        }
-      });
+  const auto width = static_cast<std::size_t>(source.bytes_per_token);
+  for_each_token_piece(source, tokens, [&](std::span<const std::byte> piece, std::int64_t position) {
+    for (std::size_t at = 0; at < piece.size(); at += width, ++position) {
+      std::uint16_t token = 0;
+      std::memcpy(&token, piece.data() + at, width);
+      if (token >= source.vocab) throw token_error(source, position, token);
+    }
+  });
 }
 
 std::string content_hash(const TokenFile& source) {
   Hasher hasher;
   hasher.add(fmt::format("{} x {}", source.tokens, source.bytes_per_token));
-  for_each_piece(source.file, source.offset, source.offset + source.tokens * source.bytes_per_token,
-                 [&](std::span<const std::byte> piece) { hasher.add(piece); });
+  for_each_token_piece(source, source.tokens, [&](std::span<const std::byte> piece, std::int64_t) { hasher.add(piece); });
   return hasher.hex();
 }
 

@@ -1,41 +1,65 @@
-// Token sources: a file of tokens of fixed width, whatever it was to begin with. Text for a BPE vocabulary is tokenised once into
-// a token file under a cache folder. Nothing here holds tokens in memory; window.h and prefetch.h read them by position.
+// Token sources: files of tokens of fixed width, whatever they were to begin with. Text for a BPE vocabulary is tokenised once
+// into a token file under a cache folder. Nothing here holds tokens in memory; window.h and prefetch.h read them by position.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "data/data_paths.h"
 #include "formats/file.h"
 
 namespace plimsoll {
 
-struct TokenFile {
+// One file of them.
+struct TokenPart {
   File file;
-  std::string name;                  // the path that the user gave, for messages
-  std::int64_t offset = 0;           // of the first token, in bytes
-  std::int64_t tokens = 0;           // at least 2
+  std::string name;         // the path that the user gave, for messages
+  std::int64_t offset = 0;  // of the first token, in bytes
+  std::int64_t tokens = 0;
+};
+
+// One stream of tokens: those of its files one after the other, with nothing between them.
+struct TokenFile {
+  std::vector<TokenPart> parts;      // at least one
+  std::string name;                  // what the user gave, for messages
+  std::int64_t tokens = 0;           // of all parts, at least 2
   std::int64_t bytes_per_token = 1;  // 1: bytes, 2: little-endian uint16
   std::int64_t vocab = 256;          // tokens are checked against it when they are read
+  std::string format;                // "bytes", "u16", "llmc", "bpe"
+
+  // Fills `bytes` with the tokens from `first` on.
+  void read(std::int64_t first, std::span<std::byte> bytes) const;
 };
 
 struct SourceRequest {
-  std::filesystem::path path;
+  DataPaths paths;
   // "bytes": text, one token per byte. "u16": raw little-endian uint16. "llmc": the same behind llm.c's header of 1,024 bytes.
   // "bpe": text through the vocabulary. "auto": llmc by its header; u16 for the extension .bin; bpe where the model's vocabulary
-  // passes 256 and a vocabulary folder is given; else bytes.
+  // passes 256 and a vocabulary folder is given; else bytes. "auto" refuses what is evidently something else (file_kind.h).
   std::string format = "auto";
   std::int64_t vocab = 256;              // of the model
   std::filesystem::path vocabulary;      // folder of a BPE vocabulary; may be empty
   std::filesystem::path cache;           // folder for token files of "bpe"; created where it is absent
   std::filesystem::path elsewhere = {};  // for them where the cache cannot be written; empty: nowhere
+  // Folder of the weights where these know tokens that are no bytes: "auto" then refuses to read text as bytes.
+  std::filesystem::path trained = {};
 };
 
-// Errors: E-DATA-MISSING (no file), E-DATA-EMPTY, E-DATA-FORMAT (odd size, broken header), E-DATA-SHORT (fewer than two tokens),
-// E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown
-// format, or "bpe" without a vocabulary). "bpe" takes up to 8 MiB of memory, most of it while the vocabulary is read.
+// Errors: E-DATA-MISSING (no file), E-DATA-FILES (a pattern or folder without files), E-DATA-EMPTY, E-DATA-FORMAT (odd size,
+// broken header, evidently something else, files of several formats), E-DATA-SHORT (fewer than two tokens), E-DATA-TOKEN (the
+// vocabulary of "bpe" is larger than the model's), E-TOKENIZER (text with tokens that would be split, or a model whose tokenizer
+// is not read), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown format, or "bpe" without a vocabulary). "bpe" takes up
+// to 8 MiB of memory, most of it while the vocabulary is read.
 TokenFile open_source(const SourceRequest& request);
+
+// E-DATA-FORMAT where training goes by bytes and validation by tokens of a vocabulary, or the other way round, or one of the two
+// is text that goes through the vocabulary and the other one brings tokens, of whichever.
+void require_one_kind(const TokenFile& train, const TokenFile& validation);
 
 // What the file would be were it there, as far as request and name say it: "bytes", "u16", "llmc" or "bpe".
 struct AssumedSource {

@@ -79,9 +79,8 @@ void read_samples(const TokenFile& source, const Samples& samples, std::span<con
   const std::size_t row = row_bytes(source, samples);
   ensure(staging.size() >= refs.size() * row, "read_samples", "the staging buffer is too small");
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    const std::int64_t offset = source.offset + samples.first_token(refs[i].sample) * source.bytes_per_token;
     const std::int64_t bytes = samples.length(refs[i].sample) * source.bytes_per_token;
-    source.file.read_at(offset, staging.subspan(i * row, static_cast<std::size_t>(bytes)));
+    source.read(samples.first_token(refs[i].sample), staging.subspan(i * row, static_cast<std::size_t>(bytes)));
   }
 }
 

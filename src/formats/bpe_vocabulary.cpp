@@ -53,7 +53,7 @@ std::string unwritten(std::string_view text) {
   return bytes;
 }
 
-std::string written(std::string_view bytes) {
+std::string in_characters(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
     const unsigned code = kAlphabet.character[static_cast<unsigned char>(byte)];
@@ -135,6 +135,12 @@ std::pair<std::filesystem::path, std::filesystem::path> files_in(const std::file
   std::error_code ignored;
   if (std::filesystem::exists(folder / "vocab.json", ignored)) return {folder / "vocab.json", folder / "merges.txt"};
   if (std::filesystem::exists(folder / "encoder.json", ignored)) return {folder / "encoder.json", folder / "vocab.bpe"};
+  if (std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+    throw data_error("E-TOKENIZER", folder.string(), "it holds tokenizer.json alone, which is not read",
+                     "vocab.json and merges.txt beside it",
+                     {"python3 -c \"from transformers import GPT2TokenizerFast as T; "
+                      "T.from_pretrained('FOLDER').save_vocabulary('FOLDER')\""});
+  }
   throw data_error("E-IO-MISSING", folder.string(), "it holds no vocabulary",
                    "a folder with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
@@ -198,15 +204,21 @@ void BpeVocabulary::index_merges(const std::string& where) {
   }
 }
 
+std::string BpeVocabulary::written(Token token) const { return in_characters(bytes_of(token)); }
+
+std::string BpeVocabulary::written_merge(std::size_t rank) const {
+  return written(merges_[rank].left) + " " + written(merges_[rank].right);
+}
+
 void BpeVocabulary::save(const std::filesystem::path& folder) const {
   std::string tokens = "{";
   for (std::int64_t id = 0; id < size(); ++id) {
-    const std::string text = nlohmann::json(written(bytes_of(static_cast<Token>(id)))).dump(-1, ' ', true);
+    const std::string text = nlohmann::json(written(static_cast<Token>(id))).dump(-1, ' ', true);
     tokens += fmt::format("{}{}: {}", id == 0 ? "" : ", ", text, id);
   }
   write_file_atomically(folder / "vocab.json", tokens + "}\n");
   std::string merges = "#version: 0.2\n";
-  for (const Merge& merge : merges_) merges += written(bytes_of(merge.left)) + " " + written(bytes_of(merge.right)) + "\n";
+  for (std::size_t rank = 0; rank < merges_.size(); ++rank) merges += written_merge(rank) + "\n";
   write_file_atomically(folder / "merges.txt", merges);
 }
 

@@ -27,6 +27,10 @@ class BpeVocabulary {
   std::string_view bytes_of(Token token) const {
     return std::string_view(token_bytes_).substr(token_begin_[token], token_begin_[token + 1u] - token_begin_[token]);
   }
+  // As the files write a token and a merge: in GPT-2's byte characters.
+  std::string written(Token token) const;
+  std::string written_merge(std::size_t rank) const;
+  std::size_t merges() const { return merges_.size(); }
   // The token of kEndOfText, where there is one.
   std::optional<Token> end_of_text() const { return end_of_text_; }
   // The text of tokens; data_error E-DATA-TOKEN for a token outside the vocabulary.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,23 @@
 #include "base/error.h"
 
 namespace plimsoll {
+namespace {
+
+// What a repository holds in place of a large file that was not fetched: a few lines, the first of which is this.
+constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
+constexpr std::int64_t kMostPointerBytes = 1024;
+
+void refuse_pointer(const File& file) {
+  if (file.size() < std::ssize(kLfsPointer) || file.size() > kMostPointerBytes) return;
+  std::array<char, kLfsPointer.size()> begin{};
+  file.read_at(0, std::as_writable_bytes(std::span(begin)));
+  if (std::string_view(begin.data(), begin.size()) != kLfsPointer) return;
+  const std::string folder = std::filesystem::path(file.path()).parent_path().string();
+  throw data_error("E-IO-LFS", file.path(), "it is a pointer of Git LFS, not the file itself", "the file that the pointer names",
+                   {fmt::format("git -C {} lfs pull", folder.empty() ? "." : folder)});
+}
+
+}  // namespace
 
 File File::open(const std::filesystem::path& path, const std::string& missing_code) {
   File file;
@@ -25,6 +43,7 @@ File File::open(const std::filesystem::path& path, const std::string& missing_co
   if (S_ISDIR(status.st_mode)) throw refuse("it is a folder, not a file");
   if (!S_ISREG(status.st_mode)) throw refuse("it is a device, pipe or socket, not a file");
   file.size_ = status.st_size;
+  refuse_pointer(file);
   return file;
 }
 

@@ -13,7 +13,8 @@ namespace plimsoll {
 class File {
  public:
   File() = default;
-  // Throws data_error with `missing_code` where the path does not name a readable regular file.
+  // Throws data_error with `missing_code` where the path does not name a readable regular file, E-IO-LFS where it is a pointer
+  // of Git LFS.
   static File open(const std::filesystem::path& path, const std::string& missing_code = "E-IO-MISSING");
   ~File();
   File(File&& other) noexcept;

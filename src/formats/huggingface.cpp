@@ -17,6 +17,7 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::int64_t kMaxConfigBytes = 1 << 20;
 constexpr int kMaxDepth = 16;
@@ -105,6 +106,14 @@ void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
   }
 }
 
+// An empty object where there is none that can be read.
+OrderedJson config_that_is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return OrderedJson::object();
+  OrderedJson json = OrderedJson::parse(read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG"), nullptr, false);
+  return json.is_object() ? json : OrderedJson::object();
+}
+
 }  // namespace
 
 std::filesystem::path weights_folder(const std::filesystem::path& path) {
@@ -149,30 +158,39 @@ Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
 }
 
 void write_gpt2_config(const std::filesystem::path& folder, const Gpt2Config& config) {
-  nlohmann::ordered_json json = {{"architectures", {"GPT2LMHeadModel"}},
-                                 {"model_type", "gpt2"},
-                                 {"activation_function", "gelu_new"},
-                                 {"n_layer", config.layers},
-                                 {"n_embd", config.width},
-                                 {"n_head", config.heads},
-                                 {"n_inner", nullptr},
-                                 {"n_positions", config.context},
-                                 {"n_ctx", config.context},
-                                 {"vocab_size", config.vocab},
-                                 {"layer_norm_epsilon", config.layer_norm_epsilon},
-                                 {"embd_pdrop", config.embedding_dropout},
-                                 {"attn_pdrop", config.attention_dropout},
-                                 {"resid_pdrop", config.residual_dropout},
-                                 {"initializer_range", config.initializer_range},
-                                 {"scale_attn_weights", true},
-                                 {"tie_word_embeddings", true},
-                                 {"torch_dtype", "float32"}};
+  OrderedJson json = config_that_is_there(folder / "config.json");
+  const bool is_new = json.empty();
+  const auto put_if_absent = [&](const char* key, OrderedJson value) {
+    if (!json.contains(key)) json[key] = std::move(value);
+  };
+  put_if_absent("architectures", {"GPT2LMHeadModel"});
+  json["model_type"] = "gpt2";
+  put_if_absent("activation_function", "gelu_new");
+  json["n_layer"] = config.layers;
+  json["n_embd"] = config.width;
+  json["n_head"] = config.heads;
+  if (json.value("n_inner", OrderedJson()) != OrderedJson(4 * config.width)) json["n_inner"] = nullptr;
+  json["n_positions"] = config.context;
+  json["n_ctx"] = config.context;
+  json["vocab_size"] = config.vocab;
+  json["layer_norm_epsilon"] = config.layer_norm_epsilon;
+  json["embd_pdrop"] = config.embedding_dropout;
+  json["attn_pdrop"] = config.attention_dropout;
+  json["resid_pdrop"] = config.residual_dropout;
+  json["initializer_range"] = config.initializer_range;
+  json["scale_attn_weights"] = true;
+  json["tie_word_embeddings"] = true;
+  json["torch_dtype"] = "float32";
+  if (json.contains("dtype")) json["dtype"] = "float32";  // its newer name
+  json.erase("plimsoll_tokenizer");
   if (config.byte_vocabulary) json["plimsoll_tokenizer"] = "bytes";
-  // GPT-2's vocabulary marks both ends of a text with its last token; a byte vocabulary has no such token.
-  const Json end_of_text = config.byte_vocabulary || config.vocab < 50257 ? Json() : Json(50256);
-  json["bos_token_id"] = end_of_text;
-  json["eos_token_id"] = end_of_text;
-  write_file_atomically(folder / "config.json", json.dump(2) + "\n");
+  if (is_new) {
+    // GPT-2's vocabulary marks both ends of a text with its last token; a byte vocabulary has no such token.
+    const OrderedJson end_of_text = config.byte_vocabulary || config.vocab < 50257 ? OrderedJson() : OrderedJson(50256);
+    json["bos_token_id"] = end_of_text;
+    json["eos_token_id"] = end_of_text;
+  }
+  write_file_atomically(folder / "config.json", json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 std::string_view gpt2_parameter_name(std::string_view stored) {

@@ -27,7 +27,8 @@ struct Gpt2Config {
 // Reads folder/config.json.
 Gpt2Config read_gpt2_config(const std::filesystem::path& folder);
 
-// Writes folder/config.json, whole or not at all; transformers opens it as GPT2LMHeadModel.
+// Writes folder/config.json, whole or not at all; transformers opens it as GPT2LMHeadModel. One that is there is patched: what
+// Plimsoll does not know of, and the ids of special tokens, stay.
 void write_gpt2_config(const std::filesystem::path& folder, const Gpt2Config& config);
 
 // The name of a stored tensor without the prefix "transformer.": "h.0.attn.c_attn.weight". Empty for what a folder may hold

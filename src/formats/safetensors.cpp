@@ -117,6 +117,12 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> dest
   read_into(require(name), destination);
 }
 
+void require_readable(const SafetensorsFile& file, const StoredTensor& tensor) {
+  if (tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16) return;
+  throw data_error("E-FORMAT-TENSOR", file.path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
+                   "F32, F16 or BF16");
+}
+
 void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const {
   read_f32(tensor, 0, destination, staging);
   ensure(std::ssize(destination) == tensor.shape.elements(), "SafetensorsFile::read_f32",
@@ -127,10 +133,7 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, s
                                std::span<std::byte> staging) const {
   constexpr std::int64_t kFloat = sizeof(float), kHalf = kFloat / 2;
   if (tensor.dtype == DType::f32) return read_part(tensor, kFloat * begin, std::as_writable_bytes(destination));
-  if (tensor.dtype != DType::f16 && tensor.dtype != DType::bf16) {
-    throw data_error("E-FORMAT-TENSOR", path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
-                     "F32, F16 or BF16");
-  }
+  require_readable(*this, tensor);
   ensure(0 <= begin && begin + std::ssize(destination) <= tensor.bytes / kHalf, "SafetensorsFile::read_f32",
          "the destination is not within the tensor");
   ensure(staging.size() >= 2, "SafetensorsFile::read_f32", "the staging buffer is smaller than one element");

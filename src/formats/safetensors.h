@@ -67,6 +67,9 @@ class SafetensorsFile {
   std::string checksums_;  // of the header and of each of tensors_; empty: none
 };
 
+// E-FORMAT-TENSOR where read_f32 would refuse the tensor's type.
+void require_readable(const SafetensorsFile& file, const StoredTensor& tensor);
+
 struct TensorSpec {
   std::string name;
   DType dtype = DType::f32;

@@ -13,6 +13,7 @@
 
 #include "autodiff/training.h"
 #include "base/bytes.h"
+#include "data/data_paths.h"
 #include "data/order.h"
 #include "formats/huggingface.h"
 #include "plan/plan.h"
@@ -30,8 +31,8 @@ struct ModelSettings {
 };
 
 struct DataSettings {
-  std::filesystem::path train, validation;  // validation may be empty
-  std::string format = "auto";              // "auto", "bytes", "u16", "llmc", "bpe"
+  DataPaths train, validation;  // validation may be empty
+  std::string format = "auto";  // "auto", "bytes", "u16", "llmc", "bpe"
   OrderKind order = OrderKind::shuffled;
   std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
 

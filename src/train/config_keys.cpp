@@ -66,6 +66,12 @@ std::string shown(std::int64_t value) { return fmt::format("{}", value); }
 std::string shown(const std::optional<std::int64_t>& value) { return value ? shown(*value) : "\"auto\""; }
 std::string shown(const std::optional<Bytes>& value) { return value ? shown(value->n) : ""; }
 std::string unless_empty(const std::filesystem::path& path) { return path.empty() ? "" : toml_text(path.native()); }
+std::string paths_text(const DataPaths& paths) {
+  if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
+  std::string list;
+  for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
+  return list + "]";
+}
 std::string with_own_shape(const Config& c, std::int64_t value) { return c.model.init.empty() ? shown(value) : ""; }
 
 template <class Enum>
@@ -315,14 +321,14 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { c.model.shape.initializer_range = number(s, 1e-6, 10); },
      [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.initializer_range) : Text(); }},
 
-    {"data.train", OnResume::place, "a text file, or a file of tokens", "\"train.txt\"",
-     [](C& c, const S& s) { c.data.train = path(s); }, [](const C& c) { return unless_empty(c.data.train); }},
+    {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
+     "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
     {"data.format", OnResume::forced, "auto, bytes, u16 (raw tokens), llmc (with a header), bpe (text, by data.vocabulary)",
      "\"auto\"", [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
      [](const C& c) { return toml_text(c.data.format); }},
     {"data.validation", OnResume::place, "like train, never trained on; without it there is no validation loss",
-     "\"validation.txt\"", [](C& c, const S& s) { c.data.validation = path(s); },
-     [](const C& c) { return unless_empty(c.data.validation); }},
+     "\"validation.txt\"", [](C& c, const S& s) { c.data.validation = paths(s); },
+     [](const C& c) { return paths_text(c.data.validation); }},
     {"data.order", OnResume::forced, "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
      [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
      [](const C& c) { return name_of(c.data.order, kOrders); }},

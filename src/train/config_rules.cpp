@@ -157,16 +157,18 @@ void complete_vocabulary(Config& config, const GivenSettings& given) {
   }
 }
 
+bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
+
 // What "auto" will most likely find, and a note where that is most likely a mistake.
 void mark_byte_vocabulary(Config& config) {
   const DataSettings& data = config.data;
   Gpt2Config& shape = config.model.shape;
-  const bool guess = data.format == "auto" && data.train.extension() != ".bin" && (shape.vocab <= 256 || data.vocabulary.empty());
-  if (guess && shape.vocab > 256 && !shape.byte_vocabulary) {
+  const bool guess = data.format == "auto" && !names_tokens(data.train) && (shape.vocab <= 256 || data.vocabulary.empty());
+  if (guess && shape.vocab > 256 && config.model.init.empty()) {
     config.notes.push_back(
         fmt::format("{} is read as bytes, which are 256 of the {} tokens, unless it begins with llm.c's header; "
                     "data.vocabulary names a folder of vocab.json and merges.txt",
-                    data.train.string(), shape.vocab));
+                    data.train.text(), shape.vocab));
   }
   if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
 }

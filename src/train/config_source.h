@@ -63,6 +63,8 @@ std::string text(const Setting& setting);
 bool is_auto(const Setting& setting);
 // Empty for empty text, else absolute.
 std::filesystem::path path(const Setting& setting);
+// One, or a list of them; empty ones are left out.
+std::vector<std::filesystem::path> paths(const Setting& setting);
 Bytes size(const Setting& setting);
 
 // The index of the text in `names`; E-CONFIG-VALUE with the nearest name.

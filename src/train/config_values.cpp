@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/text.h"
 #include "formats/utf8.h"
@@ -149,6 +150,26 @@ std::filesystem::path path(const Setting& setting) {
                        "a path in UTF-8, that of the configuration's folder included: plans and reports name it");
   }
   return result;
+}
+
+std::vector<std::filesystem::path> paths(const Setting& setting) {
+  std::vector<std::filesystem::path> all;
+  const auto add = [&](const Setting& one) {
+    if (std::filesystem::path name = path(one); !name.empty()) all.push_back(std::move(name));
+  };
+  const auto* numbers = std::get_if<std::vector<double>>(&setting.value);
+  if (numbers != nullptr && numbers->empty()) return all;
+  const auto* list = std::get_if<std::vector<std::string>>(&setting.value);
+  if (list == nullptr) {
+    add(setting);
+    return all;
+  }
+  for (const std::string& each : *list) {
+    Setting one = setting;
+    one.value = each;
+    add(one);
+  }
+  return all;
 }
 
 Bytes size(const Setting& setting) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/order.h"
+#include "formats/bpe_vocabulary.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/resting.h"
@@ -20,6 +21,7 @@
 #include "train/measure_disk.h"
 #include "train/requests.h"
 #include "train/simulated_machine.h"
+#include "train/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -146,9 +148,9 @@ namespace {
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
   DataFacts facts{1, !config.data.validation.empty()};
   for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
-  for (const auto& [key, path] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
-    if (path.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
-    facts.bytes_per_token = std::max(facts.bytes_per_token, open_data_file(config, path, cache).bytes_per_token);
+  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    if (paths.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
+    facts.bytes_per_token = std::max(facts.bytes_per_token, open_data_file(config, paths, cache).bytes_per_token);
   }
   return facts;
 }
@@ -170,16 +172,28 @@ json to_json(const std::vector<AssumedData>& assumed) {
   return list;
 }
 
+// What training would refuse after the plan.
+void check_model_files(const Config& config) {
+  const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
+  if (!init.empty()) check_weights(build_evaluation_graph(config.model.shape, 1, 1, 1).model.graph, init);
+  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) BpeVocabulary::load(vocabulary);
+}
+
 }  // namespace
 
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
+  if (place.begins) check_model_files(config);
   input.request = plan_request(config);
   input.budget = plan_budget(config);
   if (!place.runs_now) input.assumed = assume_missing_data(config);
   if (input.assumed.empty()) {
     input.data = open_data(config, cache, place.tokens);
+    if (input.data.validation) {
+      // Found now rather than after hours of training. Training data is checked as it is read.
+      check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+    }
     input.facts = input.data.facts();
   } else {
     input.facts = assumed_facts(config, input.assumed, cache);

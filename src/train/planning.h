@@ -33,11 +33,13 @@ struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
   bool runs_now = true;
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
+  bool begins = true;                 // from the weights of model.init, not from a checkpoint
 };
 
-// Measures the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the
-// machine has. A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not
-// to run now needs no data: of files that are missing it is said what is assumed.
+// Looks at what training reads and costs no time (the header of the weights, the vocabulary, the validation tokens), measures
+// the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
+// A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not to run now
+// needs no data: of files that are missing it is said what is assumed.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 

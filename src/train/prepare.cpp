@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
@@ -33,16 +36,35 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
   return result;
 }
 
-void save_vocabulary(const Config& config, const std::filesystem::path& folder) {
-  if (folder.empty() || config.data.vocabulary.empty()) return;
+// What the weights of this run need beside them, from the folders that it begins with: those may be gone when it ends. A run that
+// goes on has its files already.
+void save_companions(const Config& config, const PrepareOptions& options) {
+  const std::filesystem::path &folder = options.weights_folder, &init = config.model.init;
+  if (folder.empty()) return;
+  const std::filesystem::path& tokens = config.data.vocabulary.empty() ? init : config.data.vocabulary;
   std::error_code error;
+  const bool replace = !options.resumes;
+  if (replace) std::filesystem::remove(folder / "config.json", error);
+  if (init.empty() && tokens.empty()) return;
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
-  BpeVocabulary::load(config.data.vocabulary).save(folder);
+  const auto has = [&](const std::filesystem::path& from, const char* name) {
+    return std::filesystem::exists(from / name, error);
+  };
+  if (!tokens.empty()) {
+    copy_files(tokens, folder, tokenizer_files(), replace);
+    if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
+      BpeVocabulary::load(tokens).save(folder);
+    }
+  }
+  if (init.empty()) return;
+  copy_files(init, folder, generation_files(), replace);
+  copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
 }
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
-  PlanningInput input = planning_input(config, options.cache, say, {.machine = {}, .tokens = options.tokens});
+  PlanningInput input =
+      planning_input(config, options.cache, say, {.machine = {}, .tokens = options.tokens, .begins = !options.resumes});
   input.runs = options.runs;
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},
@@ -51,17 +73,13 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"machine", machine_text(input.machine.machine)},
                  {"algorithms", input.machine.algorithms},
                  {"budget", optional_bytes(input.budget.memory)}};
-  if (input.data.validation) {
-    // Found now rather than after hours of training. Training data is checked as it is read.
-    check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
-  }
   if (input.data.validation) result["validation"] = to_json(place_of(*input.data.validation));
   const PlanningResult planned =
       options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{}) : replay(config, input, options.plan_file);
   result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));
-    save_vocabulary(config, options.vocabulary_to);
+    save_companions(config, options);
   }
   return result.dump();
 }

@@ -41,7 +41,8 @@ struct PrepareOptions {
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
   std::filesystem::path runs = ".";         // the folder that the run folder lies in
   std::filesystem::path tokens;             // for them where the cache cannot be written; empty: nowhere
-  std::filesystem::path vocabulary_to;      // save the vocabulary here; empty: do not
+  std::filesystem::path weights_folder;     // of the run: what its weights need beside them goes there; empty: it does not
+  bool resumes = false;                     // what is there stays
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);

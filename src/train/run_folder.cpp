@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "formats/tokenizer_folder.h"
 #include "train/update_lines.h"
 
 namespace plimsoll {
@@ -252,8 +253,11 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
   std::filesystem::remove_all(tokens(), ignored);
-  for (const char* file : {"weights/vocab.json", "weights/merges.txt", "weights/config.json", "config.resolved.toml",
-                           "settings.json", "plan.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
+  for (const auto names : {tokenizer_files(), generation_files()}) {
+    for (const std::string_view name : names) std::filesystem::remove(path_ / "weights" / name, ignored);
+  }
+  for (const char* file : {"weights/config.json", "config.resolved.toml", "settings.json", "plan.json", "metrics.jsonl",
+                           "eval.jsonl", "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);

@@ -6,6 +6,7 @@
 
 #include "autodiff/precision.h"
 #include "data/window.h"
+#include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "train/requests.h"
 
@@ -50,25 +51,43 @@ DataFacts DataFiles::facts() const {
   return {width, validation.has_value()};
 }
 
+namespace {
+
+SourceRequest source_request(const Config& config, const DataPaths& paths) {
+  const ModelSettings& model = config.model;
+  const bool own_tokens =
+      !model.init.empty() && !model.shape.byte_vocabulary && (model.shape.vocab > 256 || !tokenizer_file_in(model.init).empty());
+  SourceRequest request{paths, config.data.format, model.shape.vocab, config.data.vocabulary, {}};
+  if (own_tokens) request.trained = model.init;
+  return request;
+}
+
+}  // namespace
+
 std::vector<AssumedData> assume_missing_data(const Config& config) {
   std::vector<AssumedData> assumed;
-  for (const auto& [key, path] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
-    std::error_code unknown;
-    if (path.empty() || std::filesystem::exists(path, unknown) || unknown) continue;
-    const AssumedSource source = assume_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, {}});
-    assumed.push_back({key, std::filesystem::path(path).string(), source.format, source.bytes_per_token});
+  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    if (!any_missing(paths)) continue;
+    const AssumedSource source = assume_source(source_request(config, paths));
+    assumed.push_back({key, paths.text(), source.format, source.bytes_per_token});
   }
   return assumed;
 }
 
-TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache,
+TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
                          const std::filesystem::path& elsewhere) {
-  return open_source({path, config.data.format, config.model.shape.vocab, config.data.vocabulary, cache, elsewhere});
+  SourceRequest request = source_request(config, paths);
+  request.cache = cache;
+  request.elsewhere = elsewhere;
+  return open_source(request);
 }
 
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
   DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};
-  if (!config.data.validation.empty()) files.validation = open_data_file(config, config.data.validation, cache, elsewhere);
+  if (!config.data.validation.empty()) {
+    files.validation = open_data_file(config, config.data.validation, cache, elsewhere);
+    require_one_kind(files.train, *files.validation);
+  }
   return files;
 }
 

@@ -56,7 +56,7 @@ struct AssumedData {
 std::vector<AssumedData> assume_missing_data(const Config& config);
 
 // `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: for them where that cannot be written.
-TokenFile open_data_file(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache,
+TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
                          const std::filesystem::path& elsewhere = {});
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere = {});
 

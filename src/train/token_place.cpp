@@ -12,40 +12,48 @@ namespace plimsoll {
 using nlohmann::json;
 
 TokenFilePlace place_of(const TokenFile& file) {
-  return {file.file.path(), file.name, file.offset, file.tokens, file.bytes_per_token, file.vocab};
+  TokenFilePlace place{{}, file.name, file.format, file.bytes_per_token, file.vocab};
+  for (const TokenPart& part : file.parts) place.parts.push_back({part.file.path(), part.name, part.offset, part.tokens});
+  return place;
 }
 
 TokenFile open_place(const TokenFilePlace& place) {
   TokenFile file;
-  file.file = File::open(place.path, "E-DATA-MISSING");
+  for (const TokenPartPlace& part : place.parts) {
+    file.parts.push_back({File::open(part.path, "E-DATA-MISSING"), part.name, part.offset, part.tokens});
+    file.tokens += part.tokens;
+  }
   file.name = place.name;
-  file.offset = place.offset;
-  file.tokens = place.tokens;
+  file.format = place.format;
   file.bytes_per_token = place.bytes_per_token;
   file.vocab = place.vocab;
   return file;
 }
 
 json to_json(const TokenFilePlace& place) {
-  for (const std::string& text : {place.path, place.name}) {
-    if (utf8_valid_prefix(text) != text.size()) {
-      throw data_error("E-DATA-PATH", text, "the path is not UTF-8", "a path in UTF-8, and a cache folder whose path is");
+  json parts = json::array();
+  for (const TokenPartPlace& part : place.parts) {
+    for (const std::string& text : {part.path, part.name}) {
+      if (utf8_valid_prefix(text) != text.size()) {
+        throw data_error("E-DATA-PATH", text, "the path is not UTF-8", "a path in UTF-8, and a cache folder whose path is");
+      }
     }
+    parts.push_back({{"path", part.path}, {"name", part.name}, {"offset", part.offset}, {"tokens", part.tokens}});
   }
-  return {{"path", place.path},
-          {"name", place.name},
-          {"offset", place.offset},
-          {"tokens", place.tokens},
-          {"width", place.bytes_per_token},
-          {"vocab", place.vocab}};
+  return {
+      {"parts", parts}, {"name", place.name}, {"format", place.format}, {"width", place.bytes_per_token}, {"vocab", place.vocab}};
 }
 
 TokenFilePlace place_from(const json& object) {
-  return {object.at("path"), object.at("name"), object.at("offset"), object.at("tokens"), object.at("width"), object.at("vocab")};
+  TokenFilePlace place{{}, object.at("name"), object.at("format"), object.at("width"), object.at("vocab")};
+  for (const json& part : object.at("parts")) {
+    place.parts.push_back({part.at("path"), part.at("name"), part.at("offset"), part.at("tokens")});
+  }
+  return place;
 }
 
-TokenFile open_in_child(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache) {
-  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, path, cache))).dump(); });
+TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache) {
+  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, paths, cache))).dump(); });
   return open_place(place_from(nlohmann::json::parse(place)));
 }
 

@@ -6,15 +6,22 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "data/source.h"
 #include "train/config.h"
 
 namespace plimsoll {
 
-struct TokenFilePlace {
+struct TokenPartPlace {
   std::string path, name;
-  std::int64_t offset = 0, tokens = 0, bytes_per_token = 1, vocab = 256;
+  std::int64_t offset = 0, tokens = 0;
+};
+
+struct TokenFilePlace {
+  std::vector<TokenPartPlace> parts;
+  std::string name, format;
+  std::int64_t bytes_per_token = 1, vocab = 256;
 };
 
 TokenFilePlace place_of(const TokenFile& file);
@@ -25,6 +32,6 @@ nlohmann::json to_json(const TokenFilePlace& place);
 TokenFilePlace place_from(const nlohmann::json& object);
 
 // Opens a data file in a child, since tokenising takes memory of its own.
-TokenFile open_in_child(const Config& config, const std::filesystem::path& path, const std::filesystem::path& cache);
+TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache);
 
 }  // namespace plimsoll

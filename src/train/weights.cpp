@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <system_error>
+#include <vector>
 
 #include "autodiff/training.h"
 #include "base/error.h"
@@ -90,8 +92,44 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
   }
 }
 
-void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor) {
-  const SafetensorsFile file = SafetensorsFile::open(folder / "model.safetensors");
+namespace {
+
+constexpr const char* kWeightsFile = "model.safetensors";
+std::string convert_command(const std::filesystem::path& folder) {
+  return fmt::format(
+      "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+      "M.from_pretrained('{}').save_pretrained('NEW_FOLDER', max_shard_size='1000GB')\"",
+      folder.string());
+}
+
+// What lies in a folder in place of model.safetensors, by the first name that is found; why it is not read.
+Error no_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  const auto first = [&](std::initializer_list<std::string_view> endings) {
+    const auto found = std::ranges::find_if(names, [&](const std::string& name) {
+      return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+    });
+    return found == names.end() ? std::string() : *found;
+  };
+  std::string why = "there is no model.safetensors";
+  std::vector<std::string> remedies;
+  if (const std::string shard = first({".safetensors.index.json", ".safetensors"}); !shard.empty()) {
+    why += fmt::format(", but {}: weights in several files are not read", shard);
+    remedies.push_back(convert_command(folder));
+  } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
+             !other.empty()) {
+    why += fmt::format(", but {}, which is not read", other);
+    remedies.push_back(convert_command(folder));
+  }
+  return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "all weights in one file, model.safetensors", remedies);
+}
+
+// The stored tensor of each parameter, in the order of the graph.
+std::vector<const StoredTensor*> stored_parameters(const Graph& graph, const SafetensorsFile& file) {
   std::map<std::string, const StoredTensor*, std::less<>> stored;
   for (const StoredTensor& tensor : file.tensors()) {
     const std::string_view name = gpt2_parameter_name(tensor.name);
@@ -102,7 +140,7 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
                      fmt::format("{} and {} are the same parameter", other->second->name, tensor.name),
                      "each parameter once, with the prefix \"transformer.\" or without it");
   }
-  std::array<std::byte, 1 << 16> staging;
+  std::vector<const StoredTensor*> result;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     const auto found = stored.find(value.name.text());
@@ -115,12 +153,8 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
                        fmt::format("{} is {}", found->second->name, to_text(found->second->shape)),
                        fmt::format("{}, as config.json says", to_text(value.type.shape)));
     }
-    std::int64_t done = 0;
-    executor.write(id, [&](std::span<std::byte> part) {
-      fill_part(part, value.type.dtype, done,
-                [&](std::span<float> data, std::int64_t first) { file.read_f32(*found->second, first, data, staging); });
-      done += std::ssize(part) / size_of(value.type.dtype);
-    });
+    require_readable(file, *found->second);
+    result.push_back(found->second);
     stored.erase(found);
   }
   // Blocks past those of config.json would be left out silently, and the model would be another one.
@@ -128,6 +162,34 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
     if (!name.starts_with("h.")) continue;
     throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor->name),
                      "the blocks of config.json and no more");
+  }
+  return result;
+}
+
+SafetensorsFile open_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / kWeightsFile, ignored)) throw no_weights(folder);
+  return SafetensorsFile::open(folder / kWeightsFile);
+}
+
+}  // namespace
+
+void check_weights(const Graph& graph, const std::filesystem::path& folder) { stored_parameters(graph, open_weights(folder)); }
+
+void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor) {
+  const SafetensorsFile file = open_weights(folder);
+  const std::vector<const StoredTensor*> stored = stored_parameters(graph, file);
+  std::array<std::byte, 1 << 16> staging;
+  std::size_t next = 0;
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    const StoredTensor& tensor = *stored[next++];
+    std::int64_t done = 0;
+    executor.write(id, [&](std::span<std::byte> part) {
+      fill_part(part, value.type.dtype, done,
+                [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
+      done += std::ssize(part) / size_of(value.type.dtype);
+    });
   }
 }
 

@@ -16,6 +16,9 @@ namespace plimsoll {
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor);
 // Fills every parameter from folder/model.safetensors. data_error E-FORMAT-WEIGHTS names a missing or misshapen tensor.
 void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor);
+// What load_weights would throw, from the header of the file alone: the parameters that are missing, misshapen or of another
+// type.
+void check_weights(const Graph& graph, const std::filesystem::path& folder);
 // Writes config.json and model.safetensors, each whole or not at all.
 // `averages`: those of the parameters that have one, instead.
 void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,

@@ -118,7 +118,7 @@ class Verification {
   }
   void write_extract(std::int64_t samples) const {
     std::vector<std::byte> bytes(static_cast<std::size_t>(tokens_of(samples) * data_.bytes_per_token));
-    data_.file.read_at(data_.offset, bytes);
+    data_.read(0, bytes);
     AtomicFile file(extract());
     file.write(bytes);
     file.commit();

@@ -60,7 +60,7 @@ def settings(test):
         (2, "E-BATCH-3", ["train.effective_batch=100", "train.micro_batch=16"]),
         (2, "E-BATCH-3", ["train.micro_batch=4", "plan.group=3"]),
         (5, "E-DATA-MISSING", ["data.train=/no/such/file"]),
-        (5, "E-DATA-MISSING", [f"data.train={test.folder}"]),
+        (5, "E-DATA-FILES", [f"data.train={test.folder}/*.none"]),
         (5, "E-DATA-MISSING", ["data.validation=nowhere.txt"]),
         (5, "E-DATA-EMPTY", [f"data.train={empty}"]),
         (5, "E-DATA-SHORT", [f"data.train={short}"]),

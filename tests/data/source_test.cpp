@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <random>
+#include <tuple>
 
 #include "formats/bpe.h"
 #include "formats/expect_error.h"
@@ -32,11 +33,11 @@ TEST_F(Source, Formats) {
   const TokenFile raw = open("x.bin", u16_bytes({1, 2, 50000}));
   EXPECT_EQ(raw.tokens, 3);
   EXPECT_EQ(raw.bytes_per_token, 2);
-  EXPECT_EQ(raw.offset, 0);
+  EXPECT_EQ(raw.parts[0].offset, 0);
   for (const char* name : {"y.bin", "y.txt"}) {
     const TokenFile llmc = open(name, llmc_bytes({5, 6, 7, 8}));
     EXPECT_EQ(llmc.tokens, 4);
-    EXPECT_EQ(llmc.offset, 1024);
+    EXPECT_EQ(llmc.parts[0].offset, 1024);
     EXPECT_EQ(llmc.bytes_per_token, 2);
   }
   EXPECT_EQ(open("x.bin", "hello", "bytes").tokens, 5);
@@ -45,7 +46,7 @@ TEST_F(Source, Formats) {
 
 TEST_F(Source, RefusesBadFiles) {
   EXPECT_ERROR(open_source({folder / "none", "auto", 256, {}, {}}), "E-DATA-MISSING", "No such file");
-  EXPECT_ERROR(open_source({folder.path(), "auto", 256, {}, {}}), "E-DATA-MISSING", "is a folder");
+  EXPECT_ERROR(open_source({folder.path(), "auto", 256, {}, {}}), "E-DATA-FILES", "no data file");
   EXPECT_ERROR(open("x", ""), "E-DATA-EMPTY", "empty");
   EXPECT_ERROR(open("x", "a"), "E-DATA-SHORT", "1 token");
   EXPECT_ERROR(open("x.bin", u16_bytes({1})), "E-DATA-SHORT", "1 token");
@@ -90,6 +91,94 @@ TEST_F(Source, SurvivesRandomHeaders) {
   }
 }
 
+std::string token_file(const TokenFile& source) { return source.parts.at(0).file.path(); }
+
+// A list, a pattern and a folder are one stream: the one file that holds it all.
+TEST_F(Source, SeveralFilesAreOneStream) {
+  std::filesystem::create_directory(folder / "texts");
+  write_raw(folder / "texts/b.txt", "second");
+  write_raw(folder / "texts/a.txt", "first");
+  write_raw(folder / "texts/.hidden", "never");
+  const TokenFile whole = open("all.txt", "firstsecond");
+  const std::filesystem::path a = folder / "texts/a.txt", b = folder / "texts/b.txt";
+  const std::vector<DataPaths> ways{std::vector{a, b}, folder / "texts/*.txt", folder / "texts"};
+  for (const DataPaths& way : ways) {
+    const TokenFile several = open_source({way, "auto", 256, {}, {}});
+    EXPECT_EQ(several.tokens, whole.tokens);
+    EXPECT_EQ(content_hash(several), content_hash(whole));
+    std::string bytes(7, ' ');
+    several.read(3, std::as_writable_bytes(std::span(bytes)));
+    EXPECT_EQ(bytes, "stsecon");
+  }
+  EXPECT_NE(content_hash(open_source({std::vector{b, a}, "auto", 256, {}, {}})), content_hash(whole));
+  EXPECT_ERROR(open_source({std::vector{a, folder / "texts/*.md"}, "auto", 256, {}, {}}), "E-DATA-FILES", "no file matches");
+  EXPECT_ERROR(open_source({folder / ".", "auto", 256, {}, {}}), "E-DATA-FILES", "it holds the folder texts");
+
+  write_raw(folder / "x.bin", u16_bytes({1, 2, 3}));
+  write_raw(folder / "y.bin", u16_bytes({4, 70, 6}));
+  write_raw(folder / "z.bin", llmc_bytes({1, 2, 3, 4, 70, 6}));
+  const TokenFile parts = open_source({std::vector{folder / "x.bin", folder / "y.bin"}, "auto", 70, {}, {}});
+  EXPECT_EQ(content_hash(parts), content_hash(open_source({folder / "z.bin", "auto", 70, {}, {}})));
+  EXPECT_ERROR(check_tokens(parts, 4, 0), "E-DATA-TOKEN", "y.bin] token 1 is 70");
+  EXPECT_ERROR(open_source({std::vector{folder / "x.bin", a}, "auto", 256, {}, {}}), "E-DATA-FORMAT", "taken for bytes");
+}
+
+// What "auto" refuses, and data.format takes all the same.
+TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
+  const std::string jsonl = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n", zeros(200, '\0');
+  std::string wide;
+  for (int i = 0; i < 400; ++i) wide += u16_bytes({i * 31 % 60000 + 1, i % 2});
+  std::string header = u16_bytes({20240801 & 0xffff, 20240801 >> 16, 7, 0});
+  const std::tuple<const char*, std::string, const char*> table[] = {
+      {"a.txt", "\x1f\x8b\x08" + zeros, "gzip"},
+      {"a.txt", "PK\x03\x04" + zeros, "zip"},
+      {"a.txt", "\x28\xb5\x2f\xfd" + zeros, "zstd"},
+      {"a.txt", "\x93NUMPY" + zeros, "NumPy"},
+      {"a.bin", "\x93NUMPY" + zeros, "NumPy"},
+      {"a.npy", "text", "NumPy"},
+      {"a.txt", "PAR1" + zeros, "Parquet"},
+      {"a.txt", "%PDF-1.7\n", "PDF"},
+      {"a.txt", "\xff\xfeh\0i\0", "UTF-16"},
+      {"a.txt", std::string("h\0e\0l\0l\0o\0", 10), "zero bytes"},
+      {"a.jsonl", "no json, but named so", "JSON lines"},
+      {"a.txt", jsonl, "JSON lines"},
+      {"a.csv", "text,label\nx,1\n", "a table"},
+      {"a.html", "words", "HTML"},
+      {"a.txt", "<!DOCTYPE html>\n<p>words", "HTML"},
+      {"a.bin", header + wide, "magic number 20240801"},
+      {"a.bin", wide, "tokens of four bytes"},
+      {"a.bin", std::string(50, 'a') + " words in a file of tokens", "text"},
+      {"a.dat", u16_bytes({8}) + std::string(6, '\0') + "{\"a\":{}}", "safetensors"},
+  };
+  for (const auto& [name, bytes, what] : table) {
+    EXPECT_ERROR(open(name, bytes, "auto", 128256), "E-DATA-FORMAT", what);
+    EXPECT_NO_THROW(open(name, bytes, "bytes")) << what;
+  }
+  // Text that only begins like something else, and tokens that are small or few.
+  EXPECT_EQ(open("a.txt", "{ a brace opens this text\nand nothing closes it").bytes_per_token, 1);
+  EXPECT_EQ(open("a.txt", "PK and BZh are letters").bytes_per_token, 1);
+  EXPECT_EQ(open("a.bin", u16_bytes({1, 0, 2, 0, 3, 0})).bytes_per_token, 2);
+  EXPECT_EQ(open("a.bin", std::string(4000, '\0')).bytes_per_token, 2);
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  EXPECT_ERROR(open("a.txt", pointer), "E-IO-LFS", "lfs pull");
+
+  const TokenFile bytes = open("a.txt", "some text"), tokens = open("a.bin", u16_bytes({1, 2})),
+                  llmc = open("b.bin", llmc_bytes({1, 2}));
+  EXPECT_ERROR(require_one_kind(tokens, bytes), "E-DATA-FORMAT", "taken for bytes");
+  EXPECT_NO_THROW(require_one_kind(tokens, llmc));
+}
+
+TEST_F(Source, TextOfAModelWithTokensOfItsOwn) {
+  write_raw(folder / "x.txt", "some text");
+  SourceRequest request{folder / "x.txt", "auto", 50257, {}, folder / "cache"};
+  request.trained = folder.path();
+  EXPECT_ERROR(open_source(request), "E-TOKENIZER", "holds no vocabulary");
+  write_raw(folder / "tokenizer.json", "{}");
+  EXPECT_ERROR(open_source(request), "E-TOKENIZER", "tokenizer.json alone is not read");
+  request.format = "bytes";
+  EXPECT_EQ(open_source(request).tokens, 9);
+}
+
 TEST_F(Source, TokenisesTextOnce) {
   if (!std::filesystem::exists(kShared / "gpt2/encoder.json"))
     GTEST_SKIP() << "the GPT-2 vocabulary is absent: " << kShared / "gpt2";
@@ -105,15 +194,15 @@ TEST_F(Source, TokenisesTextOnce) {
   const std::vector<Token> expected = BpeEncoder(vocabulary).encode(text);
   ASSERT_EQ(source.tokens, std::ssize(expected));
   std::vector<Token> tokens(expected.size());
-  source.file.read_at(0, std::as_writable_bytes(std::span(tokens)));
+  source.read(0, std::as_writable_bytes(std::span(tokens)));
   EXPECT_EQ(tokens, expected);
 
   // A second run takes the file that the first one left, and another text does not.
-  const auto stamp = std::filesystem::last_write_time(source.file.path());
-  EXPECT_EQ(open_source(request).file.path(), source.file.path());
-  EXPECT_EQ(std::filesystem::last_write_time(source.file.path()), stamp);
+  const auto stamp = std::filesystem::last_write_time(token_file(source));
+  EXPECT_EQ(token_file(open_source(request)), token_file(source));
+  EXPECT_EQ(std::filesystem::last_write_time(token_file(source)), stamp);
   write_raw(folder / "x.txt", text + "!");
-  EXPECT_NE(open_source(request).file.path(), source.file.path());
+  EXPECT_NE(token_file(open_source(request)), token_file(source));
 
   SourceRequest small = request;
   small.vocab = 5000;

@@ -31,6 +31,24 @@ TEST(Gpt2Config, RoundTrips) {
   EXPECT_EQ(read_gpt2_config(folder.path()), config);
 }
 
+TEST(Gpt2Config, WritingKeepsWhatItDoesNotKnow) {
+  ScratchFolder folder;
+  nlohmann::json json = small_config();
+  json["eos_token_id"] = 0;
+  json["of_another_tool"] = {{"a", {1, 2}}};
+  json["dtype"] = "float16";
+  Gpt2Config config = read(folder, json.dump());
+  config.residual_dropout = 0.25;
+  write_gpt2_config(folder.path(), config);
+  const nlohmann::json saved = nlohmann::json::parse(read_raw(folder / "config.json"));
+  EXPECT_EQ(saved.at("eos_token_id"), 0);
+  EXPECT_FALSE(saved.contains("bos_token_id"));
+  EXPECT_EQ(saved.at("of_another_tool"), json["of_another_tool"]);
+  EXPECT_EQ(saved.at("resid_pdrop"), 0.25);
+  EXPECT_EQ(saved.at("dtype"), "float32");
+  EXPECT_EQ(read_gpt2_config(folder.path()), config);
+}
+
 TEST(Gpt2Config, DefaultsOfAbsentKeys) {
   ScratchFolder folder;
   const Gpt2Config config = read(folder, small_config().dump());

@@ -521,8 +521,9 @@ TEST_F(ConfigTest, DotsAreCountedOutsideOfTextAndPerKey) {
   std::string text = kSmall;
   text.replace(text.find("text.txt"), 8, dots);
   EXPECT_EQ(load(text + "# " + dots + "[[[[[[[[[[[[\n").data.train, folder_ / dots);
-  EXPECT_EQ(small({"data.train=" + dots}).data.train.filename(), dots);
-  EXPECT_EQ(small({"data.train=\"x\"\ny" + std::string(20, '.') + "=1"}).data.train.native().find("\"x\"") == std::string::npos,
+  EXPECT_EQ(small({"data.train=" + dots}).data.train.names.at(0).filename(), dots);
+  EXPECT_EQ(small({"data.train=\"x\"\ny" + std::string(20, '.') + "=1"}).data.train.names.at(0).native().find("\"x\"") ==
+                std::string::npos,
             false);
   EXPECT_NO_THROW(load(std::string(kSmall) + "[optimizer]\nbetas = [0.9, 0.95]\n"));
   const std::string several = "\"\"\"\n" + dots + "\\\"\"\"\"";
@@ -542,7 +543,7 @@ TEST_F(ConfigTest, BudgetsOfTheCommandLineAreNotEmpty) {
 TEST_F(ConfigTest, PathsAreUtf8) {
   EXPECT_ERROR(small({"data.train=caf\xe9.txt"}), "E-CONFIG-VALUE", "data.train");
   EXPECT_ERROR(small({}, {{}, {}, "caf\xe9:1GiB"}), "E-CONFIG-VALUE", "memory.disk");
-  EXPECT_EQ(small({"data.train=caf\xc3\xa9.txt"}).data.train.filename(), "caf\xc3\xa9.txt");
+  EXPECT_EQ(small({"data.train=caf\xc3\xa9.txt"}).data.train.names.at(0).filename(), "caf\xc3\xa9.txt");
 }
 
 TEST(ConfigKeys, AliasesNameKeysAndHideNone) {

@@ -1,0 +1,37 @@
+// Where data lies, as it is named: files, patterns ("texts/*.txt") and folders, in the order of a list.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plimsoll {
+
+struct DataPaths {
+  std::vector<std::filesystem::path> names;
+
+  DataPaths() = default;
+  DataPaths(std::filesystem::path name) {  // one name is a list of one
+    if (!name.empty()) names.push_back(std::move(name));
+  }
+  DataPaths(std::vector<std::filesystem::path> all) : names(std::move(all)) {}
+
+  bool empty() const { return names.empty(); }
+  // The first name, and how many follow.
+  std::string text() const;
+
+  friend bool operator==(const DataPaths&, const DataPaths&) = default;
+};
+
+// The files: in the order of the list; those of a pattern or of a folder by name, byte by byte. Of a folder every file counts
+// whose name does not begin with a dot. A file that is named twice is there twice. data_error E-DATA-FILES: a pattern or folder
+// without files, a folder in a folder, more than kMostDataFiles.
+std::vector<std::filesystem::path> data_files(const DataPaths& paths);
+
+// Whether a name is that of no file or folder, or a pattern that matches nothing.
+bool any_missing(const DataPaths& paths);
+
+inline constexpr std::size_t kMostDataFiles = 256;  // all of them stay open
+
+}  // namespace plimsoll

@@ -1,0 +1,233 @@
+#include "data/file_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+namespace plimsoll {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::size_t kLookedAt = 4096;
+constexpr std::int32_t kLlmcWideMagic = 20240801;
+
+constexpr const char* kOtherData = "data.train = text or tokens";
+constexpr const char* kUnpack = "unpack it first";
+constexpr const char* kExtractText = "extract its text into a .txt file";
+constexpr const char* kNumpy =
+    "python3 -c \"import numpy as np; np.load('FILE').astype('<u2').tofile('tokens.bin')\" (ids below 65,536)";
+constexpr const char* kJsonText =
+    "python3 -c \"import json; [print(json.loads(line)['text']) for line in open('FILE')]\" > train.txt";
+constexpr const char* kTableText =
+    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt";
+constexpr const char* kWideTokens = "write tokens of two bytes (ids below 65,536)";
+
+struct Magic {
+  std::size_t offset;
+  std::string_view bytes;
+  const char *what, *remedy;
+};
+// Long enough that no text begins so, and hardly any tokens.
+constexpr Magic kMagics[] = {
+    {0, "\x1f\x8b\x08"sv, "a gzip file", "gunzip -k FILE"},
+    {0, "PK\x03\x04"sv, "a zip archive", kUnpack},
+    {0, "\x28\xb5\x2f\xfd"sv, "a zstd file", "zstd -d FILE"},
+    {0, "\xfd\x37zXZ\x00"sv, "an xz file", "xz -dk FILE"},
+    {0, "BZh91AY&SY"sv, "a bzip2 file", "bunzip2 -k FILE"},
+    {0, "\x04\x22\x4d\x18"sv, "an lz4 file", "lz4 -d FILE"},
+    {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive", kUnpack},
+    {0, "Rar!\x1a\x07"sv, "a rar archive", kUnpack},
+    {257, "ustar"sv, "a tar archive", "tar -xf FILE"},
+    {0, "\x93NUMPY"sv, "a NumPy array", kNumpy},
+    {0, "PAR1"sv, "a Parquet file",
+     "python3 -c \"import pandas; pandas.read_parquet('FILE')['text'].to_csv('train.txt', index=False, header=False)\""},
+    {0, "ARROW1\0"sv, "an Arrow file", kExtractText},
+    {0, "\x89HDF\r\n"sv, "an HDF5 file", kExtractText},
+    {0, "%PDF-"sv, "a PDF", "pdftotext FILE train.txt"},
+    {0, "\x89PNG\r\n"sv, "an image", kOtherData},
+    {0, "\xff\xd8\xff\xe0"sv, "an image", kOtherData},
+    {0, "\xff\xd8\xff\xe1"sv, "an image", kOtherData},
+    {0, "GIF89a"sv, "an image", kOtherData},
+    {0, "GIF87a"sv, "an image", kOtherData},
+    {8, "WEBPVP8"sv, "an image", kOtherData},
+    {8, "WAVEfmt "sv, "a sound", kOtherData},
+    {0, "SQLite format 3\0"sv, "an SQLite database", kExtractText},
+    {0, "GGUF\3"sv, "a model in GGUF", kOtherData},
+    {0,
+     "\x7f"
+     "ELF\2\1\1"sv,
+     "a program", kOtherData},
+    {0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "an Office document", kExtractText},
+};
+
+struct Extension {
+  std::string_view name;
+  const char *what, *remedy;
+};
+constexpr Extension kExtensions[] = {
+    {".jsonl", "JSON lines", kJsonText},
+    {".ndjson", "JSON lines", kJsonText},
+    {".json", "JSON", kJsonText},
+    {".csv", "a table", kTableText},
+    {".tsv", "a table", kTableText},
+    {".npy", "a NumPy array", kNumpy},
+    {".npz", "NumPy arrays", kNumpy},
+    {".parquet", "a Parquet file", kExtractText},
+    {".arrow", "an Arrow file", kExtractText},
+    {".feather", "an Arrow file", kExtractText},
+    {".gz", "a gzip file", "gunzip -k FILE"},
+    {".zst", "a zstd file", "zstd -d FILE"},
+    {".xz", "an xz file", "xz -dk FILE"},
+    {".bz2", "a bzip2 file", "bunzip2 -k FILE"},
+    {".zip", "a zip archive", kUnpack},
+    {".tar", "a tar archive", "tar -xf FILE"},
+    {".pdf", "a PDF", "pdftotext FILE train.txt"},
+    {".html", "HTML", kExtractText},
+    {".htm", "HTML", kExtractText},
+    {".pkl", "a Python pickle", kExtractText},
+    {".pickle", "a Python pickle", kExtractText},
+    {".pt", "a PyTorch file", kOtherData},
+    {".pth", "a PyTorch file", kOtherData},
+    {".safetensors", "a safetensors file", kOtherData},
+    {".gguf", "a model in GGUF", kOtherData},
+};
+
+std::string begin_of(const File& file) {
+  std::string begin(static_cast<std::size_t>(std::min<std::int64_t>(kLookedAt, file.size())), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(begin)));
+  return begin;
+}
+
+template <class Number>
+Number number_at(std::string_view bytes, std::size_t offset) {
+  Number number = 0;
+  if (offset + sizeof number <= bytes.size()) std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return number;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool has_magic(std::string_view begin, const Magic& magic) {
+  return begin.size() >= magic.offset && begin.substr(magic.offset).starts_with(magic.bytes);
+}
+
+// A header of JSON behind its length in eight bytes.
+bool is_safetensors(std::string_view begin, std::int64_t size) {
+  if (begin.size() < 10 || !begin.substr(8).starts_with("{\"")) return false;
+  return number_at<std::uint64_t>(begin, 0) <= static_cast<std::uint64_t>(size - 8);
+}
+
+// Protocols 2 to 5 and an opcode that begins a value; torch.save's old files begin so, too.
+bool is_pickle(std::string_view begin) {
+  return begin.size() > 4 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5 &&
+         "\x8a\x95}](\x8c\x63"sv.find(begin[2]) != std::string_view::npos;
+}
+
+bool is_llmc_wide(std::string_view begin) {
+  return number_at<std::int32_t>(begin, 0) == kLlmcWideMagic && number_at<std::int32_t>(begin, 4) < 100;
+}
+
+// Of three or four bytes: of the 16-bit halves every second one is next to nothing.
+bool is_wide_tokens(std::string_view begin, std::int64_t vocab) {
+  const std::size_t count = begin.size() / 4;
+  if (count < 16) return false;
+  const std::int64_t highest = std::max<std::int64_t>(vocab - 1, 0) >> 16;
+  std::size_t filled = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (number_at<std::uint16_t>(begin, 4 * i + 2) > highest) return false;
+    filled += number_at<std::uint16_t>(begin, 4 * i) > highest ? 1 : 0;
+  }
+  return filled >= count / 4;
+}
+
+bool is_plain_text(std::string_view begin) {
+  constexpr std::size_t kEnough = 64;
+  return begin.size() >= kEnough &&
+         std::ranges::all_of(begin, [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t'; });
+}
+
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+// One JSON object a line. A line that is longer than what is looked at cannot be told from text.
+bool is_json_lines(std::string_view begin, bool whole) {
+  if (!begin.starts_with('{')) return false;
+  int lines = 0;
+  while (!begin.empty() && lines < 3) {
+    const bool cut = begin.find('\n') == std::string_view::npos && !whole;
+    const std::string_view line = next_line(begin);
+    if (line.empty() || cut) break;
+    if (!line.starts_with('{') || !nlohmann::json::accept(line)) return false;
+    ++lines;
+  }
+  return lines > 0;
+}
+
+std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab) {
+  if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes or bpe, or a name without .bin"};
+  if (is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", kWideTokens};
+  return {};
+}
+
+std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin) {
+  if (begin.starts_with("\xff\xfe"sv) || begin.starts_with("\xfe\xff"sv)) {
+    return ForeignKind{"text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > train.txt"};
+  }
+  if (begin.starts_with("\0\0\xfe\xff"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > train.txt"};
+  const std::string extension = lower(std::filesystem::path(file.path()).extension().string());
+  for (const Extension& each : kExtensions) {
+    if (extension == each.name) return ForeignKind{each.what, each.remedy};
+  }
+  if (is_json_lines(begin, file.size() == std::ssize(begin))) return ForeignKind{"JSON lines", kJsonText};
+  const std::string start = lower(begin.substr(0, 16));
+  if (start.starts_with("<!doctype html") || start.starts_with("<html")) return ForeignKind{"HTML", kExtractText};
+  if (begin.find('\0') != std::string_view::npos) {
+    return ForeignKind{"no text: it holds zero bytes", "--set data.format=u16, where it is tokens"};
+  }
+  return {};
+}
+
+std::optional<ForeignKind> look_at(const File& file, bool tokens, std::int64_t vocab) {
+  const std::string begin = begin_of(file);
+  if (is_llmc_wide(begin)) return ForeignKind{"llm.c's file of tokens of four bytes (magic number 20240801)", kWideTokens};
+  for (const Magic& magic : kMagics) {
+    if (has_magic(begin, magic)) return ForeignKind{magic.what, magic.remedy};
+  }
+  if (is_safetensors(begin, file.size())) return ForeignKind{"a safetensors file", kOtherData};
+  if (is_pickle(begin)) return ForeignKind{"a Python pickle", kExtractText};
+  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin);
+}
+
+}  // namespace
+
+bool begins_like_llmc(const File& file) {
+  constexpr std::int64_t kHeaderBytes = 1024;
+  return file.size() >= kHeaderBytes && number_at<std::int32_t>(begin_of(file), 0) == kLlmcMagic;
+}
+
+std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab) {
+  std::optional<ForeignKind> kind = look_at(file, tokens, vocab);
+  if (kind) {
+    const std::size_t at = kind->remedy.find("FILE");
+    if (at != std::string::npos) kind->remedy.replace(at, 4, file.path());
+  }
+  return kind;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""What a model's folder and data files hold: nothing that is not understood trains, nothing that is kept is lost."""
+
+import json
+import shutil
+import struct
+
+from _plimsoll import Test
+from inference import byte_alphabet
+
+SHAPE = "model={{layers=1,width=16,heads=2,context=32,vocab=260}}\ndata={{{}}}\ntrain={{effective_batch=4,updates=2}}\n"
+FROM_FOLDER = 'model={init="base/weights",context=32}\ndata={train="t.txt"}\ntrain={effective_batch=4,updates=2}\n'
+MEMORY = ["--memory", "64MiB"]
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+
+
+def copy(test, name):
+    shutil.rmtree(test.path(name), ignore_errors=True)
+    shutil.copytree(test.path("base/weights"), test.path(name))
+    return ["from.toml", *MEMORY, "--set", f"model.init={test.path(name)}"]
+
+
+def train(test, arguments, run):
+    shutil.rmtree(test.path(run), ignore_errors=True)
+    test.succeeds("train", *arguments, "--run", run, "--json")
+
+
+def kept(test):
+    """Ids, unknown keys and files of the init folder come through."""
+    arguments = copy(test, "init")
+    path = test.path("init/config.json")
+    config = json.loads(path.read_text())
+    config.update({"eos_token_id": 0, "bos_token_id": 5, "pad_token_id": 7, "of_another_tool": {"a": [1]}})
+    path.write_text(json.dumps(config))
+    extra = {"added_tokens.json": '{"<|user|>": 257}', "generation_config.json": "{}", "chat_template.jinja": "x"}
+    for name, text in extra.items():
+        test.write(f"init/{name}", text)
+    train(test, [*arguments, "--set", "optimizer.ema_half_life=10samples"], "keeps")
+    for folder in ("keeps/weights", "keeps/weights_ema"):
+        saved = json.loads(test.path(f"{folder}/config.json").read_text())
+        for key in ("eos_token_id", "bos_token_id", "pad_token_id", "of_another_tool", "vocab_size"):
+            test.equal(f"{key} in {folder}", saved.get(key), config[key])
+        for name in (*extra, "vocab.json", "merges.txt"):
+            test.equal(f"{name} in {folder}", test.path(f"{folder}/{name}").read_text(), test.path(f"init/{name}").read_text())
+    test.fails(5, "E-TOKENIZER", "generate", "--weights", "keeps/weights", "--prompt", "<|user|>hi", "--tokens", "1")
+    test.write("user.txt", "<|user|>hi" * 400)
+    test.fails(5, "E-TOKENIZER", "train", *arguments, "--set", f"data.train={test.path('user.txt')}", "--run", "split")
+    test.that(not test.path("split").exists(), "no run is left")
+
+
+def unread(test):
+    """tokenizer.json alone, and no vocabulary at all."""
+    arguments = copy(test, "alone")
+    vocab = json.loads(test.path("alone/vocab.json").read_text())
+    test.write("alone/tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": vocab, "merges": []}}))
+    for name in ("vocab.json", "merges.txt"):
+        test.path(f"alone/{name}").unlink()
+    for more in ([], ["--set", "data.format=auto"]):
+        test.fails(5, "E-TOKENIZER", "train", *arguments, *more, "--run", "run")
+    train(test, [*arguments, "--set", "data.format=bytes"], "bytes")
+    test.that(test.path("bytes/weights/tokenizer.json").exists(), "tokenizer.json is kept")
+    test.path("alone/tokenizer.json").unlink()
+    test.fails(5, "E-TOKENIZER", "train", *arguments, "--run", "run")
+
+
+def weights(test):
+    """plan refuses what train cannot read."""
+
+    def refused(name, code, text):
+        for command in ("plan", "train"):
+            more = ["--run", "run"] if command == "train" else []
+            result = test.run(command, *arguments, *more)
+            test.equal(f"exit code of {command} with {name}", result.code, 5)
+            test.that(code in result.text()[1] and text in result.text()[1], f"{command} names {name}: {result.text()[1]}")
+        test.that(not test.path("run").exists(), f"no run is left after {name}")
+
+    arguments = copy(test, "w")
+    file = test.path("w/model.safetensors")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-10])
+    refused("a cut file", "E-FORMAT-SAFETENSORS", "model.safetensors")
+    file.write_bytes(whole.replace(b"ln_f.bias", b"ln_x.bias"))
+    refused("a missing tensor", "E-FORMAT-WEIGHTS", "ln_f.bias")
+    file.write_bytes(whole.replace(b'"F32"', b'"I32"'))
+    refused("numbers of another type", "E-FORMAT-TENSOR", "I32")
+    file.write_text(POINTER)
+    refused("a pointer", "E-IO-LFS", "lfs pull")
+    file.unlink()
+    refused("no weights", "E-FORMAT-WEIGHTS", "no model.safetensors")
+    test.write("w/pytorch_model.bin", "x")
+    refused("other weights", "E-FORMAT-WEIGHTS", "pytorch_model.bin")
+    test.write("w/model.safetensors.index.json", "{}")
+    refused("shards", "E-FORMAT-WEIGHTS", "several files")
+    arguments = copy(test, "w")
+    test.write("w/vocab.json", POINTER)
+    refused("a pointer to a vocabulary", "E-IO-LFS", "vocab.json")
+    arguments = [*copy(test, "w"), "--set", "data.vocabulary=nowhere", "--set", "data.format=u16", "--set", "data.train=t.bin"]
+    refused("no vocabulary", "E-IO-MISSING", "no vocabulary")
+
+
+def formats(test):
+    """What is evidently something else, and kinds that do not go together."""
+    test.write("wide.bin", struct.pack("<256i", 20240801, 7, 4000, *[0] * 253) + struct.pack("<4000I", *range(4000)))
+    test.write("c.toml", SHAPE.format('train="wide.bin"'))
+    test.fails(5, "E-DATA-FORMAT", "train", "c.toml", *MEMORY, "--run", "run")
+    test.write("c.toml", SHAPE.format('train="t.bin",validation="t.txt"'))
+    for command in (["plan", "c.toml"], ["train", "c.toml", "--run", "run"]):
+        test.fails(5, "E-DATA-FORMAT", *command, *MEMORY)
+    for name, content in (("x.jsonl", '{"text": "a"}\n'), ("x.txt.gz", b"\x1f\x8b\x08" + bytes(99)), ("utf16.txt", "text".encode("utf-16"))):
+        test.write(name, content)
+        test.fails(5, "E-DATA-FORMAT", "plan", "from.toml", *MEMORY, "--set", f"data.train={test.path(name)}")
+
+
+def several(test):
+    """Lists, patterns and folders train like the one file that holds them all."""
+    text = test.path("train.txt").read_bytes()
+    parts = [text[:7000], text[7000:7001], text[7001:]]
+    for i, part in enumerate(parts):
+        test.write(f"texts/{i}.txt", part)
+
+    def result(name, value):
+        test.write(f"{name}.toml", test.path("config.toml").read_text().replace('train = "train.txt"', f"train = {value}"))
+        run = test.succeeds("train", f"{name}.toml", "--run", f"run-{name}", "--json")
+        return run and (run["data_hash"], run["final"]["parameters_xxh128"])
+
+    whole = result("whole", '"train.txt"')
+    for name, value in (
+        ("list", '["texts/0.txt", "texts/1.txt", "texts/2.txt"]'),
+        ("pattern", '"texts/*.txt"'),
+        ("folder", '"texts"'),
+    ):
+        test.equal(f"a {name} of files", result(name, value), whole)
+    more = ["--updates", "7", "--set", "train.updates=7"]
+    test.succeeds("train", "list.toml", "--run", "run-list", "--resume", "--json", *more)
+    test.fails(5, "E-DATA-FILES", "train", "config.toml", "--run", "run", "--set", "data.train=texts/*.md")
+    test.fails(2, "E-CONFIG-MISSING", "train", "config.toml", "--run", "run", "--set", "data.train=[]")
+
+
+def main():
+    test = Test("folders")
+    letters = byte_alphabet()
+    names = ["<|endoftext|>", *(letters[byte] for byte in range(256))]
+    test.write("vocab.json", json.dumps({name: i for i, name in enumerate(names)}))
+    test.write("merges.txt", "#version: 0.2\n")
+    test.write("t.txt", "the cat sat on the mat.\n" * 400)
+    test.write("t.bin", struct.pack("<4000H", *(i * 31 % 257 for i in range(4000))))
+    test.write("base.toml", SHAPE.format('train="t.txt",format="bpe",vocabulary="."'))
+    test.write("from.toml", FROM_FOLDER)
+    test.succeeds("train", "base.toml", *MEMORY, "--run", "base", "--json")
+    test.run_parts(kept, unread, weights, formats, several)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
