@@ -141,6 +141,13 @@ bool made_writable(const std::filesystem::path& folder) {
 
 void require_vocabulary(const SourceRequest& request) {
   if (!request.vocabulary.empty()) return;
+  const std::string tokenizer = request.trained.empty() ? "" : tokenizer_file_in(request.trained);
+  if (!tokenizer.empty()) {
+    throw data_error(
+        "E-TOKENIZER", "data.vocabulary",
+        fmt::format("data.format is \"bpe\", and {} holds {} alone, which is not read", request.trained.string(), tokenizer),
+        "vocab.json and merges.txt, in that folder or in that of data.vocabulary");
+  }
   throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"bpe\" and no vocabulary is given",
                      "a folder with encoder.json and vocab.bpe, or with vocab.json and merges.txt");
 }

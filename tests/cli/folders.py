@@ -55,7 +55,7 @@ def unread(test):
     test.write("alone/tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": vocab, "merges": []}}))
     for name in ("vocab.json", "merges.txt"):
         test.path(f"alone/{name}").unlink()
-    for more in ([], ["--set", "data.format=auto"]):
+    for more in ([], ["--set", "data.format=auto"], ["--set", "data.format=bpe"]):
         test.fails(5, "E-TOKENIZER", "train", *arguments, *more, "--run", "run")
     train(test, [*arguments, "--set", "data.format=bytes"], "bytes")
     test.that(test.path("bytes/weights/tokenizer.json").exists(), "tokenizer.json is kept")
