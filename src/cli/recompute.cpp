@@ -43,8 +43,8 @@ int run_recompute(const RecomputeArguments& arguments) {
   const double start = cpu_seconds_now();
   const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
   if (!keep) throw internal_error("recompute", "a checked order does not run");
-  replays::Ladder ladder(problem, *keep, arguments.work ? limited_work(*arguments.work) : usual_work(problem));
-  const std::optional<replays::Schedule> found = ladder.fastest(budget - instance.always);
+  const std::optional<replays::Schedule> found = replays::schedule_within(
+      problem, *keep, budget - instance.always, arguments.work ? limited_work(*arguments.work) : usual_work(problem));
   const double seconds = cpu_seconds_now() - start;
   std::optional<replays::Outcome> outcome;
   if (found) outcome = replays::evaluate(problem, found->replays);

@@ -244,7 +244,7 @@ TEST(Replays, MoreBytesAreNeverSlowerAndRoomForEverythingKeepsEverything) {
     const Outcome keep = *evaluate(problem, {});
     double before = std::numeric_limits<double>::infinity();
     for (std::int64_t bytes = 1; bytes <= keep.peak; ++bytes) {
-      const std::optional<Schedule> found = Ladder(problem, keep, {200}).fastest(bytes);
+      const std::optional<Schedule> found = schedule_within(problem, keep, bytes, {200});
       if (!found) {
         EXPECT_EQ(before, std::numeric_limits<double>::infinity()) << "unknown where less fits";
         continue;
