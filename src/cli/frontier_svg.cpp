@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 440;
-constexpr double kLeft = 90, kRight = 30, kTop = 76, kBottom = 60;
+constexpr double kLeft = 90, kRight = 45, kTop = 76, kBottom = 60;
 constexpr int kTimeTicks = 6, kMemoryTicks = 6;
 constexpr const char *kInk = "#222222", *kGrid = "#dddddd", *kCurve = "#1f5fa8", *kMark = "#c0392b", *kBudget = "#2e7d32";
 
