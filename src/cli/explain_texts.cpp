@@ -102,6 +102,11 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --device cuda --unverified"},
     {"E-DATA-EMPTY", "The data file is empty.", "It was not written completely, or the path is wrong.", "Check the file.",
      "ls -l FILE"},
+    {"E-DATA-FILES", "A list, pattern or folder of data files cannot be taken as it is.",
+     "A pattern matches nothing, a folder is empty or holds other folders, or there are more files than can stay open.",
+     "Name files (data.train = [\"a.txt\", \"b.txt\"]), a pattern (\"texts/*.txt\") or a folder of files; join very many into "
+     "one.",
+     "cat texts/*.txt > all.txt"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each, so an odd size is wrong; llm.c's files begin with a header of 1,024 bytes and its magic "
      "number. Under data.format = \"auto\" what is evidently something else (packed, JSON lines, a table, UTF-16, an array, "
@@ -109,11 +114,6 @@ const CodeExplanation kExplanations[] = {
      "of four bytes) is refused, and files of several formats are.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
-    {"E-DATA-FILES", "A list, pattern or folder of data files cannot be taken as it is.",
-     "A pattern matches nothing, a folder is empty or holds other folders, or there are more files than can stay open.",
-     "Name files (data.train = [\"a.txt\", \"b.txt\"]), a pattern (\"texts/*.txt\") or a folder of files; join very many into "
-     "one.",
-     "cat texts/*.txt > all.txt"},
     {"E-DATA-MISSING", "A data file does not exist or cannot be opened.",
      "Paths in a configuration are relative to its folder, those of --set to the current one.",
      "Check the path that the message names.", "plimsoll train CONFIG --set data.train=PATH"},

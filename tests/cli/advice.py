@@ -133,7 +133,7 @@ def runs(test):
     test.path("no checkpoint/checkpoint.safetensors").unlink()
     provoked(test, 2, "E-RUN-EXISTS", ["train", "config.toml", "--run", "no checkpoint"])
 
-    # The weights that it begins with are not there at first: nothing is saved, and the same command trains.
+    # The weights that it begins with are not there at first: no run begins, and the same command trains.
     test.succeeds("train", "config.toml", "--run", "base")
     test.write("tune.toml", SMALL.replace('kind = "gpt2"\nlayers = 2\nwidth = 32\nheads = 2\n', 'init = "base/weights"\n')
                .replace("vocab = 256\n", ""))  # fmt: skip
@@ -142,13 +142,20 @@ def runs(test):
     weights.rename(aside)
     test.that(test.run(*train).code == 5, "weights that are not there")
     aside.rename(weights)
-    provoked(test, 5, "E-CKPT-MISSING", [*train, "--resume"])
+    test.succeeds(*train)
     test.equal("updates", test.report("tuned")["updates"], 3)
-    train[-1] = "tuned again"
-    weights.rename(aside)
-    test.run(*train)
-    aside.rename(weights)
-    result = test.run(*train)
+
+    # A run that was killed before it first saved.
+    def killed(folder):
+        process = test.start("train", "config.toml", "--run", folder, "--set", "train.updates=100000")
+        test.wait_for_lines(process, folder, 1)
+        process.kill()
+        process.communicate()
+
+    killed("killed")
+    provoked(test, 5, "E-CKPT-MISSING", ["train", "config.toml", "--run", "killed", "--resume", "--set", "train.updates=3"])
+    killed("killed again")
+    result = test.run("train", "config.toml", "--run", "killed again")
     test.equal("exit code of the same command", result.code, 0)
     test.that("begins anew" in result.text()[1], f"it says so: {result.text()[1]}")
     process = test.start("train", "config.toml", "--run", "busy one", "--set", "train.updates=100000")

@@ -42,7 +42,9 @@ def kept(test):
             test.equal(f"{key} in {folder}", saved.get(key), config[key])
         for name in (*extra, "vocab.json", "merges.txt"):
             test.equal(f"{name} in {folder}", test.path(f"{folder}/{name}").read_text(), test.path(f"init/{name}").read_text())
-    test.fails(5, "E-TOKENIZER", "generate", "--weights", "keeps/weights", "--prompt", "<|user|>hi", "--tokens", "1")
+    refused = test.run("generate", "--weights", "keeps/weights", "--prompt", "<|user|>hi", "--tokens", "1")
+    test.equal("exit code of a prompt with such a token", refused.code, 5)
+    test.that("E-TOKENIZER" in refused.text()[1], f"it is named: {refused.text()[1]}")
     test.write("user.txt", "<|user|>hi" * 400)
     test.fails(5, "E-TOKENIZER", "train", *arguments, "--set", f"data.train={test.path('user.txt')}", "--run", "split")
     test.that(not test.path("split").exists(), "no run is left")
