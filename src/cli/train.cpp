@@ -34,6 +34,7 @@
 #include "formats/tokenizer_folder.h"
 #include "run/audit.h"
 #include "train/config_keys.h"
+#include "train/config_rules.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/place.h"
@@ -88,7 +89,12 @@ class TrainCommand {
       fail(known);
       throw known;
     }
-    folder_.write_run(report_.to_json());
+    try {
+      folder_.write_run(report_.to_json());
+    } catch (const Error&) {
+      folder_.overwrite_run(report_.to_json());
+      throw;
+    }
     if (arguments_.json) fmt::print("{}\n", report_.to_json().dump());
     return report_.exit_code;
   } catch (Error& error) {
@@ -173,7 +179,8 @@ class TrainCommand {
   // From the last checkpoint, or from the beginning in another folder. A checkpoint of the updates in which the loss rose has
   // diverged itself, whatever the rate is from there on.
   std::string slower_command(std::int64_t good_updates) const {
-    const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", config_.optimizer.learning_rate / 10);
+    const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
+    const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", tried > 1000 * usual ? usual : tried / 10);
     const bool good = saved_at_ >= 0 && saved_at_ <= good_updates;
     return (good ? resume_command() : begin_command(new_folder_beside(folder_.path()))) + rate;
   }
@@ -185,7 +192,9 @@ class TrainCommand {
     options.plan_file = arguments_.plan;
     options.weights_folder = folder_.weights();
     options.resumes = arguments_.resume;
-    if (const std::filesystem::path runs = folder_.path().parent_path(); !runs.empty()) options.runs = runs;
+    std::error_code ignored;
+    const std::filesystem::path runs = folder_.lies_in();
+    if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
     if (resumed_) options.micro_batch = resumed_->micro_batch;
     auto prepared = prepare_training(config_, options, say_line);
     if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);

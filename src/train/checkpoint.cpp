@@ -12,8 +12,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
+#include "train/run_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -24,7 +26,8 @@ constexpr const char* kChecksums = "checksums";  // a counter that says that the
 Error corrupt(const std::filesystem::path& file, std::string what) {
   const std::filesystem::path run = file.parent_path();
   return data_error("E-CKPT-CORRUPT", file.string(), std::move(what), "the bytes that were saved",
-                    {fmt::format("plimsoll train {} --run {}-again", (run / "config.resolved.toml").string(), run.string())});
+                    {fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
+                                 shell_quoted(new_folder_beside(run).string()))});
 }
 
 void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hasher& read) {

@@ -456,6 +456,8 @@ void check_resting(const Config& config, const GivenSettings& given) {
 
 }  // namespace
 
+double usual_learning_rate(OptimizerKind kind) { return usual_settings(kind).learning_rate; }
+
 const Setting* GivenSettings::find(std::string_view key) const {
   const auto& slot = settings_[static_cast<std::size_t>(&config_key(key) - config_keys().data())];
   return slot ? &slot->setting : nullptr;

@@ -37,6 +37,9 @@ bool schedule_has(ScheduleKind kind, std::string_view key);
 // What the configuration says of a key, as a TOML value; "" where it is absent, or of another schedule.
 std::string text_of(const ConfigKey& key, const Config& config);
 
+// What most models of such an optimizer train with: the rate where none is given.
+double usual_learning_rate(OptimizerKind kind);
+
 // What the key may do to a run of this configuration. Without a schedule, more updates are the same ones and others behind them.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 

@@ -63,6 +63,9 @@ class RunFolder {
   std::filesystem::path tokens() const { return path_ / "tokens"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
+  // The nearest folder above this one that was there before; empty: the current one.
+  std::filesystem::path lies_in() const { return created_.empty() ? path_.parent_path() : created_.back().parent_path(); }
+
   void write(const std::string& name, const std::string& text) const;
   void write_run(const nlohmann::json& run);
   // The same where the disk is full: over the bytes that run.json has. It may be torn where the process is killed meanwhile.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "formats/atomic_file.h"
 
 namespace plimsoll {
@@ -25,7 +26,7 @@ struct Line {
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a file that can be changed, with free space",
-                    {"df -h " + path.parent_path().string()});
+                    {"df -h " + shell_quoted(path.parent_path().empty() ? "." : path.parent_path().string())});
 }
 
 std::optional<std::int64_t> update_of(const std::string& line) {

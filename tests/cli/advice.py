@@ -147,13 +147,13 @@ def runs(test):
 
     # A run that was killed before it first saved.
     def killed(folder):
-        process = test.start("train", "config.toml", "--run", folder, "--set", "train.updates=100000")
+        process = test.start("train", "config.toml", "--run", folder, "--updates", "100000")
         test.wait_for_lines(process, folder, 1)
         process.kill()
         process.communicate()
 
     killed("killed")
-    provoked(test, 5, "E-CKPT-MISSING", ["train", "config.toml", "--run", "killed", "--resume", "--set", "train.updates=3"])
+    provoked(test, 5, "E-CKPT-MISSING", ["train", "config.toml", "--run", "killed", "--resume"])
     killed("killed again")
     result = test.run("train", "config.toml", "--run", "killed again")
     test.equal("exit code of the same command", result.code, 0)
