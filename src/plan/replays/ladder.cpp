@@ -1,7 +1,6 @@
 #include "plan/replays/ladder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <map>
 
@@ -9,7 +8,7 @@ namespace plimsoll::replays {
 namespace {
 
 constexpr int kFewest = 4, kMost = 8, kPerLevel = 16;  // levels, and schedules for each that make it worth to have more
-constexpr int kHalves = 6, kPartOfHalf = 12;           // between two levels, each with such a part of the work
+constexpr int kHalves = 6, kPartOfHalf = 24;           // between two levels, each with such a part of the work
 
 class Ladder {
  public:
@@ -26,18 +25,18 @@ class Ladder {
   std::optional<Schedule> fastest(std::int64_t bytes) {
     if (bytes < least_) return {};
     int below = first_ - 1;
-    while (below + 1 < levels_ && level(below + 1) <= bytes) look(level(++below), share_of(below));
+    for (; below + 1 < levels_ && level(below + 1) <= bytes; ++below) climb(level(below + 1));
     std::int64_t low = level(below), high = level(below + 1);
     if (bytes == low) return known(bytes);
     std::optional<Schedule> above = Schedule{{}, keep_.seconds};
     if (below + 1 < levels_) {
-      look(high, share_of(below + 1));
+      climb(high);
       above = known(high);
     }
     for (int halves = 0; halves < kHalves && above && high - low > 1; ++halves) {
       least_seconds_ = above->seconds;
       const std::int64_t middle = low + (high - low) / 2;
-      if (middle >= least_) look(middle, 1.0 / kPartOfHalf);
+      if (middle >= least_) look(middle, 1, kPartOfHalf);
       if (bytes == middle) return known(bytes);
       if (bytes > middle) {
         low = middle;
@@ -52,20 +51,17 @@ class Ladder {
  private:
   std::int64_t level(int number) const { return keep_.peak / levels_ * number + keep_.peak % levels_ * number / levels_; }
 
-  // Up to a quarter of the levels goes half of the work: little memory is hard. Where there is work for a few schedules each
-  // level gets as much.
-  double share_of(int number) const {
-    const double levels = levels_ - first_ + 1, place = number - first_ + 1;
-    return levels_ == kFewest ? 1 / levels : std::sqrt(place / levels) - std::sqrt((place - 1) / levels);
-  }
+  // Every level gets as much of the work, and what the levels below it have found nothing with.
+  void climb(std::int64_t bytes) { missed_ = look(bytes, missed_ + 1, levels_) ? 0 : missed_ + 1; }
 
-  void look(std::int64_t bytes, double share) {
+  // With `parts` of so many parts of the work. Whether a schedule is found.
+  bool look(std::int64_t bytes, int parts, int of) {
     Work work;
-    work.schedules = std::max(static_cast<int>(share * all_.schedules), 1);
-    work.looks = std::max<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(all_.looks)), 1);
-    if (search_.fastest(bytes, work)) return;
+    work.schedules = std::max(static_cast<int>(std::int64_t{all_.schedules} * parts / of), 1);
+    work.looks = std::max<std::int64_t>(all_.looks / of * parts, 1);
+    if (search_.fastest(bytes, work)) return true;
     work.last_resort = true;
-    search_.fastest(bytes, work);
+    return search_.fastest(bytes, work).has_value();
   }
 
   // Only what the judge accepts counts.
@@ -89,6 +85,7 @@ class Ladder {
   const std::int64_t least_;
   const Work all_;
   int levels_ = kFewest, first_ = 1;  // the last of them keeps everything; the first is not below `least_`
+  int missed_ = 0;                    // levels since a schedule was found
   double least_seconds_ = 0;
   std::map<std::int64_t, Schedule> known_;  // by peak: each faster than all with lower ones
   Search search_;
