@@ -51,6 +51,7 @@ std::string values_text(const std::string& what, const std::string& path) {
     if (names.back() == what || std::to_string(value.at("id").get<std::int64_t>()) == what) text += value_text(value);
   }
   if (!text.empty()) return text;
+  if (is_plan_word(what)) return explain_word(what) + "\n";
   const std::string nearest = nearest_name(what, names);
   throw config_error("E-EXPLAIN-VALUE", path, fmt::format("there is no value '{}'", what),
                      nearest.empty() ? "a name or an id of the plan" : fmt::format("perhaps '{}'", nearest));

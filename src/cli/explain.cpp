@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/text.h"
 
 namespace plimsoll {
@@ -52,7 +53,11 @@ std::string plain(std::string_view word) {
   for (const char c : word) {
     if (c != ' ' && c != '-' && c != '_') text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
-  if (text.size() > 3 && text.ends_with('s')) text.pop_back();
+  if (text.size() > 4 && (text.ends_with("sses") || text.ends_with("ches"))) {
+    text.resize(text.size() - 2);
+  } else if (text.size() > 3 && text.ends_with('s') && !text.ends_with("ss")) {
+    text.pop_back();
+  }
   return text;
 }
 
@@ -64,6 +69,10 @@ bool is_code(const std::string& what) {
 }
 
 }  // namespace
+
+bool is_plan_word(const std::string& what) {
+  return std::ranges::any_of(word_explanations(), [&](const WordExplanation& each) { return plain(each.word) == plain(what); });
+}
 
 std::string explain_word(const std::string& what) {
   std::vector<std::string> words;
@@ -78,13 +87,13 @@ std::string explain_word(const std::string& what) {
   }
   if (const std::string nearest = nearest_name(what, words); !nearest.empty() && !dotted) {
     throw config_error("E-EXPLAIN-CODE", "explain", fmt::format("'{}' is no error code and no word of a plan", what),
-                       "the nearest is " + nearest, {fmt::format("plimsoll explain \"{}\"", nearest)});
+                       "the nearest is " + nearest, {fmt::format("plimsoll explain {}", shell_quoted(nearest))});
   }
   throw config_error(
       "E-EXPLAIN-VALUE", "explain",
       fmt::format("'{}' is no error code and no word of a plan; if it is a value, the plan that has it is missing", what),
       fmt::format("a code (E-PLAN-FIT), one of {}, or a value and --plan", fmt::join(words, ", ")),
-      {"plimsoll plan CONFIG --out plan.json", fmt::format("plimsoll explain {} --plan plan.json", what)});
+      {"plimsoll plan CONFIG --out plan.json", fmt::format("plimsoll explain {} --plan plan.json", shell_quoted(what))});
 }
 
 std::string explain_code(std::string_view code) {

@@ -65,8 +65,11 @@ std::vector<std::int64_t> micros_of(const Config& config) {
     micros.push_back(micro);
   }
   if (micros.size() < 2) return micros;
+  Config in_memory = config;  // no disk is measured for it
+  in_memory.memory.disk.reset();
   const nlohmann::json plan = nlohmann::json::parse(run_in_child([&] {
-    return plan_with_extras(config, planning_input(config, cache_folder(), {}, {.machine = {}, .runs_now = false}), {}).text;
+    return plan_with_extras(in_memory, planning_input(in_memory, cache_folder(), {}, {.machine = {}, .runs_now = false}), {})
+        .text;
   }));
   if (plan.at("status") != "fits") return micros;
   const std::int64_t chosen = plan.at("batch").at("micro");
@@ -84,7 +87,7 @@ class ConfigMeasurement {
         here_(here),
         record_(known),
         gpu_(config.device == DeviceChoice::cuda),
-        data_(open_data(config, cache_folder())) {
+        facts_(planned_facts(config, cache_folder())) {
     const Bytes most = gpu_ ? Bytes{known.machine.tiers.front().capacity.n / 10 * 9} - known.machine.reserve.code
                             : Bytes{available_memory().bytes.n / 2};
     memory_ = std::min(config.memory.budget.value_or(most), most);
@@ -94,8 +97,8 @@ class ConfigMeasurement {
   // run twice, all of them and then again, and the lesser time counts: what guests of the same host take comes in bursts of
   // seconds.
   MeasuredConfig measure() {
-    const std::vector<std::int64_t> micros = micros_of(config_);
     end_ = seconds_now() + kMostSeconds;
+    const std::vector<std::int64_t> micros = micros_of(config_);
     for (std::size_t i = 0; i < micros.size(); ++i) measure(micros[i], static_cast<double>(micros.size() - i));
     for (const std::int64_t micro : again_) measure_again(micro);
     MeasuredConfig result{record_, {}};
@@ -106,7 +109,7 @@ class ConfigMeasurement {
   }
 
  private:
-  Graph graph_of(std::int64_t micro) const { return build_training_graph(config_, data_.facts(), micro).graph; }
+  Graph graph_of(std::int64_t micro) const { return build_training_graph(config_, facts_, micro).graph; }
   double left() const { return end_ - seconds_now(); }
   MeasureLimits limits() const {
     MeasureLimits limits;
@@ -167,7 +170,7 @@ class ConfigMeasurement {
   const MachineRecord &known_, &here_;
   MachineRecord record_;
   bool gpu_;
-  DataFiles data_;
+  DataFacts facts_;
   Bytes memory_;
   double end_ = 0;
   std::vector<std::int64_t> again_;

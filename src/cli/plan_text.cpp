@@ -153,7 +153,7 @@ std::string levers_table(const json& plan) {
             (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
   return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
-         (pinned ? fmt::format("  (each with --set {} as well, but for other budgets and micro-batches)\n", pin) : "") + rows;
+         (pinned ? fmt::format("  (rows of one micro-batch also take --set {})\n", pin) : "") + rows;
 }
 
 std::string remedies_text(const json& remedies) {
@@ -286,11 +286,12 @@ std::string run_text(const json& plan) {
   const json& run = plan.at("run");
   const auto number = [&](const char* key) { return run.at(key).get<std::int64_t>(); };
   const double seconds = run.at("seconds").get<double>();
+  const bool bound = plan.at("predicted").at("cost_source").at("bound").get<int>() > 0;
   std::string text =
-      fmt::format("{} parameters; {} updates, {} samples{}, {} tokens; about {} in all\n", grouped(number("parameters")),
+      fmt::format("{} parameters; {} updates, {} samples{}, {} tokens; {} {} in all\n", grouped(number("parameters")),
                   grouped(number("updates")), grouped(number("samples")),
                   run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
-                  grouped(number("tokens")), long_duration(seconds));
+                  grouped(number("tokens")), bound ? "at least" : "about", long_duration(seconds));
   if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
   return text;
 }

@@ -162,7 +162,10 @@ class TrainCommand {
                        shell_quoted(run.string()));
   }
 
-  std::string again_command() const { return begin_command(folder_.path()); }
+  // In the same folder, unless it tells of updates.
+  std::string again_command() const {
+    return begin_command(folder_.has_updates() ? new_folder_beside(folder_.path()) : folder_.path());
+  }
 
   // Another run on the data that there are now, from the weights of this one where they have been saved.
   std::string other_data_command() const {

@@ -27,7 +27,8 @@ Files files_in(const std::filesystem::path& folder) {
     std::error_code ignored;
     if (std::filesystem::is_directory(at->path(), ignored)) {
       throw data_error("E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
-                       "a folder of data files alone", {fmt::format("data.train = \"{}\"", (folder / "*/*").string())});
+                       "a folder of data files alone, or patterns for both",
+                       {fmt::format("--set 'data.train=[\"{0}/*.*\", \"{0}/*/*\"]'", folder.string())});
     }
     files.push_back(at->path());
   }
@@ -40,6 +41,9 @@ Files files_in(const std::filesystem::path& folder) {
 }
 
 Files matches(const std::filesystem::path& pattern) {
+  if (pattern.native().find("**") != std::string::npos) {
+    throw data_error("E-DATA-FILES", pattern.string(), "** is no pattern here", "one * for each level of folders");
+  }
   glob_t found{};
   const std::unique_ptr<glob_t, decltype(&globfree)> release(&found, globfree);
   errno = 0;
@@ -63,15 +67,17 @@ std::string DataPaths::text() const {
   return names.size() == 1 ? names.front().string() : fmt::format("{} and {} more", names.front().string(), names.size() - 1);
 }
 
-bool any_missing(const DataPaths& paths) {
-  return std::ranges::any_of(paths.names, [](const std::filesystem::path& name) {
+std::optional<std::filesystem::path> first_missing(const DataPaths& paths) {
+  const auto missing = std::ranges::find_if(paths.names, [](const std::filesystem::path& name) {
     std::error_code unknown;
     if (std::filesystem::exists(name, unknown) || unknown) return false;
+    if (name.native().find("**") != std::string::npos) return false;  // refused where it is read
     glob_t found{};
     const bool matched = is_pattern(name) && glob(name.c_str(), GLOB_NOSORT, nullptr, &found) != GLOB_NOMATCH;
     globfree(&found);
     return !matched;
   });
+  return missing == paths.names.end() ? std::nullopt : std::optional(*missing);
 }
 
 std::vector<std::filesystem::path> data_files(const DataPaths& paths) {

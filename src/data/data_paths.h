@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,8 @@ struct DataPaths {
 // without files, a folder in a folder, more than kMostDataFiles.
 std::vector<std::filesystem::path> data_files(const DataPaths& paths);
 
-// Whether a name is that of no file or folder, or a pattern that matches nothing.
-bool any_missing(const DataPaths& paths);
+// The first name that is that of no file or folder, or a pattern that matches nothing.
+std::optional<std::filesystem::path> first_missing(const DataPaths& paths);
 
 inline constexpr std::size_t kMostDataFiles = 256;  // all of them stay open
 

@@ -25,8 +25,14 @@ constexpr const char* kNumpy =
     "python3 -c \"import numpy as np; np.load('FILE').astype('<u2').tofile('tokens.bin')\" (ids below 65,536)";
 constexpr const char* kJsonText =
     "python3 -c \"import json; [print(json.loads(line)['text']) for line in open('FILE')]\" > train.txt";
+constexpr const char* kJsonArrayText =
+    "python3 -c \"import json; [print(row['text']) for row in json.load(open('FILE'))]\" > train.txt, where 'text' is the key";
+constexpr const char* kTabText =
+    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'), delimiter='\\t')]\" > train.txt, where "
+    "'text' is the column";
 constexpr const char* kTableText =
-    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt";
+    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt, where 'text' is the "
+    "column";
 constexpr const char* kWideTokens = "write tokens of two bytes (ids below 65,536)";
 
 struct Magic {
@@ -74,9 +80,9 @@ struct Extension {
 constexpr Extension kExtensions[] = {
     {".jsonl", "JSON lines", kJsonText},
     {".ndjson", "JSON lines", kJsonText},
-    {".json", "JSON", kJsonText},
+    {".json", "JSON", kJsonArrayText},
     {".csv", "a table", kTableText},
-    {".tsv", "a table", kTableText},
+    {".tsv", "a table", kTabText},
     {".npy", "a NumPy array", kNumpy},
     {".npz", "NumPy arrays", kNumpy},
     {".parquet", "a Parquet file", kExtractText},
@@ -165,18 +171,33 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-// One JSON object a line. A line that is longer than what is looked at cannot be told from text.
+// One JSON object or array a line. A line that is longer than what is looked at cannot be told from text.
 bool is_json_lines(std::string_view begin, bool whole) {
-  if (!begin.starts_with('{')) return false;
+  const auto opens = [](std::string_view line) { return line.starts_with('{') || line.starts_with('['); };
+  if (!opens(begin)) return false;
   int lines = 0;
   while (!begin.empty() && lines < 3) {
     const bool cut = begin.find('\n') == std::string_view::npos && !whole;
     const std::string_view line = next_line(begin);
     if (line.empty() || cut) break;
-    if (!line.starts_with('{') || !nlohmann::json::accept(line)) return false;
+    if (!opens(line) || !nlohmann::json::accept(line)) return false;
     ++lines;
   }
   return lines > 0;
+}
+
+// A first line of names, and as many commas in those that follow: "id,text" and no sentence.
+bool is_table(std::string_view begin) {
+  const std::string_view names = next_line(begin);
+  const auto commas = std::ranges::count(names, ',');
+  const bool plain =
+      std::ranges::all_of(names, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == ','; });
+  if (commas < 1 || !plain || names.find(",,") != std::string_view::npos) return false;
+  int rows = 0;
+  for (; rows < 3 && begin.find('\n') != std::string_view::npos; ++rows) {
+    if (std::ranges::count(next_line(begin), ',') < commas) return false;
+  }
+  return rows == 3;
 }
 
 std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab) {
@@ -186,6 +207,7 @@ std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t v
 }
 
 std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin) {
+  if (begin.starts_with("\xff\xfe\0\0"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > train.txt"};
   if (begin.starts_with("\xff\xfe"sv) || begin.starts_with("\xfe\xff"sv)) {
     return ForeignKind{"text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > train.txt"};
   }
@@ -194,7 +216,10 @@ std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin
   for (const Extension& each : kExtensions) {
     if (extension == each.name) return ForeignKind{each.what, each.remedy};
   }
-  if (is_json_lines(begin, file.size() == std::ssize(begin))) return ForeignKind{"JSON lines", kJsonText};
+  const bool whole = file.size() == std::ssize(begin);
+  if (begin.starts_with("\xef\xbb\xbf"sv)) begin.remove_prefix(3);  // the mark of UTF-8
+  if (is_table(begin)) return ForeignKind{"a table", kTableText};
+  if (is_json_lines(begin, whole)) return ForeignKind{"JSON lines", kJsonText};
   const std::string start = lower(begin.substr(0, 16));
   if (start.starts_with("<!doctype html") || start.starts_with("<html")) return ForeignKind{"HTML", kExtractText};
   if (begin.find('\0') != std::string_view::npos) {

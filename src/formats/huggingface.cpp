@@ -89,8 +89,9 @@ class ConfigReader {
 void check_model_type(const ConfigReader& reader) {
   const Json type = reader.json().value("model_type", Json());
   if (type == Json("gpt2")) return;
-  const std::string said = type.is_null() ? "model_type is missing" : fmt::format("model_type is {}", ConfigReader::shown(type));
-  throw reader.refuse(said + ", which is no kind of model that Plimsoll has", "a folder of one that it has: \"gpt2\"");
+  if (type.is_null()) throw reader.refuse("model_type is missing", "a line \"model_type\": \"gpt2\", where it is such a model");
+  throw reader.refuse(fmt::format("model_type is {}, which is no kind of model that Plimsoll has", ConfigReader::shown(type)),
+                      "a folder of one that it has: \"gpt2\"");
 }
 
 void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
@@ -101,6 +102,7 @@ void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
   reader.demand("scale_attn_by_inverse_layer_idx", {false});
   reader.demand("reorder_and_upcast_attn", {false});
   reader.demand("add_cross_attention", {false});
+  reader.demand("quantization_config", {nullptr});
   if (config.width % config.heads != 0) {
     throw reader.refuse(fmt::format("n_embd is {} and n_head is {}", config.width, config.heads), "heads that divide the width");
   }

@@ -174,6 +174,19 @@ std::vector<std::string> added_by_map(const Json& map) {
   return out;
 }
 
+// Settings that change ids.
+void check_settings(const std::filesystem::path& path, const Json& json) {
+  for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token", "do_lower_case"}) {
+    if (json.value(key, Json()) == Json(true)) throw refused(path, fmt::format("{} is true", key));
+  }
+  const Json kind = json.value("tokenizer_class", Json());
+  const bool known = kind.is_null() || kind == Json("GPT2Tokenizer") || kind == Json("GPT2TokenizerFast") ||
+                     kind == Json("PreTrainedTokenizerFast");
+  if (!known)
+    throw refused(path,
+                  fmt::format("its tokenizer_class is {}", shown(kind.is_string() ? kind.get<std::string>() : kind.dump())));
+}
+
 }  // namespace
 
 std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const BpeVocabulary& vocabulary) {
@@ -194,7 +207,10 @@ std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const
     add("added_tokens.json", texts);
   }
   for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
-    if (has(file)) add(file, added_by_map(parsed(folder / file)));
+    if (!has(file)) continue;
+    const Json map = parsed(folder / file);
+    check_settings(folder / file, map);
+    add(file, added_by_map(map));
   }
   return all;
 }

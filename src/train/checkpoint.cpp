@@ -130,6 +130,7 @@ Progress parse(const SafetensorsFile& file) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (file.has_checksums()) check_counters(file, *state, text, true);
     throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("its counters are broken: {}", error.what()),
                      "a checkpoint that plimsoll train wrote");
   }

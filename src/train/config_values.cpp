@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -160,6 +161,10 @@ std::vector<std::filesystem::path> paths(const Setting& setting) {
   const auto* numbers = std::get_if<std::vector<double>>(&setting.value);
   if (numbers != nullptr && numbers->empty()) return all;
   const auto* list = std::get_if<std::vector<std::string>>(&setting.value);
+  if (list != nullptr && std::ranges::find(*list, std::string()) != list->end()) {
+    throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} has an empty name in its list", setting.name),
+                       "names of files, patterns or folders");
+  }
   if (list == nullptr) {
     add(setting);
     return all;

@@ -181,6 +181,10 @@ void check_model_files(const Config& config) {
 
 }  // namespace
 
+DataFacts planned_facts(const Config& config, const std::filesystem::path& cache) {
+  return assumed_facts(config, assume_missing_data(config), cache);
+}
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;

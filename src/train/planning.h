@@ -36,6 +36,9 @@ struct PlanningPlace {
   bool begins = true;                 // from the weights of model.init, not from a checkpoint
 };
 
+// What graphs depend on beside the configuration: of data files that are there, and what is assumed of others.
+DataFacts planned_facts(const Config& config, const std::filesystem::path& cache);
+
 // Looks at what training reads and costs no time (the header of the weights, the vocabulary, the validation tokens), measures
 // the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
 // A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not to run now

@@ -37,9 +37,10 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// What a run can go on from, or be used for.
+// What a run can go on from, be used for, or be read in.
 bool holds_results(const RunFolder& folder) {
-  return is_there(folder.checkpoint()) || is_there(folder.diverged()) || is_there(folder.weights() / "model.safetensors");
+  return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) ||
+         is_there(folder.weights() / "model.safetensors");
 }
 
 Error already_holds_run(const RunFolder& folder) {
@@ -49,6 +50,9 @@ Error already_holds_run(const RunFolder& folder) {
   if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
     command += " --set train.on_divergence=continue";
     expected = "a new folder, or --resume to go on with what has diverged";
+  } else if (!is_there(folder.checkpoint()) && !is_there(folder.weights() / "model.safetensors")) {
+    command = fmt::format("plimsoll train CONFIG --run {}", shell_quoted(new_folder_beside(folder.path()).string()));
+    expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
   } else if (!is_there(folder.checkpoint())) {
     command =
         fmt::format("plimsoll train CONFIG --run {} --set model.init={}", shell_quoted(new_folder_beside(folder.path()).string()),
@@ -119,6 +123,12 @@ std::string_view number_text(double value, std::span<char> room) {
 }
 
 }  // namespace
+
+bool RunFolder::has_updates() const {
+  std::error_code none;
+  const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
+  return !none && size > 0;
+}
 
 std::filesystem::path new_folder_beside(const std::filesystem::path& run) {
   std::filesystem::path whole = run;

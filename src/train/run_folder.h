@@ -63,6 +63,8 @@ class RunFolder {
   std::filesystem::path tokens() const { return path_ / "tokens"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
+  // Whether a line of metrics.jsonl tells of one.
+  bool has_updates() const;
   // The nearest folder above this one that was there before; empty: the current one.
   std::filesystem::path lies_in() const { return created_.empty() ? path_.parent_path() : created_.back().parent_path(); }
 

@@ -67,9 +67,10 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
 std::vector<AssumedData> assume_missing_data(const Config& config) {
   std::vector<AssumedData> assumed;
   for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
-    if (!any_missing(paths)) continue;
+    const std::optional<std::filesystem::path> missing = first_missing(paths);
+    if (!missing) continue;
     const AssumedSource source = assume_source(source_request(config, paths));
-    assumed.push_back({key, paths.text(), source.format, source.bytes_per_token});
+    assumed.push_back({key, missing->string(), source.format, source.bytes_per_token});
   }
   return assumed;
 }

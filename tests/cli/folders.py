@@ -2,6 +2,7 @@
 """What a model's folder and data files hold: nothing that is not understood trains, nothing that is kept is lost."""
 
 import json
+import shlex
 import shutil
 import struct
 
@@ -61,6 +62,14 @@ def unread(test):
         test.fails(5, "E-TOKENIZER", "train", *arguments, *more, "--run", "run")
     train(test, [*arguments, "--set", "data.format=bytes"], "bytes")
     test.that(test.path("bytes/weights/tokenizer.json").exists(), "tokenizer.json is kept")
+    changed = copy(test, "changed")
+    for setting in ({"add_prefix_space": True}, {"add_bos_token": True}, {"tokenizer_class": "LlamaTokenizer"}):
+        test.write("changed/tokenizer_config.json", json.dumps(setting))
+        test.fails(5, "E-TOKENIZER", "train", *changed, "--run", "run")
+    test.path("changed/tokenizer_config.json").unlink()
+    config = json.loads(test.path("changed/config.json").read_text())
+    test.write("changed/config.json", json.dumps({**config, "quantization_config": {"bits": 4}}))
+    test.fails(5, "E-FORMAT-CONFIG", "plan", *changed)
     test.path("alone/tokenizer.json").unlink()
     test.fails(5, "E-TOKENIZER", "train", *arguments, "--run", "run")
 
@@ -136,6 +145,16 @@ def several(test):
     test.succeeds("train", "list.toml", "--run", "run-list", "--resume", "--json", *more)
     test.fails(5, "E-DATA-FILES", "train", "config.toml", "--run", "run", "--set", "data.train=texts/*.md")
     test.fails(2, "E-CONFIG-MISSING", "train", "config.toml", "--run", "run", "--set", "data.train=[]")
+    test.fails(5, "E-DATA-FILES", "plan", "config.toml", "--set", "data.train=texts/**/*.txt")
+    test.fails(2, "E-CONFIG-VALUE", "plan", "config.toml", "--set", 'data.train=["texts/0.txt", ""]')
+    plan = test.succeeds("plan", "config.toml", "--set", 'data.train=["texts/0.txt", "nope.txt"]', "--json")
+    test.that(plan and plan["assumed"][0]["path"].endswith("nope.txt"), "the file that is missing is named")
+    test.write("texts/deep/3.txt", text)
+    error = test.fails(5, "E-DATA-FILES", "plan", "config.toml", "--set", "data.train=texts")
+    advised = shlex.split(error["try"][0])
+    plan = test.succeeds("plan", "config.toml", *advised, "--json")
+    test.that(plan and plan["run"]["epochs"] < test.succeeds("plan", "config.toml", "--json")["run"]["epochs"],
+              "files of the folder and of that in it")  # fmt: skip
 
 
 def main():

@@ -100,7 +100,7 @@ def counters(test):
     for key, value in (("micro_batch", 0), ("micro_batch", 7), ("accumulation", -1), ("samples", 9), ("updates", -5)):
         size, changed = len(text), json.dumps({**count, key: value}, separators=(",", ":")).encode()
         path.write_bytes(whole[:begin] + changed.ljust(size)[:size] + whole[begin + size :])
-        test.fails(5, "E-CKPT-FORMAT", *arguments("counted", "--resume"))
+        test.fails(5, "E-CKPT-CORRUPT", *arguments("counted", "--resume"))
     path.write_bytes(whole)
     result = test.run(*arguments("counted", "--resume", "--set", "train.updates=50", "--updates", "6"))
     said = result.text()[1]

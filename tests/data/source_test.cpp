@@ -143,6 +143,10 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
       {"a.jsonl", "no json, but named so", "JSON lines"},
       {"a.txt", jsonl, "JSON lines"},
       {"a.csv", "text,label\nx,1\n", "a table"},
+      {"a.txt", "\xef\xbb\xbf" + jsonl, "JSON lines"},
+      {"a.txt", "[\"a\", \"one\"]\n[\"b\", \"two\"]\n", "JSON lines"},
+      {"a.txt", "id,text,label\n1,\"one\",2\n2,\"two, three\",2\n3,\"four\",2\n", "a table"},
+      {"a.txt", std::string("\xff\xfe\0\0h\0\0\0", 8), "UTF-32"},
       {"a.html", "words", "HTML"},
       {"a.txt", "<!DOCTYPE html>\n<p>words", "HTML"},
       {"a.bin", header + wide, "magic number 20240801"},
@@ -157,6 +161,8 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
   // Text that only begins like something else, and tokens that are small or few.
   EXPECT_EQ(open("a.txt", "{ a brace opens this text\nand nothing closes it").bytes_per_token, 1);
   EXPECT_EQ(open("a.txt", "PK and BZh are letters").bytes_per_token, 1);
+  EXPECT_EQ(open("a.txt", "[Verse]\nwords, and words\nmore, and more\nwords, and words\n").bytes_per_token, 1);
+  EXPECT_EQ(open("a.txt", "Well, then\nwords, and words\nmore, and more\nwords, and words\n").bytes_per_token, 1);
   EXPECT_EQ(open("a.bin", u16_bytes({1, 0, 2, 0, 3, 0})).bytes_per_token, 2);
   EXPECT_EQ(open("a.bin", std::string(4000, '\0')).bytes_per_token, 2);
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
