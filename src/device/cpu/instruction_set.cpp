@@ -34,4 +34,12 @@ void limit_instruction_set(std::string_view most) {
 
 bool avx512_allowed() { return !limited; }
 
+bool fuses_multiply_add() {
+#ifdef __x86_64__
+  return (hwy::SupportedTargets() & HWY_TARGETS & (2 * HWY_AVX2 - 1)) != 0;  // better targets have lower bits
+#else
+  return true;
+#endif
+}
+
 }  // namespace plimsoll::cpu

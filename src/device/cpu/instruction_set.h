@@ -13,4 +13,7 @@ void limit_instruction_set(std::string_view most);
 // False where the limit is below AVX-512; the processor itself may have less.
 bool avx512_allowed();
 
+// Whether our kernels round a product and its sum once. Those of SSE4 round twice.
+bool fuses_multiply_add();
+
 }  // namespace plimsoll::cpu

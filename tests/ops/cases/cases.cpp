@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "graph/kernel_catalogue.h"
+#include "ops/elementwise/tiles.h"
 #include "tensor/half.h"
 
 namespace plimsoll::test {
@@ -83,6 +85,12 @@ double widen(T x) {
 }
 
 }  // namespace
+
+double sum_error(std::int64_t elements) {
+  constexpr std::int64_t kFewestLanes = 4;
+  const std::int64_t additions = ceil_div(std::min(elements, cpu::kElementTile), kFewestLanes) + kFewestLanes;
+  return static_cast<double>(additions) * 0x1p-24;
+}
 
 const std::vector<OpCases>& all_cases() {
   static const std::vector<OpCases> all = gather();

@@ -52,6 +52,7 @@ struct OpCase {
   int chunks = 1;
   bool rounds_at_random = false;       // narrow results are one of two neighbours, not the nearest one
   std::optional<DType> rounds_within;  // what its results follow from is rounded to this, or finer, on the way
+  bool sums_squares = false;           // results in fp64 are sums of squares of elements, as sum_error says
   bool benchmark = false;              // of the size of a real model: it is timed, not tested
   // Computes the inputs that follow from others, such as what a backward op gets from its forward op.
   std::function<void(std::vector<Numbers>&)> derive;
@@ -96,6 +97,10 @@ constexpr double tolerance(DType dtype) {
     default: return 0;
   }
 }
+
+// The largest relative error of a sum of squares that is made of tiles: each addition in fp32 is off by at most 2^-24 of the sum,
+// which only grows. A tile is summed in lanes, four at least, then these; the tiles are added in fp64.
+double sum_error(std::int64_t elements);
 
 // Inputs as a case asks for, already rounded to their dtypes; equal seeds give equal numbers.
 std::vector<Numbers> fill_inputs(const OpCase& a_case, std::uint64_t seed);

@@ -276,7 +276,10 @@ std::vector<OpCase> reports() {
 
 // Sums of fp32 numbers are reported in fp64.
 std::vector<OpCase> of_single(std::vector<OpCase> cases) {
-  for (OpCase& each : cases) each.rounds_within = DType::f32;
+  for (OpCase& each : cases) {
+    each.rounds_within = DType::f32;
+    each.sums_squares = true;
+  }
   return cases;
 }
 
