@@ -40,6 +40,14 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   return nearest;
 }
 
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 std::string bits_hex(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
 
 }  // namespace plimsoll

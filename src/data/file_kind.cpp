@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace plimsoll {
 namespace {
 
@@ -161,14 +163,6 @@ bool is_plain_text(std::string_view begin) {
   constexpr std::size_t kEnough = 64;
   return begin.size() >= kEnough &&
          std::ranges::all_of(begin, [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t'; });
-}
-
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 // One JSON object or array a line. A line that is longer than what is looked at cannot be told from text.

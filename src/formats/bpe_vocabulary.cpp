@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 
@@ -121,14 +122,6 @@ std::vector<std::string> read_tokens(const std::filesystem::path& path) {
     if (!events.seen[id]) throw malformed(path.string(), fmt::format("no token has the id {}", id));
   }
   return std::move(events.tokens);
-}
-
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 std::pair<std::filesystem::path, std::filesystem::path> files_in(const std::filesystem::path& folder) {

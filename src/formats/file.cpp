@@ -77,6 +77,11 @@ void File::read_at(std::int64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 std::string read_text(const std::filesystem::path& path, std::int64_t limit, const std::string& code) {
   const File file = File::open(path);
   if (file.size() > limit) {

@@ -34,6 +34,9 @@ class File {
   std::string path_;
 };
 
+// Whether there is anything; false where that cannot be told.
+bool is_there(const std::filesystem::path& path);
+
 // A whole small text file. data_error with `code` where it is larger than `limit` bytes; E-IO-MISSING where it is absent.
 std::string read_text(const std::filesystem::path& path, std::int64_t limit, const std::string& code);
 

@@ -87,7 +87,6 @@ std::optional<DiskBudget> proposed_disk(const std::filesystem::path& runs, const
   return {};
 }
 
-bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
 bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
 
 // Changes of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.

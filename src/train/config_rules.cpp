@@ -456,6 +456,8 @@ void check_resting(const Config& config, const GivenSettings& given) {
 
 }  // namespace
 
+bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
+
 double usual_learning_rate(OptimizerKind kind) { return usual_settings(kind).learning_rate; }
 
 const Setting* GivenSettings::find(std::string_view key) const {

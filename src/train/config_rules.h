@@ -40,6 +40,9 @@ std::string text_of(const ConfigKey& key, const Config& config);
 // What most models of such an optimizer train with: the rate where none is given.
 double usual_learning_rate(OptimizerKind kind);
 
+// Whether the optimizer keeps anything between updates.
+bool keeps_state(const Config& config);
+
 // What the key may do to a run of this configuration. Without a schedule, more updates are the same ones and others behind them.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 

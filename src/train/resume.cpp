@@ -9,17 +9,13 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "formats/file.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
 #include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 Error refused(const std::filesystem::path& run, const std::string& what, bool with_force) {
   std::vector<std::string> remedies{fmt::format("plimsoll train --run {} --resume", shell_quoted(run.string()))};
@@ -204,8 +200,6 @@ class Differences {
   bool force_;
   std::vector<std::string> never_, forced_;
 };
-
-bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
 
 }  // namespace
 
