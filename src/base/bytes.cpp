@@ -52,6 +52,7 @@ Bytes parse_bytes(std::string_view text, std::string_view where) {
     if (!same_letters(unit, name)) continue;
     const double bytes = std::floor(number * factor);
     if (bytes >= 0x1p62) throw refuse("it is past 4 EiB");
+    if (bytes == 0 && number > 0) throw refuse("it is less than one byte");
     return Bytes{static_cast<std::int64_t>(bytes)};
   }
   throw refuse("the unit is unknown");

@@ -126,7 +126,8 @@ class TrainCommand {
     const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
     if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
       if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on_command(), slower_command(0)});
-      throw no_checkpoint("there is no checkpoint: nothing of this run has been saved", {again_command()});
+      throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
+                          {run_diverged(folder_.path()) ? slower_command(0) : again_command()});
     }
     if (saved) resumed_ = read_progress(checkpoint_);
     if (diverged && config_.train.on_divergence == OnDivergence::proceed) {

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -14,10 +18,25 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "formats/temporary_folder.h"
+#include "train/config_faults.h"
+#include "train/config_keys.h"
 #include "train/token_place.h"
 
 namespace plimsoll {
 namespace {
+
+// What the trainings of verify choose by themselves is said where it was asked for.
+void tell_unused(const ConfigArguments& config) {
+  constexpr std::string_view kOwn[] = {
+      "data.validation",      "train.updates",          "train.micro_batch", "train.accumulation",
+      "train.evaluate_every", "train.evaluate_samples", "train.save_every",  "plan.group"};
+  std::vector<std::string> heard;  // when the configuration was read
+  ConfigFaults faults;
+  for (const KeySetting& one : find_keys(typed_settings(config.sets, {}), heard, faults)) {
+    if (std::find(std::begin(kOwn), std::end(kOwn), one.key->name) == std::end(kOwn)) continue;
+    say_line(fmt::format("note: {} is not used: verify trains for a few updates, in splits of its own", one.setting.name));
+  }
+}
 
 using verification::Check;
 using verification::Outcome;
@@ -81,6 +100,7 @@ class Table {
 
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
+  tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());
   std::optional<TemporaryFolder> temporary;
   if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());

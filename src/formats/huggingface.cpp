@@ -120,6 +120,9 @@ OrderedJson config_that_is_there(const std::filesystem::path& path) {
 
 std::filesystem::path weights_folder(const std::filesystem::path& path) {
   std::error_code ignored;
+  if (path.filename() == "model.safetensors" && std::filesystem::is_regular_file(path, ignored)) {
+    return std::filesystem::absolute(path, ignored).parent_path();
+  }
   const bool run = !std::filesystem::exists(path / "config.json", ignored) &&
                    std::filesystem::exists(path / "weights" / "config.json", ignored);
   return run ? path / "weights" : path;

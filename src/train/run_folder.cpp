@@ -32,11 +32,6 @@ Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
 }
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 // What a run can go on from, be used for, or be read in.
 bool holds_results(const RunFolder& folder) {
   return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) ||
@@ -159,6 +154,12 @@ std::string run_status(const std::filesystem::path& run) {
   const bool held = fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) != 0;
   if (fd >= 0) close(fd);
   return held ? status : "interrupted";
+}
+
+bool run_diverged(const std::filesystem::path& run) {
+  const nlohmann::json object = read_run(run);
+  const auto code = object.find("exit_code");
+  return code != object.end() && *code == static_cast<int>(ExitCode::diverged);
 }
 
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {

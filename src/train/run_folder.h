@@ -35,6 +35,9 @@ std::filesystem::path new_folder_beside(const std::filesystem::path& run);
 // process holds: it was killed, or its machine went down. Empty where nothing can be read.
 std::string run_status(const std::filesystem::path& run);
 
+// Whether it failed because its training diverged.
+bool run_diverged(const std::filesystem::path& run);
+
 struct Evaluation {
   std::int64_t update = 0;
   std::int64_t samples = 0;  // trained on so far

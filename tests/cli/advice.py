@@ -188,6 +188,8 @@ def diverged(test):
                        *wild)  # fmt: skip
     test.that(error and "--resume --set optimizer.learning_rate=0.0003" in error["try"][0], f"advised: {error}")
     test.succeeds("train", "config.toml", "--run", "no number", "--resume", "--set", "optimizer.learning_rate=3e-4")
+    test.fails(4, "E-DIVERGED", "train", "config.toml", "--run", "lost", "--set", "train.updates=12", *wild)
+    provoked(test, 5, "E-CKPT-MISSING", ["train", "config.toml", "--run", "lost", "--resume"])
     half = ["--set", "precision.compute=fp16", "--fault", "overflow=1:0:1000"]
     provoked(test, 4, "E-SCALE-FLOOR", ["train", "config.toml", "--run", "scale", *half], advices=2)
 

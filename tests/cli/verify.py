@@ -113,6 +113,13 @@ def interrupted(test):
     test.equal("code", json.loads(out)["code"], "E-INTERRUPTED")
 
 
+# The trainings of verify have lengths and splits of their own.
+def not_used(test):
+    result = test.run("verify", "config.toml", "--memory", "10MiB", "--set", "train.micro_batch=2", "--set", "model.layers=1")
+    notes = [line for line in result.text()[1].splitlines() if "is not used" in line]
+    test.equal("what is said to be unused", ["train.micro_batch" in note for note in notes], [True])
+
+
 def refused(test):
     test.fails(3, "E-PLAN-FIT", "verify", "config.toml", "--memory", "10MiB")
     test.fails(2, "E-CONFIG-KEY", "verify", "config.toml", "--set", "train.effective_bach=2")
@@ -122,7 +129,7 @@ def refused(test):
 
 def main():
     test = Test("verify")
-    test.run_parts(usual, others, large_vocabulary, broken, wrong, interrupted, refused)
+    test.run_parts(usual, others, large_vocabulary, broken, wrong, interrupted, not_used, refused)
     test.finish()
 
 

@@ -208,6 +208,7 @@ const BadInput kBad[] = {
     {"memory.budget=2XB", "E-CONFIG-SIZE", "memory.budget"},
     {"memory.budget=lots", "E-CONFIG-SIZE", "lots"},
     {"memory.budget=1e40", "E-CONFIG-SIZE", "4 EiB"},
+    {"memory.budget=0.5", "E-CONFIG-SIZE", "less than one byte"},
     {"model.heads=7", "E-CONFIG-HEADS", "4 or 8"},
     {"model.preset=gpt5", "E-CONFIG-PRESET", "gpt2-xl"},
     {"model.kind=llama", "E-CONFIG-VALUE", "gpt2"},
