@@ -343,10 +343,13 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor, Byt
       return;
     }
   });
-  std::erase(found, std::nullopt);
-  std::ranges::stable_sort(found, {}, [](const auto& remedy) { return std::pair(remedy->rank, remedy->seconds); });
+  std::vector<Remedy> helpful;
+  for (std::optional<Remedy>& remedy : found) {
+    if (remedy) helpful.push_back(std::move(*remedy));
+  }
+  std::ranges::stable_sort(helpful, {}, [](const Remedy& remedy) { return std::pair(remedy.rank, remedy.seconds); });
   json list = json::array();
-  for (auto& remedy : found) list.push_back(std::move(remedy->object));
+  for (Remedy& remedy : helpful) list.push_back(std::move(remedy.object));
   return list;
 }
 
