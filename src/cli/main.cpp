@@ -101,6 +101,9 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   command->add_option("--out", a.out, "write the plan here, for train --plan");
   command->add_flag("--values", a.values, "list every value of the plan; with --out in that file alone");
   CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
+  command->add_option("--at", a.at, "a budget that the frontier has to show; may be given several times")
+      ->needs(frontier)
+      ->allow_extra_args(false);
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
   command->add_option("--export-instance", a.instance, "write the problem and this plan here, for other planners");
   add_diff(*command, a);
@@ -252,7 +255,7 @@ int parse_and_run(int argc, char** argv) {
   add_others(app, arguments);
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
-      if (option->get_items_expected_max() == 1 && option->get_name() != "--set") {
+      if (option->get_items_expected_max() == 1 && option->get_name() != "--set" && option->get_name() != "--at") {
         option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
       }
     }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -64,8 +65,9 @@ int run_plan(const PlanArguments& arguments) {
   const auto say = [](const std::string& line) { say_line(line); };
   const PlanningInput input = planning_input(config, cache_folder(), say, place);
   const bool values = arguments.values || !arguments.out.empty();
-  const PlanningResult result =
-      plan_with_extras(config, input, {values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0});
+  PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
+  for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
+  const PlanningResult result = plan_with_extras(config, input, extras);
   nlohmann::json object = nlohmann::json::parse(result.text);
   write_files(arguments, object, result.plan.has_value());
   if (!arguments.instance.empty() && result.plan) {

@@ -47,8 +47,7 @@ MemoryFact memory_here(const Config& config) {
 }
 
 // With the point that the budget gets. What does not fit has a knee and a ceiling, too.
-void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most) {
-  std::vector<Bytes> budgets;
+void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, std::vector<Bytes> budgets) {
   if (budget.memory) budgets.push_back(*budget.memory);
   plan["frontier"] = to_json(space.frontier(most, budgets));
   plan["bounds"]["knee_bytes"] = space.knee().n;
@@ -253,7 +252,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   }
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
-  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points);
+  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
   result.text = object.dump(1);
   return result;
 }

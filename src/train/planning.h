@@ -59,6 +59,7 @@ struct PlanExtras {
   bool values = false;
   bool levers = false;
   int frontier_points = 0;  // 0: no frontier
+  std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
 };
 
 struct PlanningResult {
