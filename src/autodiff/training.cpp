@@ -1,6 +1,7 @@
 #include "autodiff/training.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -34,26 +35,26 @@ struct Gradient {
   RowAccumulators apart;  // of a table that is looked up and read otherwise
 };
 
-// One reverse walk over the forward nodes of the section `micro`.
+// One reverse walk over the forward nodes of the section `micro`, from the losses that are its roots.
 class Backward : public GradientContext {
  public:
-  Backward(Graph& graph, ValueId losses, std::int64_t accumulation, const OptimizerSettings& settings)
-      : accumulation_(accumulation), settings_(settings), builder_(graph), losses_(losses) {
+  Backward(Graph& graph, std::vector<LossRoot> roots, std::int64_t accumulation, const OptimizerSettings& settings)
+      : accumulation_(accumulation), settings_(settings), builder_(graph), roots_(std::move(roots)) {
     forward_ = graph.section_order(Section::micro);
     add_accumulators();
     mark_needed();
   }
 
-  // Returns the losses as the backward pass yields them.
-  ValueId run() {
+  void run() {
     builder_.set_section(Section::micro, /*backward=*/true);
     builder_.set_role(Role::gradient);
     for (auto it = forward_.rbegin(); it != forward_.rend(); ++it) differentiate(*it);
-    return losses_;
   }
 
   const std::vector<Gradient>& accumulators() const { return accumulators_; }
-  NodeId root() const { return root_; }
+  // The losses as the backward pass yields them, and the forward nodes that they make superfluous.
+  const std::vector<LossRoot>& roots() const { return roots_; }
+  const std::vector<NodeId>& replaced() const { return replaced_; }
   ValueId step() const { return step_; }
 
   GraphBuilder& builder() override { return builder_; }
@@ -103,8 +104,10 @@ class Backward : public GradientContext {
   }
 
   void replace(std::size_t output, ValueId value) override {
-    if (node_.outputs.at(output) != losses_) throw internal_error("autodiff", "only the root may be replaced");
-    losses_ = value;
+    const auto root = std::ranges::find(roots_, node_.outputs.at(output), &LossRoot::losses);
+    ensure(root != roots_.end(), "autodiff", "only a root may be replaced");
+    root->losses = value;
+    replaced_.push_back(id_);
   }
 
  private:
@@ -166,8 +169,10 @@ class Backward : public GradientContext {
   }
 
   void differentiate(NodeId id) {
+    id_ = id;
     node_ = builder_.graph().nodes[id];  // a copy: the graph grows below
-    const bool root = std::find(node_.outputs.begin(), node_.outputs.end(), losses_) != node_.outputs.end();
+    const bool root = std::ranges::any_of(
+        node_.outputs, [&](ValueId output) { return std::ranges::find(roots_, output, &LossRoot::losses) != roots_.end(); });
     const bool flows =
         std::any_of(node_.outputs.begin(), node_.outputs.end(), [&](ValueId output) { return get(gradients_, output).valid(); });
     if (!root && !flows) return;
@@ -177,16 +182,16 @@ class Backward : public GradientContext {
     }
     builder_.set_line(node_.line);
     node_.op->gradient(*this);
-    if (root) root_ = id;
   }
 
   std::int64_t accumulation_;
   const OptimizerSettings& settings_;
   std::set<ValueId> narrow_;  // parameters whose gradients are summed in 16 bits
-  NodeId root_;
   ValueId step_;
   GraphBuilder builder_;
-  ValueId losses_;
+  std::vector<LossRoot> roots_;
+  std::vector<NodeId> replaced_;
+  NodeId id_;
   Node node_;
   std::vector<NodeId> forward_;
   std::vector<Gradient> accumulators_;
@@ -408,22 +413,29 @@ class UpdateSection {
 
 }  // namespace
 
-TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {
-  Backward backward(graph, losses, accumulation, optimizer);
-  const ValueId final_losses = backward.run();
+TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
+                            std::int64_t accumulation) {
+  Backward backward(graph, std::move(losses), accumulation, optimizer);
+  backward.run();
   auto accumulators = backward.accumulators();
   GraphBuilder& builder = backward.builder();
   builder.set_line("loss");
   TrainingValues values;
   values.step = backward.step();
-  values.loss_total = builder.add_persistent("loss.total", {DType::f64, Shape{1}}, Role::output);
-  builder.add1(ops::kSumLosses, ops::NoAttributes{}, {final_losses, values.loss_total}, "total");
-  if (final_losses != losses) {
-    const Removal removal(graph, backward.root());
-    removal.move_down(values.loss_total);
+  for (const LossRoot& root : backward.roots()) {
+    const ValueId total = builder.add_persistent(root.total, {DType::f64, Shape{1}}, Role::output);
+    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {root.losses, total}, "total");
+    values.loss_totals.push_back(total);
+  }
+  // From the end, so that the ids of those before stay.
+  std::vector<NodeId> replaced = backward.replaced();
+  std::ranges::sort(replaced, std::greater<>{}, &NodeId::index);
+  for (const NodeId id : replaced) {
+    const Removal removal(graph, id);
+    for (ValueId& total : values.loss_totals) removal.move_down(total);
     removal.move_down(values.step);
     for (Gradient& each : accumulators) {
-      for (ValueId* id : {&each.parameter, &each.accumulator, &each.apart.rows, &each.apart.map}) removal.move_down(*id);
+      for (ValueId* value : {&each.parameter, &each.accumulator, &each.apart.rows, &each.apart.map}) removal.move_down(*value);
     }
   }
   const TrainingValues update = UpdateSection(graph, optimizer).build(accumulators);

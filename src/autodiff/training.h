@@ -1,6 +1,5 @@
 // Turns a forward graph into a training graph: backward nodes in the section `micro`, accumulators and optimizer state as
-// persistent values, and the section `update` (norm, clip, optimizer). Reads the losses value; returns nothing, rewrites the
-// graph.
+// persistent values, and the section `update` (norm, clip, optimizer). There may be several losses.
 #pragma once
 
 #include <cstdint>
@@ -52,18 +51,28 @@ constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
 // before that is rounded.
 enum Reported : std::size_t { kGradientSquares, kParameterSquares, kStepSquares, kReported };
 
+// The output of a loss op in the section `micro`. A window's sum of it is the persistent value of that name.
+struct LossRoot {
+  ValueId losses;
+  std::string total = "loss.total";
+};
+
 // What the trainer feeds and fetches, by value.
 struct TrainingValues {
-  ValueId loss_total;      // f64[1], persistent: the sum of the window's losses
-  ValueId update_scalars;  // f64[kUpdateScalars], fed before each update
-  ValueId gradient_norm;   // f64[1], fetched after each update
-  ValueId report;          // f64[kReported n], fetched after each update: of each of the n that are `reported`
-  ValueId step;            // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
+  std::vector<ValueId> loss_totals;  // f64[1] each, persistent: the sum of the window's losses, by root
+  ValueId update_scalars;            // f64[kUpdateScalars], fed before each update
+  ValueId gradient_norm;             // f64[1], fetched after each update
+  ValueId report;                    // f64[kReported n], fetched after each update: of each of the n that are `reported`
+  ValueId step;  // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
   std::vector<ValueId> reported;  // parameters
 };
 
-// `losses` is the output of a loss op in the section `micro`; its gradient rule is the root. Appends sections in place.
-// `accumulation`: micro-steps of a window; 0 where it is not known.
-TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation);
+// The gradient is that of the sum of all roots, each scaled by its loss op. Appends sections in place. `accumulation`:
+// micro-steps of a window; 0 where it is not known.
+TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
+                            std::int64_t accumulation);
+inline TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {
+  return add_training(graph, {LossRoot{losses}}, optimizer, accumulation);
+}
 
 }  // namespace plimsoll

@@ -139,7 +139,7 @@ class Extraction {
     const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
     const auto updates = [&](std::size_t input) {
       return std::any_of(aliases.begin(), aliases.end(),
-                         [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == input; });
+                         [&](const Alias& alias) { return in_place(alias.kind) && alias.input == input; });
     };
     // With one micro-step a window, accumulators are written where others add: nothing of before is read.
     const bool writes = one_micro_step() && starts_window(graph_, node);
@@ -154,8 +154,7 @@ class Extraction {
     for (const Alias& alias : aliases) {
       const auto position = std::find(positions.begin(), positions.end(), alias.input);
       if (position == positions.end()) continue;
-      pairs.push_back(
-          {position - positions.begin(), alias.output, alias.kind == AliasKind::updates ? "updates" : "may overwrite"});
+      pairs.push_back({position - positions.begin(), alias.output, in_place(alias.kind) ? "updates" : "may overwrite"});
     }
     for (const ValueId output : node.outputs) {
       outputs.push_back(number(output));
@@ -163,7 +162,7 @@ class Extraction {
     }
     const bool recomputable =
         node.section == Section::micro && node.op->replayable &&
-        std::none_of(aliases.begin(), aliases.end(), [](const Alias& alias) { return alias.kind == AliasKind::updates; });
+        std::none_of(aliases.begin(), aliases.end(), [](const Alias& alias) { return in_place(alias.kind); });
     const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
     const KernelChoice& choice = kernel.of(one_micro_step());
     const double times = node.section == Section::micro ? static_cast<double>(simulation_.timeline.rounds) : 1;

@@ -70,7 +70,7 @@ std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attrib
     node.outputs.push_back(graph_.values.push_back(std::move(value)));
   }
   for (const NodeAlias& alias : aliases_of(graph_, node)) {
-    if (alias.kind != AliasKind::updates) continue;
+    if (!in_place(alias.kind)) continue;
     const Value& updated = graph_.values[alias.input];
     graph_.values[alias.output].role = updated.role;
     graph_.values[alias.output].version_of = updated.persistent() ? alias.input : updated.version_of;

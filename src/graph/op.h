@@ -31,9 +31,12 @@ struct Cost {
 // How an output relates to the bytes of an input.
 enum class AliasKind {
   may_overwrite,  // elementwise: the output may take the input's bytes if the input dies here
-  updates,        // the output is the input, changed in place (parameters, accumulators, moments): always the same bytes
+  updates,        // the output is the input, changed in place (parameters, moments, statistics): always the same bytes
+  accumulates,    // likewise a sum over a window: its first micro-step writes it, whatever was there, later ones add to it
   view,           // the output is the same bytes read under another shape: no instruction
 };
+
+constexpr bool in_place(AliasKind kind) { return kind == AliasKind::updates || kind == AliasKind::accumulates; }
 
 struct Alias {
   std::size_t input;

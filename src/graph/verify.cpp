@@ -54,7 +54,7 @@ struct Checker {
     for (const NodeAlias& alias : aliases_of(graph, node)) {
       if (alias.kind == AliasKind::may_overwrite) continue;
       const ValueId bytes = bytes_of[alias.input];
-      if (alias.kind == AliasKind::updates) {
+      if (in_place(alias.kind)) {
         if (!updated.insert(bytes).second) fail(node, fmt::format("updates {} twice", graph.values[bytes].name.text()));
         ++updates[bytes];
       }

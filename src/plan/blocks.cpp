@@ -73,7 +73,7 @@ std::string structure(const Graph& graph, const Piece& piece) {
   for (const NodeId id : piece.nodes) {
     const Node& node = graph.nodes[id];
     text += node.op->name;
-    if (!node.op->random) text += node.attributes.text();
+    text += node.attributes.text_without_noise();
     for (const ValueId input : node.inputs) {
       const Value& value = graph.values[input];
       const auto local = inside.find(input);

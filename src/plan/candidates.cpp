@@ -57,6 +57,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
   const Simulation keep = simulate_uniform(options_.front());
+  composes_ = blocks_compose(keep, blocks());
   look_at(keep, request, machine, floor);
   look_at_option(options_.front(), keep, machine);
   for (Option* option : {&options_[first_allowed_], &options_.back()}) look_at_option(*option, machine);
@@ -102,6 +103,11 @@ Simulation BatchCandidates::simulate_uniform(const Option& option) const {
 }
 
 void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
+  if (!composes_) {
+    option.uniform = profile_whole(simulation);
+    option.uniform->stall = costs_of(simulation, paging_, machine).micro_stall;
+    return;
+  }
   profile(option, simulation);
   if (!paging_.active()) return;
   UniformLanes lanes = lanes_of(simulation, blocks(), blocks_of_values(model_->graph, blocks()), paging_, machine);
@@ -110,7 +116,7 @@ void BatchCandidates::look_at_option(Option& option, const Simulation& simulatio
 }
 
 void BatchCandidates::look_at_option(Option& option, const Machine& machine) {
-  if (option.profiles.empty() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
+  if (!option.looked_at() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
 }
 
 Graph BatchCandidates::with_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
@@ -126,7 +132,7 @@ Simulation BatchCandidates::simulate_window(Graph graph) const {
 
 // Every micro-batch of a group needs at least what it would need by itself.
 Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
-  const Bytes loss{chunks_.back().scratch};
+  const Bytes loss = least_loss_scratch();
   if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
   const WindowOrder alone{window_.rounds(), 1};
   const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
@@ -164,7 +170,7 @@ void BatchCandidates::add_joined(const PlanRequest& request, const Machine& mach
 bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
-  return wanted && allowed && blocks().size() > 1;
+  return wanted && allowed && composes_ && blocks().size() > 1;
 }
 
 std::size_t BatchCandidates::again() const {
@@ -213,7 +219,7 @@ void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machi
 void BatchCandidates::add_replays(const PlanRequest& request, const Machine& machine) {
   const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
   const Simulation keep = simulate_uniform(options_.front());
-  for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().scratch))) {
+  for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().least))) {
     add_whole({choices, std::move(replays), 0, {}, {}}, request, machine);
   }
 }
@@ -278,7 +284,7 @@ void BatchCandidates::profile(Option& option, const Simulation& simulation) {
       BlockProfile& profile = profiles[static_cast<std::size_t>(block)];
       profile.peak = std::max(profile.peak, live_at(step) - before[static_cast<std::size_t>(block)]);
       profile.seconds += clone_seconds(simulation, step);
-    } else if (is_loss(simulation, step)) {
+    } else if (std::ranges::binary_search(losses, step)) {
       at_loss = std::max(at_loss, live_without_scratch(simulation, steady, step) - before.back());
     } else if (step > last_forward && step < first_backward) {
       between = std::max(between, live_at(step) - before.back());
@@ -325,14 +331,16 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
   const auto choice = [&](int chunks) {
     const std::vector<StepKernel> chosen = kernels(chunks);
     const bool together = streams_with(simulation.graph, simulation.timeline, losses.front()).end > losses.front() + 1;
-    Bytes scratch;
+    Bytes scratch, least{std::numeric_limits<std::int64_t>::max()};
     for (const StepKernel& kernel : chosen) {
       const Bytes own = align_up(kernel.scratch(), kAlignment);
       scratch = together ? scratch + own : std::max(scratch, own);
+      least = std::min(least, own);
     }
+    if (together) least = scratch;
     const StepKernel& first = chosen.front();
     const int primitives = write ? first.write.primitives : std::max(first.add.primitives, first.write.primitives);
-    return ChunkChoice{chunks, scratch.n, seconds(chosen), primitives, stall(chosen) - in_simulation};
+    return ChunkChoice{chunks, scratch.n, least.n, seconds(chosen), primitives, stall(chosen) - in_simulation};
   };
   constexpr int kMostChunks = 1 << 14;
   if (request.loss_chunks) chunks_ = {choice(*request.loss_chunks)};
@@ -349,9 +357,10 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
 BatchCandidates::MixtureProfile BatchCandidates::profile_whole(const Simulation& simulation) const {
   const Timeline& timeline = simulation.timeline;
   MixtureProfile profile{.peak = peak_of_other_phases(simulation)};
+  const std::vector<int> losses = find_losses(simulation);
   const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
   for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
-    if (is_loss(simulation, step)) {
+    if (std::ranges::binary_search(losses, step)) {
       profile.loss_base = std::max(profile.loss_base, live_without_scratch(simulation, steady, step));
     } else {
       profile.peak = std::max(profile.peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
@@ -387,6 +396,10 @@ const std::vector<NodeReplay>& BatchCandidates::replays(const Candidate& candida
 
 BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& candidate) const {
   if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].profile;
+  if (!composes_) {
+    const auto run = std::ranges::find_if(candidate.runs, [](const Candidate::Run& each) { return each.blocks > 0; });
+    return options_[run == candidate.runs.end() ? 0 : run->option].uniform.value();
+  }
   MixtureProfile mixture{.peak = outside_peak_};
   std::int64_t held = 0;
   const std::vector<const Option*> chosen = options_of(candidate);
@@ -440,13 +453,13 @@ void BatchCandidates::add_mixtures(std::size_t batch_index, std::vector<Candidat
   const std::size_t end = options_.size() - (in_pieces ? 1 : 0);  // of those that do not go in pieces
   for (std::size_t option = first_allowed_; option < end; ++option) {
     add({{{number(option), so_many(blocks().size())}}});
-    for (std::size_t later = first_allowed_; later < option; ++later) {
+    for (std::size_t later = first_allowed_; composes_ && later < option; ++later) {
       for (std::size_t i = 1; i < blocks().size(); ++i) {
         add({{{number(option), so_many(i)}, {number(later), so_many(blocks().size() - i)}}});
       }
     }
   }
-  for (std::size_t pieces = 1; in_pieces && pieces <= blocks().size(); ++pieces) {
+  for (std::size_t pieces = composes_ ? 1 : blocks().size(); in_pieces && pieces <= blocks().size(); ++pieces) {
     const Candidate::Run first{number(end - 1), so_many(blocks().size() - pieces)};
     add({{first, {number(end), so_many(pieces)}}});
     for (std::size_t last = std::max<std::size_t>(first_allowed_, 1); first.blocks > 0 && last + 1 < end; ++last) {

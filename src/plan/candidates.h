@@ -1,7 +1,7 @@
 // All candidates of one micro-batch size, exactly and cheaply. Uniform plans (every block keeps, recomputes some values, all, or
 // all in pieces) are simulated in full; since a block's values live from its forward to its backward pass and nowhere else, the
-// live bytes of any mixture follow from what each block adds in each mode. The full simulator judges whatever is chosen in the
-// end.
+// live bytes of any mixture follow from what each block adds in each mode. Where that does not hold (blocks_compose), there are
+// uniform plans only. The full simulator judges whatever is chosen in the end.
 #pragma once
 
 #include <limits>
@@ -69,7 +69,10 @@ class BatchCandidates {
   Bytes bound(const Machine& machine) const { return arena_bound_ + least_reserve(machine, arena_bound_) + outside_; }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
   double kernel_seconds() const { return kernel_seconds_; }
-  Bytes least_loss_scratch() const { return Bytes{chunks_.back().scratch}; }
+  Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
+  // Whether mixtures of what blocks do are exact to the byte; else every block does the same, and bytes are an upper bound where
+  // there are several losses.
+  bool composes() const { return composes_; }
 
  private:
   struct BlockProfile {
@@ -87,12 +90,16 @@ class BatchCandidates {
     BlockChoice choice;
     std::vector<BlockProfile> profiles;
     std::vector<BlockLanes> lanes;
+    // Where blocks do not compose: what follows if every block does it.
+    std::optional<MixtureProfile> uniform;
+    bool looked_at() const { return !profiles.empty() || uniform.has_value(); }
   };
 
   struct ChunkChoice {
     int chunks;
-    std::int64_t scratch;
-    double seconds;  // of all losses of a micro-step
+    std::int64_t scratch;  // of the loss that needs most
+    std::int64_t least;    // of the one that needs least
+    double seconds;        // of all losses of a micro-step
     int primitives;
     double stall;  // more than in the simulation of the options, where the loss streams
   };
@@ -140,6 +147,7 @@ class BatchCandidates {
   bool saves_;
   bool only_offloaded_;  // activations have to leave memory
   bool looks_for_floor_;
+  bool composes_ = true;
   Graph paged_;  // while candidates are simulated
   OuterLanes outer_lanes_;
   std::vector<Option> options_;    // to keep everything first, then by what they keep; pieces last

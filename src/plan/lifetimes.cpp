@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 
@@ -20,6 +21,18 @@ bool differs_at_start(const Graph& graph, const Node& node) {
 }
 
 enum class Span { run, window };
+
+// Of each value its first view, of each view the next one of the same value.
+struct Views {
+  PerValue<ValueId> first, next;
+
+  explicit Views(const Graph& graph) : first(graph.values.size()), next(graph.values.size()) {
+    for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
+      const Node& node = graph.nodes[*it];
+      if (node.op->view) next[node.outputs[0]] = std::exchange(first[node.inputs[0]], node.outputs[0]);
+    }
+  }
+};
 
 class Analysis {
  public:
@@ -122,7 +135,7 @@ class Analysis {
       for (const NodeAlias& alias : aliases) {
         if (alias.output != output) continue;
         const BufferId candidate = result_.buffer_of[alias.input];
-        if (alias.kind == AliasKind::updates) shared = candidate;
+        if (in_place(alias.kind)) shared = candidate;
         if (alias.kind == AliasKind::may_overwrite && !shared.valid() && may_take(node, alias, candidate, step, taken)) {
           shared = candidate;
         }
@@ -155,11 +168,7 @@ class Analysis {
 
   // Views of a value, and views of those, live in its buffer.
   void join_views(ValueId value) {
-    if (!has_views_) return;
-    for (const NodeId id : graph_.order) {
-      const Node& node = graph_.nodes[id];
-      if (node.op->view && node.inputs[0] == value) join(node.outputs[0], result_.buffer_of[value]);
-    }
+    for (ValueId view = views_.first[value]; view.valid(); view = views_.next[view]) join(view, result_.buffer_of[value]);
   }
 
   void give_own_buffer(ValueId value, int step) {
@@ -194,7 +203,7 @@ class Analysis {
   std::vector<StepAccess> accesses_;  // by step, past a window's start
   PerValue<int> last_use_;
   std::vector<int> last_;
-  bool has_views_ = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& node) { return node.op->view; });
+  Views views_{graph_};
   Lifetimes result_;
 };
 
@@ -218,7 +227,7 @@ bool starts_window(const Graph& graph, const Node& node) {
   if (node.section != Section::micro && node.section != Section::evaluate) return false;
   if (node.op->transfer != Transfer::none) return false;
   for (const NodeAlias& alias : aliases_of(graph, node)) {
-    if (alias.kind == AliasKind::updates && comes_from_before(graph, alias.input)) return true;
+    if (alias.kind == AliasKind::accumulates && comes_from_before(graph, alias.input)) return true;
   }
   return false;
 }
@@ -265,7 +274,7 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
       if (brings_what_is_written(graph, node)) return {};
       if (!starts_window(graph, node)) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
-        if (alias.kind == AliasKind::updates) std::erase(access.reads, alias.input);
+        if (alias.kind == AliasKind::accumulates) std::erase(access.reads, alias.input);
       }
       break;
     }

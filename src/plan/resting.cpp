@@ -126,7 +126,8 @@ Error Resting::no_room(Bytes least) const {
                                   : fmt::format("what rests on the {}", machine_->tiers[1].name);
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
-                      "a budget that holds it", {(on_disk ? "--disk /tmp/plimsoll:" : "--host-memory ") + std::to_string(least.n)});
+                      "a budget that holds it",
+                      {(on_disk ? "--disk /tmp/plimsoll:" : "--host-memory ") + std::to_string(least.n)});
 }
 
 std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {

@@ -200,7 +200,8 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
   // later: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
-  const bool agree = plan.decisions.late.empty() ? plan.live == candidate.live : plan.live <= candidate.live;
+  const bool exact = plan.decisions.late.empty() && batch.composes();
+  const bool agree = exact ? plan.live == candidate.live : plan.live <= candidate.live;
   ensure(agree, "planner", "the simulator and the composed profile disagree about live bytes");
   return plan;
 }

@@ -7,6 +7,18 @@
 
 namespace plimsoll {
 
+namespace {
+
+// Whether the step runs a node of that pass for the first time.
+bool computes(const Simulation& simulation, int step, bool backward) {
+  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
+  if (what.kind != Step::Kind::node || what.section != Section::micro) return false;
+  const Node& node = simulation.graph.nodes[what.node];
+  return node.backward == backward && !node.clone_of.valid() && node.op->transfer == Transfer::none;
+}
+
+}  // namespace
+
 std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
   const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(simulation.graph, blocks);
   std::vector<int> result;
@@ -26,18 +38,45 @@ std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<
   return result;
 }
 
-bool is_loss(const Simulation& simulation, int step) {
+bool is_chunked(const Simulation& simulation, int step) {
   const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
   return what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked;
 }
 
 std::vector<int> find_losses(const Simulation& simulation) {
   std::vector<int> losses;
+  int last_forward = simulation.timeline.micro.begin;
   for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
-    if (is_loss(simulation, step)) losses.push_back(step);
+    if (is_chunked(simulation, step)) losses.push_back(step);
+    if (computes(simulation, step, /*backward=*/false)) last_forward = step;
   }
-  ensure(!losses.empty(), "planner", "the training graph has no chunked loss");
+  if (losses.empty()) losses.push_back(last_forward);
   return losses;
+}
+
+bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
+  const std::vector<int> losses = find_losses(simulation), block_of = block_of_steps(simulation, blocks);
+  const auto first_of = [&](int step) {
+    const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(step)].node;
+    const NodeId first = simulation.graph.nodes[node].replica_of;
+    return first.valid() ? first : node;
+  };
+  const auto another = [&](int loss) { return first_of(loss) != first_of(losses.front()); };
+  if (std::ranges::any_of(losses, another)) return false;
+  std::vector<int> end(blocks.size(), losses.front());  // of each block's backward pass
+  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
+    const int block = block_of[static_cast<std::size_t>(step)];
+    if (block == kOutside) continue;
+    if (step > losses.front() && computes(simulation, step, /*backward=*/false)) return false;
+    if (step < losses.back() && computes(simulation, step, /*backward=*/true)) return false;
+    end[static_cast<std::size_t>(block)] = std::max(end[static_cast<std::size_t>(block)], step + 1);
+  }
+  return std::ranges::all_of(simulation.lifetimes.buffers, [&](const Buffer& buffer) {
+    const int loss = losses.front();
+    if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) return true;
+    const int block = block_of[static_cast<std::size_t>(buffer.begin)];
+    return block == kOutside || buffer.end <= end[static_cast<std::size_t>(block)];
+  });
 }
 
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {

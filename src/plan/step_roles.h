@@ -16,9 +16,15 @@ inline constexpr int kOutside = -1;
 // update that run within it, and transfers, belong to the block whose pass they follow.
 std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks);
 
-bool is_loss(const Simulation& simulation, int step);
-// Of each micro-batch that goes with the others; an internal error where there is none.
+// Whether the step runs a loss whose number of chunks the planner chooses.
+bool is_chunked(const Simulation& simulation, int step);
+// Where a micro-step turns from its forward to its backward pass, in order: the chunked losses, each as often as micro-batches go
+// together; without one, the last forward node.
 std::vector<int> find_losses(const Simulation& simulation);
+
+// Whether the live bytes of a mixture of what blocks do follow from what each does by itself: there is one loss, no block
+// computes on both sides of it, and what a block makes in its forward pass is gone after its backward pass.
+bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks);
 
 // Bytes live at a step of a micro-step, less the scratch of its kernel and of those that stream with it.
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step);

@@ -113,7 +113,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
                                BatchModel& model) const {
   const Graph& graph = simulation.graph;
   const NodeId middle = simulation.timeline.steps[static_cast<std::size_t>(step)].node;
-  Cut cut{.loss = is_loss(simulation, step), .saved = {}};
+  Cut cut{.loss = is_chunked(simulation, step), .saved = {}};
   std::set<BufferId> touched;
   std::set<ValueId> touched_values;
   const auto touch = [&](ValueId value) {

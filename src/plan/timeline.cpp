@@ -62,7 +62,7 @@ class EarliestPlaces {
     std::size_t after = 0;
     for (const ValueId input : node.inputs) after = std::max(after, written_[root(input)]);
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
-      if (alias.kind == AliasKind::updates) after = std::max(after, used_[root(alias.input)]);
+      if (in_place(alias.kind)) after = std::max(after, used_[root(alias.input)]);
     }
     // What nothing holds back runs behind the micro-step, and so does what reads it.
     for (const ValueId output : node.outputs) written_[root(output)] = after > 0 ? after : all_gradients_;
@@ -80,7 +80,7 @@ class EarliestPlaces {
 
 bool changes_state(const Graph& graph, const Node& node) {
   const std::vector<NodeAlias> aliases = aliases_of(graph, node);
-  return std::any_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return alias.kind == AliasKind::updates; });
+  return std::any_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return in_place(alias.kind); });
 }
 
 bool is_fed(const Graph& graph, const Node& node) {

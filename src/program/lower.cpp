@@ -164,8 +164,8 @@ class Lowering {
     const Node& node = graph_.nodes[run.node];
     run.starts_window = starts_window(graph_, node);
     for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
-      if (alias.kind != AliasKind::updates || !comes_from_before(graph_, node.inputs[alias.input]) || !run.starts_window)
-        continue;
+      const bool written_first = alias.kind == AliasKind::accumulates && run.starts_window;
+      if (!written_first || !comes_from_before(graph_, node.inputs[alias.input])) continue;
       run.accumulators.push_back(alias.input);
     }
   }

@@ -142,7 +142,7 @@ class Operands {
     for (const ValueType& type : request.inputs) inputs_.push_back(take(Bytes{dense_bytes(type.shape, type.dtype)}));
     for (const ValueType& type : request.outputs) outputs_.push_back(take(Bytes{dense_bytes(type.shape, type.dtype)}));
     for (const Alias& alias : aliases_of(*request.op, *request.attributes)) {
-      if (alias.kind == AliasKind::updates) outputs_[alias.output] = inputs_[alias.input];
+      if (in_place(alias.kind)) outputs_[alias.output] = inputs_[alias.input];
     }
     scratch_ = take(scratch);
   }

@@ -170,7 +170,7 @@ void Trainer::find_watched() {
 
 bool Trainer::finite_so_far() const {
   bool loss = false;  // which is fetched at the end of the window only
-  executor_.read(model_.training.loss_total,
+  executor_.read(model_.training.loss_totals.front(),
                  [&](std::span<const std::byte> bytes) { loss = std::isfinite(*reinterpret_cast<const double*>(bytes.data())); });
   if (!loss) return false;
   return std::all_of(watched_.begin(), watched_.end(), [&](ValueId value) {
@@ -197,7 +197,7 @@ bool Trainer::run_window(double inverse_units) {
     if (scale_ && !finite_so_far()) return false;
   }
   executor_.run(Section::update, false, feed);
-  return std::isfinite(*executor_.view(model_.training.loss_total).as_pointer<double>()) &&
+  return std::isfinite(*executor_.view(model_.training.loss_totals.front()).as_pointer<double>()) &&
          std::isfinite(*executor_.view(model_.training.gradient_norm).as_pointer<double>());
 }
 
@@ -248,7 +248,7 @@ Metrics Trainer::update() {
     leave_window(next, *metrics.loss_scale);
   }
   metrics.update = update;
-  metrics.loss = *executor_.view(model_.training.loss_total).as_pointer<double>() * inverse_units;
+  metrics.loss = *executor_.view(model_.training.loss_totals.front()).as_pointer<double>() * inverse_units;
   metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
   metrics.learning_rate = learning_rate_at(config_, progress_.samples);
   if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, progress_.samples);

@@ -64,7 +64,7 @@ TEST_P(Gpt2Gradient, OfOneMicroStepAgreesWithFiniteDifferences) {
   Model::feed([&](ValueId id, const Numbers& numbers) { run.set(id, numbers); }, model.training.micro, batch);
   run.run(Section::micro, /*window_start=*/true);  // over poisoned accumulators
   expect_gradients(model, run, {batch});
-  EXPECT_NEAR(run.get(model.values.loss_total)[0], model.losses(batch, 0, 0, 0), 1e-4);
+  EXPECT_NEAR(run.get(model.values.loss_totals.front())[0], model.losses(batch, 0, 0, 0), 1e-4);
 }
 
 TEST_P(Gpt2Gradient, OfAWindowIsTheSumOfItsMicroSteps) {

@@ -112,7 +112,7 @@ TEST_P(Completeness, AliasesNameWhatThereIs) {
       ASSERT_LT(alias.output, outputs.size());
       const ValueType &from = inputs[alias.input], &to = outputs[alias.output];
       EXPECT_EQ(dense_bytes(from.shape, from.dtype), dense_bytes(to.shape, to.dtype));
-      EXPECT_TRUE(alias.kind != AliasKind::updates || from == to);
+      EXPECT_TRUE(!in_place(alias.kind) || from == to);
       EXPECT_EQ(alias.kind == AliasKind::view, op().view);
     }
   }

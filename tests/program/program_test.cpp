@@ -124,7 +124,7 @@ TEST(Verify, RefusesAPartialOverlapWhereSharingIsAllowed) {
       [](RunKernel& kernel) {
         const Node& node = sound_plan().graph.nodes[kernel.node];
         for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
-          if (alias.kind != AliasKind::updates || kernel.inputs[alias.input].bytes <= kAlignment) continue;
+          if (!in_place(alias.kind) || kernel.inputs[alias.input].bytes <= kAlignment) continue;
           kernel.outputs[alias.output].offset += kAlignment;
           return true;
         }

@@ -13,6 +13,7 @@
 #include "plan/layout/judge.h"
 #include "run/network_run.h"
 #include "run/session.h"
+#include "run/unusual_networks.h"
 
 namespace plimsoll {
 namespace {
@@ -47,7 +48,9 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   Hasher losses;
   for (int update = 0; update < 2; ++update) {
     run.update();
-    losses.add(std::to_string(std::bit_cast<std::uint64_t>(run.executor().view(network.training.loss_total).as<double>()[0])));
+    for (const ValueId total : network.training.loss_totals) {
+      losses.add(std::to_string(std::bit_cast<std::uint64_t>(run.executor().view(total).as<double>()[0])));
+    }
   }
   run.save();
   difference_found = difference(plan, audit.phases());
@@ -134,6 +137,24 @@ TEST(UnrolledRecurrence, EveryBudgetIsExactAndHasTheSameBits) {
   std::size_t with_replays = 0, with_disk = 0;
   run_irregular(unrolled_network, {}, with_replays, with_disk);
   EXPECT_GE(with_replays, 8u);
+}
+
+// Two losses, a value that lives beyond its block, and both.
+TEST(UnusualNetworks, EveryBudgetIsExactAndHasTheSameBits) {
+  for (const UnusualShape& shape : {UnusualShape{true, false}, UnusualShape{false, true}, UnusualShape{true, true}}) {
+    SCOPED_TRACE(2 * int{shape.auxiliary} + int{shape.gathered});
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular([&](std::int64_t batch) { return unusual_network(batch, shape); }, {}, with_replays, with_disk);
+  }
+}
+
+TEST(UnusualNetworks, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  for (const UnusualShape& shape : {UnusualShape{true, false, 256}, UnusualShape{false, true, 256}}) {
+    SCOPED_TRACE(2 * int{shape.auxiliary} + int{shape.gathered});
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular([&](std::int64_t batch) { return unusual_network(batch, shape); }, {kGiB}, with_replays, with_disk);
+    EXPECT_GE(with_disk, 4u);
+  }
 }
 
 TEST(Fuzz, RandomNetworks) {

@@ -80,7 +80,7 @@ class ByHand {
   void run(const Window& window, double inverse_units) {
     for (std::int64_t micro = 0; micro < window.micro_count; ++micro) micro_step(window, micro, inverse_units, micro == 0);
   }
-  double loss_total() const { return *executor_.view(model_.training.loss_total).as_pointer<double>(); }
+  double loss_total() const { return *executor_.view(model_.training.loss_totals.front()).as_pointer<double>(); }
   Gradients gradients() const {
     Gradients result;
     for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {

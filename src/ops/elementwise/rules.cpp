@@ -43,7 +43,7 @@ std::vector<ValueType> infer_rounded(const Attributes&, TypeSpan inputs) {
   return {inputs[2]};
 }
 
-std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::updates}}; }
+std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::accumulates}}; }
 
 std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
 std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
@@ -73,7 +73,7 @@ void gradient_of_activation(GradientContext& context) {
   context.contribute(0, context.builder().add1(*kBackward, NoAttributes{}, {context.gradient(0), context.input(0)}, "grad"));
 }
 
-std::vector<Alias> into_second(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
+std::vector<Alias> into_second(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
 
 OpDef elementwise(std::string_view name, OpDef op) {
   op.name = name;

@@ -83,7 +83,7 @@ Cost cost_of_gradient(const Attributes&, TypeSpan inputs, TypeSpan) {
 template <std::size_t kGradient>
 std::vector<Alias> aliases_of_gradient(const Attributes& any) {
   if (!any.as<EmbeddingBackwardAttributes>().accumulate) return {};
-  return {{kGradient + 1, 0, AliasKind::updates}};
+  return {{kGradient + 1, 0, AliasKind::accumulates}};
 }
 
 std::vector<ValueType> infer_slots(const Attributes& any, TypeSpan inputs) {
@@ -95,7 +95,7 @@ std::vector<ValueType> infer_slots(const Attributes& any, TypeSpan inputs) {
   return {inputs[0], inputs[1]};
 }
 
-std::vector<Alias> aliases_of_slots(const Attributes&) { return {{1, 1, AliasKind::updates}}; }
+std::vector<Alias> aliases_of_slots(const Attributes&) { return {{1, 1, AliasKind::accumulates}}; }
 
 Cost cost_of_slots(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return {0, bytes_touched(inputs, outputs)}; }
 

@@ -71,7 +71,7 @@ RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
   if (!any.as<LossAttributes>().accumulate) return {};
-  return {{4, 2, AliasKind::updates}};
+  return {{4, 2, AliasKind::accumulates}};
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ Attributes rounded(const Attributes& any, DType to) {
 std::vector<Alias> aliases(const Attributes& any) {
   const auto& attributes = any.as<MatmulAttributes>();
   if (!attributes.accumulate) return {};
-  return {{2 + std::size_t{attributes.bias}, 0, AliasKind::updates}};
+  return {{2 + std::size_t{attributes.bias}, 0, AliasKind::accumulates}};
 }
 
 }  // namespace

@@ -70,8 +70,8 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
   std::vector<Alias> aliases{{0, 0, AliasKind::may_overwrite}};
   if (any.as<AccumulateAttributes>().accumulate) {
-    aliases.push_back({5, 1, AliasKind::updates});
-    aliases.push_back({6, 2, AliasKind::updates});
+    aliases.push_back({5, 1, AliasKind::accumulates});
+    aliases.push_back({6, 2, AliasKind::accumulates});
   }
   return aliases;
 }

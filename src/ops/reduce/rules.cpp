@@ -58,7 +58,7 @@ std::vector<std::size_t> either(const Attributes&) { return {0}; }
 
 std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
   if (!any.as<AccumulateAttributes>().accumulate) return {};
-  return {{1, 0, AliasKind::updates}};
+  return {{1, 0, AliasKind::accumulates}};
 }
 
 std::vector<ValueType> infer_sum_losses(const Attributes&, TypeSpan inputs) {
@@ -75,7 +75,7 @@ std::vector<ValueType> infer_count_small(const Attributes&, TypeSpan inputs) {
   return {inputs[1]};
 }
 
-std::vector<Alias> updates_second(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
+std::vector<Alias> into_second(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
 
 }  // namespace
 
@@ -92,11 +92,11 @@ const OpDef kSumLosses{.name = "sum_losses",
                        .infer = infer_sum_losses,
                        .cost = one_pass,
                        .not_differentiable = "it reports the loss; gradients start at the loss itself",
-                       .aliases = updates_second};
+                       .aliases = into_second};
 const OpDef kCountSmall{.name = "count_small",
                         .infer = infer_count_small,
                         .cost = one_pass,
                         .not_differentiable = kFirstOrderOnly,
-                        .aliases = updates_second};
+                        .aliases = into_second};
 
 }  // namespace plimsoll::ops

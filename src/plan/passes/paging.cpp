@@ -17,9 +17,10 @@ std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node)
   const bool starts = starts_window(graph, node);
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (graph.values[node.inputs[i]].tier == 0) continue;
-    const bool changes = std::any_of(aliases.begin(), aliases.end(),
-                                     [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == i; });
-    inputs.push_back({i, changes, changes && starts && comes_from_before(graph, node.inputs[i])});
+    const auto alias =
+        std::find_if(aliases.begin(), aliases.end(), [&](const Alias& each) { return in_place(each.kind) && each.input == i; });
+    const bool changes = alias != aliases.end(), adds = changes && alias->kind == AliasKind::accumulates;
+    inputs.push_back({i, changes, adds && starts && comes_from_before(graph, node.inputs[i])});
   }
   return inputs;
 }

@@ -67,7 +67,7 @@ class Rewrite {
 bool may_run_again(const Graph& graph, const Node& node) {
   if (node.section != Section::micro || node.backward || !node.op->replayable || node.op->view || node.op->chunked) return false;
   const std::vector<NodeAlias> aliases = aliases_of(graph, node);
-  return std::none_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return alias.kind == AliasKind::updates; });
+  return std::none_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return in_place(alias.kind); });
 }
 
 bool are_possible(const Graph& graph, const std::vector<NodeReplay>& replays) {

@@ -17,7 +17,7 @@ std::size_t bytes_of(const ValueType& type) { return extent(dense_bytes(type.sha
 
 bool updates(const std::vector<Alias>& aliases, std::size_t input) {
   return std::any_of(aliases.begin(), aliases.end(),
-                     [&](const Alias& alias) { return alias.kind == AliasKind::updates && alias.input == input; });
+                     [&](const Alias& alias) { return in_place(alias.kind) && alias.input == input; });
 }
 
 KernelChoice choose_on_cpu(const KernelRequest& request) {
@@ -84,7 +84,7 @@ void BoundCase::add_buffer(std::size_t bytes, std::byte fill, bool wanted) {
 
 void BoundCase::place_output(std::size_t output, const RunOptions& options) {
   for (const Alias& alias : aliases_) {
-    if (alias.output == output && alias.kind == AliasKind::updates) return outputs_.push_back(inputs_[alias.input]);
+    if (alias.output == output && in_place(alias.kind)) return outputs_.push_back(inputs_[alias.input]);
   }
   if (options.in_place && options.in_place->output == output) return outputs_.push_back(inputs_[options.in_place->input]);
   add_buffer(bytes_of(output_types_[output]), options.poison, true);
@@ -105,7 +105,7 @@ void BoundCase::run_in_ranges(std::int64_t elements) {
         std::vector<std::byte*> inputs = inputs_, outputs = outputs_;
         for (const std::size_t input : rule.inputs) inputs[input] += begin * size_of(input_types_[input].dtype);
         for (const Alias& alias : aliases_) {
-          if (alias.kind == AliasKind::updates) outputs[alias.output] = inputs[alias.input];
+          if (in_place(alias.kind)) outputs[alias.output] = inputs[alias.input];
         }
         call(std::move(inputs), std::move(outputs), {begin, std::min(elements, all - begin), pass});
       }
@@ -155,7 +155,7 @@ std::string BoundCase::faults() const {
 std::vector<Numbers> reference_outputs(const OpCases& cases, const OpCase& a_case, std::vector<Numbers> inputs) {
   const std::vector<ValueType> from = input_types(a_case), to = output_types(*cases.op, a_case);
   for (const Alias& alias : aliases_of(*cases.op, a_case.attributes)) {
-    if (a_case.overwrite && alias.kind == AliasKind::updates) std::ranges::fill(inputs[alias.input], 0.0);
+    if (a_case.overwrite && alias.kind == AliasKind::accumulates) std::ranges::fill(inputs[alias.input], 0.0);
   }
   return cases.reference({a_case.attributes, from, to, inputs});
 }
