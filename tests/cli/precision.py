@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What numbers are kept in: the bytes that the README states for each choice, and that nothing but rounding follows from it."""
+"""What numbers are kept in: the bytes that the documents state for each choice, and that nothing but rounding follows from it."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import re
 
 from _plimsoll import Test
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "precision.md"
 SIZES = {"f32": 4, "bf16": 2, "u8": 1}
 CODED_BLOCK = 256  # parameters that share a scale
 KEPT = ("parameters", "gradient accumulators", "optimizer state")
@@ -17,7 +17,7 @@ KEPT = ("parameters", "gradient accumulators", "optimizer state")
 def stated():
     """(settings, bytes of a parameter) of each row of the table."""
     head, rows = False, []
-    for line in README.read_text().splitlines():
+    for line in TABLE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[0] == "`[precision]`":
             head = True
@@ -30,7 +30,7 @@ def stated():
 
 def bytes_of_a_parameter(test):
     rows = stated()
-    test.that(len(rows) >= 2, "the README has a table of bytes")
+    test.that(len(rows) >= 2, "docs/precision.md has a table of bytes")
     for settings, expected in rows:
         sets = [part for key, value in settings for part in ("--set", f"precision.{key}={value}")]
         split = ["--set", "train.micro_batch=1", "--set", "train.accumulation=8"]
