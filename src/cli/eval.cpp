@@ -19,11 +19,12 @@
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
 #include "formats/weights_folder.h"
+#include "models/all.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
+#include "settings/setting.h"
 #include "train/calibrate.h"
 #include "train/config_keys.h"
-#include "train/config_source.h"
 #include "train/token_place.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -60,8 +61,9 @@ int run_eval(const EvalArguments& arguments) {
   check_used(arguments.config);
   Config config = load_settings(arguments.config);
   const std::filesystem::path folder = weights_folder(arguments.weights);
-  const Gpt2Config model = read_gpt2_config(folder);
-  config.model.shape.vocab = model.vocab;
+  const ModelConfig model = read_model(folder);
+  const ModelFacts facts = facts_of(model);
+  config.model.config = with_vocabulary(config.model.config, facts.vocab, facts_of(config.model.config).bytes);
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
   if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
@@ -72,7 +74,7 @@ int run_eval(const EvalArguments& arguments) {
   const Bytes budget = inference_budget(config.memory);
   const TokenFile source =
       open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
-  const std::int64_t tokens = std::min(config.model.context, model.context);
+  const std::int64_t tokens = std::min(config.model.context, facts.positions);
 
   std::optional<InferencePlan> chosen;
   for (const std::int64_t batch : kBatches) {
@@ -86,12 +88,12 @@ int run_eval(const EvalArguments& arguments) {
   const Arena arena(chosen->plan.arena);
   CpuDevice device(arena);
   Executor executor(chosen->plan.graph, program, device, machine.machine.threads, 1);
-  load_weights(chosen->plan.graph, folder, executor);
+  load_weights(chosen->plan.graph, model, folder, executor);
+  const Pass& pass = chosen->graph.model.pass(Section::evaluate);
   EvaluationProgress progress;
-  const EvaluationResult result =
-      evaluate(executor, source, tokens, chosen->batch, config.train.evaluate_samples, chosen->graph.model.evaluate,
-               chosen->graph.model.evaluate_total, chosen->graph.staging[0],
-               [&](std::int64_t done, std::int64_t samples) { progress.show(done, samples, say_line); });
+  const EvaluationResult result = evaluate(
+      executor, source, tokens, chosen->batch, config.train.evaluate_samples, batch_values(pass), pass.losses.front().total,
+      chosen->graph.staging[0], [&](std::int64_t done, std::int64_t samples) { progress.show(done, samples, say_line); });
   if (arguments.json) {
     const nlohmann::json object = {
         {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};

@@ -21,6 +21,7 @@
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
+#include "models/all.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
@@ -39,8 +40,8 @@ constexpr std::int64_t kTokenBucket = 64, kMostTokens = 1 << 24;
 // files and the encoder stay in a child process; what comes back is charged to the plan.
 class Vocabulary {
  public:
-  Vocabulary(const std::filesystem::path& folder, const Gpt2Config& model, const std::string& prompt) {
-    if (model.byte_vocabulary) {
+  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::string& prompt) {
+    if (model.bytes) {
       check_size(folder, kBytes, model.vocab);
       for (const char letter : prompt) prompt_.push_back(static_cast<unsigned char>(letter));
       return;
@@ -143,11 +144,12 @@ int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   const MemorySettings memory = load_budgets(arguments.budgets);
   const std::filesystem::path folder = weights_folder(arguments.weights);
-  const Gpt2Config model = read_gpt2_config(folder);
+  const ModelConfig model = read_model(folder);
+  const ModelFacts facts = facts_of(model);
   const std::vector<std::int64_t> ends = arguments.ignore_end ? std::vector<std::int64_t>() : end_tokens(folder);
-  const Vocabulary vocabulary(folder, model, arguments.prompt);
+  const Vocabulary vocabulary(folder, facts, arguments.prompt);
   const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
-  const std::int64_t window = std::min(model.context, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
+  const std::int64_t window = std::min(facts.positions, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const MachineRecord machine = calibrated_machine(threads, cache_folder(), say_line);
 
@@ -160,9 +162,11 @@ int run_generate(const GenerateArguments& arguments) {
   const Arena arena(plan.plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.plan.graph, program, device, threads, 1);
-  load_weights(plan.plan.graph, folder, executor);
+  load_weights(plan.plan.graph, model, folder, executor);
 
-  const GenerateValues& values = plan.graph.model.generate;
+  const Pass& pass = plan.graph.model.pass(Section::generate);
+  const ValueId tokens = pass.input("tokens"), sample_ids = pass.input("sample_ids"), position = pass.input("position");
+  const ValueId drawn_from = pass.results.front();
   // The last tokens of the text, as many as the model sees.
   std::vector<std::int32_t> seen;
   seen.reserve(static_cast<std::size_t>(window) + 1);
@@ -171,14 +175,14 @@ int run_generate(const GenerateArguments& arguments) {
   std::fputs(arguments.prompt.c_str(), stdout);
   for (std::int64_t step = 0; step < arguments.tokens; ++step) {
     executor.run(Section::generate, false, [&](Section) {
-      const std::span<std::int32_t> input = executor.view(values.tokens).as<std::int32_t>();
+      const std::span<std::int32_t> input = executor.view(tokens).as<std::int32_t>();
       std::fill(input.begin(), input.end(), 0);
       std::copy(seen.begin(), seen.end(), input.begin());
-      const std::span<std::uint32_t> ids = executor.view(values.sample_ids).as<std::uint32_t>();
+      const std::span<std::uint32_t> ids = executor.view(sample_ids).as<std::uint32_t>();
       std::fill(ids.begin(), ids.end(), 0u);
-      *executor.view(values.position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(seen.size()) - 1;
+      *executor.view(position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(seen.size()) - 1;
     });
-    const std::span<const float> logits = executor.view(values.logits).as<float>();
+    const std::span<const float> logits = executor.view(drawn_from).as<float>();
     seen.push_back(draw(logits.first(static_cast<std::size_t>(vocabulary.size())), arguments.temperature, arguments.seed, step));
     if (std::find(ends.begin(), ends.end(), seen.back()) != ends.end()) break;
     const std::string text = vocabulary.decode(seen.back());

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "models/gpt2.h"
+#include "models/all.h"
 #include "train/config_rules.h"
 
 namespace plimsoll {
@@ -13,9 +13,10 @@ namespace {
 Config starting_point(std::string_view preset) {
   Config config;
   config.model.preset = preset;
-  config.model.shape = gpt2_preset(preset);
-  config.model.context = config.model.shape.context;
-  const bool bytes = config.model.shape.byte_vocabulary;
+  config.model.config = model_preset(preset);
+  const ModelFacts facts = facts_of(config.model.config);
+  config.model.context = facts.positions;
+  const bool bytes = facts.bytes;
   config.data.train = std::filesystem::path(bytes ? "train.txt" : "train.bin");
   config.data.validation = std::filesystem::path(bytes ? "" : "validation.bin");
   config.train.effective_batch = 32;
@@ -63,7 +64,7 @@ std::string init_text(std::string_view preset) {
       "#   plimsoll train run.toml --run run\n"
       "# Lines that begin with a comment sign show what holds where they are left out; with two signs, an example that belongs\n"
       "# to another choice than the one above it. Paths are relative to this file.\n";
-  if (!config.model.shape.byte_vocabulary) {
+  if (!facts_of(config.model.config).bytes) {
     text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
   }
   text += "\n";

@@ -32,6 +32,7 @@
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "formats/tokenizer_folder.h"
+#include "models/family.h"
 #include "run/audit.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
@@ -204,7 +205,9 @@ class TrainCommand {
     if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
     prepared_ = std::get<Prepared>(std::move(prepared));
     // Opening the data has shown what "auto" only guesses; whoever opens the weights relies on it.
-    if (config_.model.init.empty()) config_.model.shape.byte_vocabulary = prepared_.train.bytes_per_token == 1;
+    if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
+      model = with_vocabulary(model, facts_of(model).vocab, prepared_.train.bytes_per_token == 1);
+    }
     if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
       throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
                          "the same file as before", {other_data_command()});
@@ -240,7 +243,7 @@ class TrainCommand {
     const Program program = lower(plan);
     verify(program, plan.graph);
     plan.forget_analysis();
-    const RunRoom room = room_of_run(plan.graph, config_.optimizer.ema_half_life.has_value());
+    const RunRoom room = room_of_run(plan.graph, config_.model.config, config_.optimizer.ema_half_life.has_value());
     check_room_for(plan, room);
     describe_run(plan);
     if (!resumed_) begin();
@@ -326,7 +329,7 @@ class TrainCommand {
     std::error_code error;
     std::filesystem::create_directories(folder_.weights(), error);
     if (error) throw data_error("E-IO-WRITE", folder_.weights().string(), "the folder cannot be created: " + error.message());
-    write_gpt2_config(folder_.weights(), config_.model.shape);
+    config_.model.config.family().write(config_.model.config, folder_.weights());
   }
 
   static Error outside_of_plan(std::string message, std::string remedy) {
@@ -555,7 +558,7 @@ class TrainCommand {
   // Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
   std::string use_command() const {
     const std::string weights = shell_quoted(folder_.weights().string());
-    if (config_.model.shape.byte_vocabulary || !config_.data.vocabulary.empty()) {
+    if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
       return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
     }
     return fmt::format("plimsoll eval {} --weights {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),

@@ -18,7 +18,7 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "formats/temporary_folder.h"
-#include "train/config_faults.h"
+#include "settings/faults.h"
 #include "train/config_keys.h"
 #include "train/token_place.h"
 

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/tasks.h"
+#include "models/family.h"
 #include "train/config_rules.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
@@ -254,7 +255,8 @@ Asked with_arguments(const Config& config, const PlanningInput& input, const Arg
   asked.config.train.micro_batch = input.request.micro_batch;  // which a run that is resumed may have decided
   asked.config = with_settings(std::move(asked.config), assignments, budgets);
   // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
-  if (asked.config.model.init.empty()) asked.config.model.shape.context = asked.config.model.context;
+  if (asked.config.model.init.empty())
+    asked.config.model.config = with_positions(asked.config.model.config, asked.config.model.context);
   asked.request = plan_request(asked.config);
   asked.budget = plan_budget(asked.config);
   if (!asked.budget.memory) asked.budget.memory = input.budget.memory;

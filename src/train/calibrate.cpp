@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/temporary_folder.h"
+#include "models/family.h"
 #include "train/child.h"
 #include "train/measure.h"
 #include "train/probe.h"
@@ -71,11 +72,11 @@ Config probe_config(const std::filesystem::path& tokens, std::int64_t layers, st
                     int threads) {
   constexpr std::int64_t kContext = 64;
   Config config;
-  config.model.shape.layers = layers;
-  config.model.shape.width = width;
-  config.model.shape.heads = width / 32;
-  config.model.shape.vocab = vocab;
-  config.model.shape.context = config.model.context = kContext;
+  const std::vector<std::string> shape{fmt::format("model.layers={}", layers), fmt::format("model.width={}", width),
+                                       fmt::format("model.heads={}", width / 32), fmt::format("model.vocab={}", vocab)};
+  config = with_settings(std::move(config), shape);
+  config.model.context = kContext;
+  config.model.config = with_positions(config.model.config, kContext);
   config.data.train = config.data.validation = tokens;
   config.data.format = "u16";
   config.train.effective_batch = 4;

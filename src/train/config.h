@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "data/data_paths.h"
 #include "data/order.h"
-#include "formats/huggingface.h"
+#include "models/model_config.h"
 #include "plan/plan.h"
 #include "train/schedule.h"
 
@@ -24,8 +24,8 @@ namespace plimsoll {
 struct ModelSettings {
   std::string preset;          // "" where the shape is given by its keys or by a folder
   std::filesystem::path init;  // a Hugging Face folder; empty: random weights
-  Gpt2Config shape;            // shape.context: the rows of the position embedding
-  std::int64_t context = 0;    // tokens of a sample, at most shape.context
+  ModelConfig config;          // of a preset, a folder, or its keys
+  std::int64_t context = 0;    // tokens of a sample, at most the positions of the model
 
   friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
 };

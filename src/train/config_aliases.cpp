@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "train/config_source.h"
+#include "settings/setting.h"
 
 namespace plimsoll {
 namespace {

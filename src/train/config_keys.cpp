@@ -2,27 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <system_error>
 #include <utility>
 
 #include "formats/weights_folder.h"
-#include "models/gpt2.h"
+#include "models/all.h"
 #include "train/config_aliases.h"
 #include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxContext = 1 << 24, kMaxVocab = 1 << 24;
+constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
-constexpr std::array<std::string_view, 1> kModels{"gpt2"};
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
 constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
@@ -42,27 +43,8 @@ constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastScale = 1, kMostScale = 0x1p40;
 constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
-std::string toml_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-std::string shown(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
-}
-
-std::string shown(std::int64_t value) { return fmt::format("{}", value); }
+std::string shown(double value) { return toml_text(value); }
+std::string shown(std::int64_t value) { return toml_text(value); }
 std::string shown(const std::optional<std::int64_t>& value) { return value ? shown(*value) : "\"auto\""; }
 std::string shown(const std::optional<Bytes>& value) { return value ? shown(value->n) : ""; }
 std::string unless_empty(const std::filesystem::path& path) { return path.empty() ? "" : toml_text(path.native()); }
@@ -72,7 +54,6 @@ std::string paths_text(const DataPaths& paths) {
   for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
   return list + "]";
 }
-std::string with_own_shape(const Config& c, std::int64_t value) { return c.model.init.empty() ? shown(value) : ""; }
 
 template <class Enum>
 Enum one_of(const Setting& setting, std::span<const std::string_view> names) {
@@ -110,30 +91,59 @@ void set_init(Config& c, const Setting& s) {
     return;
   }
   c.model.init = weights_folder(path(s));
-  c.model.shape = read_gpt2_config(c.model.init);
-  c.model.context = c.model.shape.context;
+  c.model.config = read_model(c.model.init);
+  c.model.context = facts_of(c.model.config).positions;
 }
 
 void set_preset(Config& c, const Setting& s) {
   try {
-    c.model.shape = gpt2_preset(text(s));
+    c.model.config = model_preset(text(s));
   } catch (const Error& error) {
     throw config_error(error.code, s.where, error.message, error.expected, error.remedies);
   }
   c.model.preset = text(s);
-  c.model.context = c.model.shape.context;
+  c.model.context = facts_of(c.model.config).positions;
 }
 
-void set_dropout(Config& c, const Setting& s) {
-  Gpt2Config& shape = c.model.shape;
-  shape.embedding_dropout = shape.attention_dropout = shape.residual_dropout = number(s, 0, kBelowOne);
+void set_kind(Config& c, const Setting& s) {
+  std::vector<std::string_view> kinds;
+  for (const Family* family : families()) kinds.push_back(family->kind);
+  const Family& family = *families()[choice(s, kinds)];
+  if (c.model.config.empty()) c.model.config = family.defaults();
+  if (&c.model.config.family() == &family) return;
+  throw config_error("E-CONFIG-CONFLICT", s.where,
+                     fmt::format("{} is \"{}\", and the model is a {}", s.name, family.kind, c.model.config.family().kind),
+                     "a preset or a folder of that kind, or neither");
 }
 
-// Absent where an init folder brings three different ones.
-std::string dropout_text(const Config& c) {
-  const Gpt2Config& shape = c.model.shape;
-  const bool same = shape.embedding_dropout == shape.attention_dropout && shape.attention_dropout == shape.residual_dropout;
-  return same ? shown(shape.embedding_dropout) : "";
+std::string kind_text(const Config& c) { return c.model.config.empty() ? "" : toml_text(c.model.config.family().kind); }
+
+const ModelKey* find_model_key(const Family& family, std::string_view name) {
+  const std::span<const ModelKey> keys = family.keys();
+  const auto found = std::ranges::find(keys, name, &ModelKey::name);
+  return found == keys.end() ? nullptr : &*found;
+}
+
+// Of the model that has been chosen; where none has, of the first family that has such a key.
+void set_model_key(Config& c, const Setting& s, std::string_view name) {
+  for (const Family* family : families()) {
+    if (c.model.config.empty() && find_model_key(*family, name) != nullptr) c.model.config = family->defaults();
+  }
+  const Family& family = c.model.config.family();
+  if (const ModelKey* key = find_model_key(family, name)) {
+    c.model.config = key->set(c.model.config, s);
+    return;
+  }
+  std::vector<std::string_view> names;
+  for (const ModelKey& key : family.keys()) names.push_back(key.name);
+  throw config_error("E-CONFIG-KEY", s.where, fmt::format("{} is no key of a {}", s.name, family.kind),
+                     "its keys are " + joined(names));
+}
+
+// Absent where a folder says it.
+std::string model_key_text(const Config& c, std::string_view name) {
+  const ModelKey* key = c.model.config.empty() ? nullptr : find_model_key(c.model.config.family(), name);
+  return key == nullptr || (key->of_folder && !c.model.init.empty()) ? "" : key->text(c.model.config);
 }
 
 DType precision(const Setting& s, std::string_view key, std::span<const DType> known) {
@@ -272,7 +282,7 @@ void set_size(Config& c, std::optional<Bytes>& out, const Setting& s) {
   constexpr std::int64_t kFew = 1 << 20;
   out.reset();
   if (is_auto(s)) return;
-  out = size(s);
+  out = size(s, total_memory().bytes);
   const bool digits = s.text.find_first_not_of("0123456789'\"") == std::string::npos;
   if (digits && out->n > 0 && out->n < kFew) {
     c.notes.push_back(fmt::format("{}: {} = {} is {} bytes; did you mean {}MiB?", s.where, s.name, s.text, out->n, out->n));
@@ -288,6 +298,9 @@ using C = Config;
 using S = Setting;
 using Text = std::string;
 
+constexpr std::string_view kContextKey = "model.context";
+
+// Without those of the families.
 const ConfigKey kKeys[] = {
     {"seed", OnResume::forced, "of everything random: order, dropout, new weights", "1",
      [](C& c, const S& s) { c.seed = whole(s, 0, kMaxSeed); }, [](const C& c) { return shown(c.seed); }},
@@ -296,30 +309,9 @@ const ConfigKey kKeys[] = {
      set_preset, [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
     {"model.init", OnResume::place, "\"random\", or a Hugging Face GPT-2 folder, which brings the shape", "\"random\"", set_init,
      [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
-    {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", [](C&, const S& s) { choice(s, kModels); },
-     [](const C&) { return toml_text(kModels[0]); }},
-    {"model.layers", OnResume::never, "number of blocks", "12",
-     [](C& c, const S& s) { c.model.shape.layers = whole(s, 1, kMaxLayers); },
-     [](const C& c) { return with_own_shape(c, c.model.shape.layers); }},
-    {"model.width", OnResume::never, "numbers per token between the blocks, a multiple of the heads", "768",
-     [](C& c, const S& s) { c.model.shape.width = whole(s, 1, kMaxWidth); },
-     [](const C& c) { return with_own_shape(c, c.model.shape.width); }},
-    {"model.heads", OnResume::never, "attention heads of a block", "12",
-     [](C& c, const S& s) { c.model.shape.heads = whole(s, 1, kMaxHeads); },
-     [](const C& c) { return with_own_shape(c, c.model.shape.heads); }},
-    {"model.context", OnResume::never, "tokens of a sample", "1024",
+    {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
+    {kContextKey, OnResume::never, "tokens of a sample", "1024",
      [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); }, [](const C& c) { return shown(c.model.context); }},
-    {"model.vocab", OnResume::never, "number of different tokens; 256 for bytes", "50257",
-     [](C& c, const S& s) { c.model.shape.vocab = whole(s, 2, kMaxVocab); },
-     [](const C& c) { return with_own_shape(c, c.model.shape.vocab); }},
-    {"model.dropout", OnResume::results, "of embeddings, attention and both branches of a block", "0.1", set_dropout,
-     dropout_text},
-    {"model.layer_norm_epsilon", OnResume::never, "added to the variance in layer norms", "1e-5",
-     [](C& c, const S& s) { c.model.shape.layer_norm_epsilon = number(s, 1e-12, 1); },
-     [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.layer_norm_epsilon) : Text(); }},
-    {"model.initializer_range", OnResume::never, "standard deviation of new weights", "0.02",
-     [](C& c, const S& s) { c.model.shape.initializer_range = number(s, 1e-6, 10); },
-     [](const C& c) { return c.model.init.empty() ? shown(c.model.shape.initializer_range) : Text(); }},
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
@@ -540,10 +532,48 @@ const ConfigKey kKeys[] = {
 
 }  // namespace
 
-std::span<const ConfigKey> config_keys() { return kKeys; }
+namespace {
+
+// Where two families have a key of that name, what the first one says of it is shown.
+ConfigKey key_of(const ModelKey& key) {
+  static std::deque<std::string> names;
+  const std::string_view name = names.emplace_back(fmt::format("model.{}", key.name));
+  const std::string_view leaf = leaf_of(name);
+  return {name,
+          key.on_resume,
+          key.comment,
+          key.example,
+          [leaf](C& c, const S& s) { set_model_key(c, s, leaf); },
+          [leaf](const C& c) { return model_key_text(c, leaf); }};
+}
+
+std::vector<ConfigKey> all_keys() {
+  std::vector<ConfigKey> keys;
+  const auto add_models = [&](bool sizes) {
+    for (const Family* family : families()) {
+      for (const ModelKey& key : family->keys()) {
+        const auto same = [&](const ConfigKey& other) { return other.name == fmt::format("model.{}", key.name); };
+        if (key.size == sizes && std::ranges::none_of(keys, same)) keys.push_back(key_of(key));
+      }
+    }
+  };
+  for (const ConfigKey& key : kKeys) {
+    if (key.name == kContextKey) add_models(/*sizes=*/true);
+    keys.push_back(key);
+    if (key.name == kContextKey) add_models(/*sizes=*/false);
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> keys = all_keys();
+  return keys;
+}
 
 const ConfigKey& config_key(std::string_view name) {
-  for (const ConfigKey& key : kKeys) {
+  for (const ConfigKey& key : config_keys()) {
     if (key.name == name) return key;
   }
   throw internal_error("configuration", "no key " + std::string(name));

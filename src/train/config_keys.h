@@ -3,27 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "settings/faults.h"
+#include "settings/setting.h"
 #include "train/config.h"
-#include "train/config_faults.h"
-#include "train/config_source.h"
 
 namespace plimsoll {
 
-// What a key may do to a run that is resumed.
-enum class OnResume : std::uint8_t {
-  never,    // the checkpoint holds what it says: it cannot change
-  forced,   // the run's samples, noise or arithmetic: --force alone changes it
-  results,  // the numbers from here on: it changes where it is given anew; an edited file needs --force
-  place,    // where something lies whose content is looked at, or that is used for this process alone
-  free,     // no result
-};
-
-using SetKey = void (*)(Config&, const Setting&);
+using SetKey = std::function<void(Config&, const Setting&)>;
 
 struct ConfigKey {
   std::string_view name;  // with its section: "train.micro_batch"
@@ -31,10 +23,11 @@ struct ConfigKey {
   std::string_view comment;  // one line for people
   std::string_view example;  // a TOML value, shown where the key is absent
   SetKey set;
-  std::string (*text)(const Config&);  // see text_of
+  std::function<std::string(const Config&)> text;  // see text_of
 };
 
-// Sections stand together; model.preset and model.init come before what they are overridden by.
+// Sections stand together; model.preset, model.init and model.kind come before what they are overridden by. The keys of [model]
+// are those of all families; a model of another family than theirs refuses them.
 std::span<const ConfigKey> config_keys();
 const ConfigKey& config_key(std::string_view name);
 

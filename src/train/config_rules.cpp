@@ -9,15 +9,29 @@
 #include <system_error>
 #include <utility>
 
-#include "models/gpt2.h"
+#include "models/all.h"
 #include "train/batch.h"
 #include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kShapeKeys[] = {
-    "model.layers", "model.width", "model.heads", "model.vocab", "model.layer_norm_epsilon", "model.initializer_range"};
+// "model.layers", of every family, for keys of which `which` holds.
+std::vector<std::string> model_keys(bool ModelKey::*which) {
+  std::vector<std::string> names;
+  for (const Family* family : families()) {
+    for (const ModelKey& key : family->keys()) {
+      if (key.*which) names.push_back(fmt::format("model.{}", key.name));
+    }
+  }
+  return names;
+}
+
+// Whether a folder brings the same sizes as a preset.
+bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
+  if (&a.family() != &b.family()) return false;
+  return std::ranges::all_of(a.family().keys(), [&](const ModelKey& key) { return !key.required || key.text(a) == key.text(b); });
+}
 
 Error missing(const GivenSettings& given, std::string what, std::string expected, std::string remedy) {
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
@@ -41,81 +55,70 @@ void check_data(const Config& config, const GivenSettings& given) {
 // The shape of a folder and the shape of a preset beside it must be the same one.
 void check_preset_of_folder(const Config& config, const GivenSettings& given) {
   if (config.model.preset.empty() || config.model.init.empty()) return;
-  const Gpt2Config preset = gpt2_preset(config.model.preset), &folder = config.model.shape;
-  if (preset.layers == folder.layers && preset.width == folder.width && preset.heads == folder.heads &&
-      preset.vocab == folder.vocab) {
-    return;
-  }
-  throw config_error(
-      "E-CONFIG-INIT", given.where("model.preset"),
-      fmt::format("model.preset \"{}\" has {} blocks of width {} and the model in {} has {} of width {}", config.model.preset,
-                  preset.layers, preset.width, config.model.init.string(), folder.layers, folder.width),
-      "the shape comes from the folder; remove model.preset");
+  const ModelConfig &preset = model_preset(config.model.preset), &folder = config.model.config;
+  if (same_sizes(preset, folder)) return;
+  throw config_error("E-CONFIG-INIT", given.where("model.preset"),
+                     fmt::format("model.preset \"{}\" is a {} and the model in {} a {}", config.model.preset,
+                                 preset.family().describe(preset), config.model.init.string(), folder.family().describe(folder)),
+                     "the shape comes from the folder; remove model.preset");
 }
 
 void complete_context(Config& config, const GivenSettings& given) {
-  Gpt2Config& shape = config.model.shape;
-  if (config.model.init.empty()) {
-    shape.context = config.model.context;
-  } else if (config.model.context > shape.context) {
-    throw config_error("E-CONFIG-INIT", given.where("model.context"),
-                       fmt::format("model.context is {} and the model in {} has {} positions", config.model.context,
-                                   config.model.init.string(), shape.context),
-                       fmt::format("a context of at most {}", shape.context),
-                       {fmt::format("--set model.context={}", shape.context)});
+  ModelSettings& model = config.model;
+  const std::int64_t positions = facts_of(model.config).positions;
+  if (model.init.empty()) {
+    model.config = with_positions(model.config, model.context);
+  } else if (model.context > positions) {
+    throw config_error(
+        "E-CONFIG-INIT", given.where("model.context"),
+        fmt::format("model.context is {} and the model in {} has {} positions", model.context, model.init.string(), positions),
+        fmt::format("a context of at most {}", positions), {fmt::format("--set model.context={}", positions)});
   }
 }
 
 void check_shape_is_given(Config& config, const GivenSettings& given) {
-  if (!config.model.preset.empty() || !config.model.init.empty()) return;
-  if (config.data.format == "bytes" && !given.has("model.vocab")) config.model.shape.vocab = 256;
+  ModelSettings& model = config.model;
+  if (!model.preset.empty() || !model.init.empty()) return;
+  const bool bytes = config.data.format == "bytes";
+  if (bytes && !given.has("model.vocab")) model.config = with_vocabulary(model.config, 256, facts_of(model.config).bytes);
   std::string absent;
-  for (const std::string_view key : {"model.layers", "model.width", "model.heads", "model.context", "model.vocab"}) {
-    const bool known = given.has(key) || (key == "model.vocab" && config.data.format == "bytes");
+  const auto demand = [&](const std::string& key) {
+    const bool known = given.has(key) || (key == "model.vocab" && bytes);
     if (!known) absent += fmt::format("{}{}", absent.empty() ? "" : ", ", key);
+  };
+  const std::span<const ModelKey> keys = model.config.family().keys();
+  for (const ModelKey& key : keys) {
+    if (key.required && key.size) demand(fmt::format("model.{}", key.name));
+  }
+  demand("model.context");
+  for (const ModelKey& key : keys) {
+    if (key.required && !key.size) demand(fmt::format("model.{}", key.name));
   }
   if (absent.empty()) return;
   throw missing(given, absent, "a model.preset, a folder in model.init, or the whole shape", "--set model.preset=gpt2");
 }
 
-// The divisors of the width that lie around the wished number of heads.
-std::string nearest_heads(std::int64_t width, std::int64_t heads) {
-  std::int64_t below = 1, above = width;
-  for (std::int64_t n = 1; n <= width; ++n) {
-    if (width % n != 0) continue;
-    if (n < heads) below = n;
-    if (n > heads) {
-      above = n;
-      break;
-    }
-  }
-  return heads < width ? fmt::format("{} or {}", below, above) : fmt::format("{}", width);
-}
-
-void check_heads(const Config& config, const GivenSettings& given) {
-  const auto& [width, heads] = std::tie(config.model.shape.width, config.model.shape.heads);
-  if (width % heads == 0) return;
-  const std::int64_t lower = width / heads * heads;
-  const std::string widths = lower > 0 ? fmt::format("{} or {}", lower, lower + heads) : fmt::format("{}", heads);
-  throw config_error("E-CONFIG-HEADS", given.where(given.has("model.heads") ? "model.heads" : "model.width"),
-                     fmt::format("model.width = {} is not a multiple of model.heads = {}", width, heads),
-                     fmt::format("nearest heads: {}; nearest width: {}", nearest_heads(width, heads), widths));
+void check_model(const Config& config, const GivenSettings& given) {
+  const Family& family = config.model.config.family();
+  const std::optional<ModelRemark> fault = family.fault == nullptr ? std::nullopt : family.fault(config.model.config);
+  if (!fault) return;
+  const auto key = std::ranges::find_if(fault->keys, [&](std::string_view each) { return given.has(each); });
+  throw config_error(fault->code, given.where(key == fault->keys.end() ? fault->keys.back() : *key), fault->what,
+                     fault->expected);
 }
 
 // Sums of products of sizes stay below 2^60, so that no count of bytes or tokens overflows later.
 void check_products(const Config& config, const GivenSettings& given) {
-  const Gpt2Config& shape = config.model.shape;
-  const double layers = static_cast<double>(shape.layers), width = static_cast<double>(shape.width);
-  const double vocab = static_cast<double>(shape.vocab), rows = static_cast<double>(shape.context);
-  const double parameters = (vocab + rows) * width + layers * 12 * width * width;
-  if (16 * parameters > 0x1p56) {
-    throw config_error("E-CONFIG-RANGE", given.where("model.width"),
-                       fmt::format("the model has {:.3g} parameters: {} blocks of width {}, vocabulary {}, context {}",
-                                   parameters, shape.layers, shape.width, shape.vocab, shape.context),
-                       "less than 4.5e15 parameters");
+  const ModelConfig& model = config.model.config;
+  const ModelFacts facts = facts_of(model);
+  if (16 * facts.parameters > 0x1p56) {
+    throw config_error(
+        "E-CONFIG-RANGE", given.where("model.width"),
+        fmt::format("the model has {:.3g} parameters: it is a {}", facts.parameters, model.family().describe(model)),
+        "less than 4.5e15 parameters");
   }
   const double tokens = static_cast<double>(config.train.effective_batch) * static_cast<double>(config.model.context);
-  const double values = tokens * (vocab + layers * 16 * width);
+  const double values = tokens * facts.values_per_token;
   if (8 * values > 0x1p56) {
     throw config_error("E-CONFIG-RANGE", given.where("train.effective_batch"),
                        fmt::format("an update of {} samples of {} tokens computes {:.3g} values", config.train.effective_batch,
@@ -162,15 +165,16 @@ bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names
 // What "auto" will most likely find, and a note where that is most likely a mistake.
 void mark_byte_vocabulary(Config& config) {
   const DataSettings& data = config.data;
-  Gpt2Config& shape = config.model.shape;
-  const bool guess = data.format == "auto" && !names_tokens(data.train) && (shape.vocab <= 256 || data.vocabulary.empty());
-  if (guess && shape.vocab > 256 && config.model.init.empty()) {
+  ModelConfig& model = config.model.config;
+  const std::int64_t vocab = facts_of(model).vocab;
+  const bool guess = data.format == "auto" && !names_tokens(data.train) && (vocab <= 256 || data.vocabulary.empty());
+  if (guess && vocab > 256 && config.model.init.empty()) {
     config.notes.push_back(
         fmt::format("{} is read as bytes, which are 256 of the {} tokens, unless it begins with llm.c's header; "
                     "data.vocabulary names a folder of vocab.json and merges.txt",
-                    data.train.text(), shape.vocab));
+                    data.train.text(), vocab));
   }
-  if (config.model.init.empty()) shape.byte_vocabulary = guess || data.format == "bytes";
+  if (config.model.init.empty()) model = with_vocabulary(model, vocab, guess || data.format == "bytes");
 }
 
 void check_clips(Config& config, const GivenSettings& given) {
@@ -415,14 +419,12 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
     if (doubtful && given.has(key)) config.notes.push_back(fmt::format("{}: {}", given.where(key), what));
   };
-  const Gpt2Config& shape = config.model.shape;
   const TrainSettings& train = config.train;
-  const double dropout = std::max({shape.embedding_dropout, shape.attention_dropout, shape.residual_dropout});
-  note(dropout >= 0.8, "model.dropout",
-       fmt::format("a dropout of {:g} leaves {:.2g} % of the values", dropout, 100 * (1 - dropout)));
+  const ModelConfig& model = config.model.config;
+  if (const Family& family = model.family(); family.doubts != nullptr) {
+    for (const ModelRemark& doubt : family.doubts(model)) note(true, doubt.keys.front(), doubt.what);
+  }
   note(config.model.context == 1, "model.context", "samples of 1 token: no token sees another one");
-  note(shape.layer_norm_epsilon > 1e-2, "model.layer_norm_epsilon",
-       fmt::format("an epsilon of {:g} outweighs the variance of most layers", shape.layer_norm_epsilon));
   note(train.label_smoothing >= 0.8, "train.label_smoothing",
        fmt::format("a label smoothing of {:g} leaves {:.2g} % to the target", train.label_smoothing,
                    100 * (1 - train.label_smoothing)));
@@ -514,7 +516,8 @@ constexpr Rivals kRivals[] = {
 bool excludes(const KeySetting& one, std::string_view other) {
   if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
   if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
-    return other == "model.preset" || std::find(std::begin(kShapeKeys), std::end(kShapeKeys), other) != std::end(kShapeKeys);
+    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
+    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
   }
   return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
     return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
@@ -548,7 +551,7 @@ void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
 void check_init_alone(const GivenSettings& given) {
   const Setting* init = given.find("model.init");
   if (init == nullptr || text(*init).empty() || text(*init) == "random") return;
-  for (const std::string_view key : kShapeKeys) {
+  for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
     if (setting == nullptr) continue;
     throw config_error("E-CONFIG-INIT", setting->where,
@@ -560,12 +563,13 @@ void check_init_alone(const GivenSettings& given) {
 }
 
 void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults) {
+  if (config.model.config.empty()) config.model.config = families().front()->defaults();
   faults.attempt({"data.train"}, [&] { check_data(config, given); });
   faults.attempt({"model", "data.format"}, [&] {
     check_shape_is_given(config, given);
     check_preset_of_folder(config, given);
     complete_context(config, given);
-    check_heads(config, given);
+    check_model(config, given);
   });
   faults.attempt({"train.effective_batch", "train.micro_batch", "train.accumulation"}, [&] { complete_batch(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });

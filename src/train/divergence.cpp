@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/family.h"
 #include "train/config.h"
 
 namespace plimsoll {
@@ -103,7 +104,7 @@ std::int64_t warmup_updates(const Config& config) {
 
 DivergenceWatch divergence_watch(const Config& config) {
   constexpr double kBesideGuessing = 0.5;  // nats
-  const double chance = std::log(static_cast<double>(config.model.shape.vocab));
+  const double chance = facts_of(config.model.config).chance_loss;
   return {warmup_updates(config), chance + config.train.z_loss * chance * chance + kBesideGuessing};
 }
 

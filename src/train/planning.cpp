@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "data/order.h"
 #include "formats/bpe_vocabulary.h"
+#include "models/family.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/resting.h"
@@ -74,9 +75,9 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
 }
 
 json subject_json(const Config& config, const Machine& machine) {
-  const Gpt2Config& shape = config.model.shape;
+  const ModelConfig& model = config.model.config;
   const std::string name = !config.model.preset.empty() ? config.model.preset
-                           : config.model.init.empty()  ? fmt::format("gpt2 of {} layers, width {}", shape.layers, shape.width)
+                           : config.model.init.empty()  ? model.family().describe(model)
                                                         : config.model.init.filename().string();
   return {{"model", name},
           {"context", config.model.context},
@@ -174,7 +175,8 @@ json to_json(const std::vector<AssumedData>& assumed) {
 // What training would refuse after the plan.
 void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
-  if (!init.empty()) check_weights(build_evaluation_graph(config.model.shape, 1, 1, 1).model.graph, init);
+  const ModelConfig& model = config.model.config;
+  if (!init.empty()) check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, init);
   if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) BpeVocabulary::load(vocabulary);
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/shell.h"
 #include "formats/file.h"
+#include "models/family.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
 #include "train/machine_facts.h"
@@ -134,15 +135,6 @@ void keep_bases(std::vector<Setting>& now, std::vector<Setting>& then) {
   }
 }
 
-bool same_shape(Gpt2Config a, const Gpt2Config& b) {
-  a.embedding_dropout = b.embedding_dropout;
-  a.attention_dropout = b.attention_dropout;
-  a.residual_dropout = b.residual_dropout;
-  a.initializer_range = b.initializer_range;
-  a.byte_vocabulary = b.byte_vocabulary;
-  return a == b;
-}
-
 // Tells every difference from the beginning of a run, and which of them it does not take.
 class Differences {
  public:
@@ -247,7 +239,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
     const bool edited = !says_the_same(in_file, last_of(then.in_file, key.name));
     differences.add(key, last_of(typed, key.name), edited, in_file, last_of(then.typed, key.name) != nullptr);
   }
-  differences.add_never(!same_shape(begun.model.shape, config.model.shape), "the shape of model.init");
+  differences.add_never(!same_shape(begun.model.config, config.model.config), "the shape of model.init");
   differences.add_never(begun.optimizer.ema_half_life.has_value() != config.optimizer.ema_half_life.has_value(),
                         "an average of the weights is kept from the beginning or not at all");
   differences.add_never(keeps_state(begun) != keeps_state(config), "momentum is kept from the beginning or not at all");

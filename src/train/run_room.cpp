@@ -71,8 +71,9 @@ std::string parts_text(const RunRoom& room) {
 
 }  // namespace
 
-RunRoom room_of_run(const Graph& graph, bool averages) {
-  return {checkpoint_bytes(graph), weights_bytes(graph), averages ? weights_bytes(graph, /*averages=*/true) : Bytes{0}};
+RunRoom room_of_run(const Graph& graph, const ModelConfig& model, bool averages) {
+  return {checkpoint_bytes(graph), weights_bytes(graph, model),
+          averages ? weights_bytes(graph, model, /*averages=*/true) : Bytes{0}};
 }
 
 std::optional<Bytes> free_bytes(const fs::path& path) {

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
+#include "models/model_config.h"
 #include "train/run_folder.h"
 
 namespace plimsoll {
@@ -19,7 +20,7 @@ struct RunRoom {
   friend bool operator==(const RunRoom&, const RunRoom&) = default;
 };
 
-RunRoom room_of_run(const Graph& graph, bool averages);
+RunRoom room_of_run(const Graph& graph, const ModelConfig& model, bool averages);
 
 // For this user, where the path lies or will lie; nothing where the file system does not tell.
 std::optional<Bytes> free_bytes(const std::filesystem::path& path);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "settings/setting.h"
 #include "train/config.h"
-#include "train/config_source.h"
 
 namespace plimsoll {
 

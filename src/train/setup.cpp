@@ -8,6 +8,7 @@
 #include "data/window.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
+#include "models/family.h"
 #include "train/requests.h"
 
 namespace plimsoll {
@@ -24,25 +25,32 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
-  const ops::LossAttributes loss{config.train.label_smoothing, config.train.z_loss};
-  ModelGraph model = build_gpt2(config.model.shape, shape, static_cast<std::uint64_t>(config.seed), loss);
-  TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}, {}};
-  result.training =
-      add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro_batch);
+  const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
+  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  TrainingGraph result;
+  result.graph = std::move(model.graph);
+  result.micro = batch_values(model.pass(Section::micro));
+  if (model.has(Section::evaluate)) {
+    const Pass& pass = model.pass(Section::evaluate);
+    result.evaluate = batch_values(pass);
+    result.evaluate_total = pass.losses.front().total;
+  }
+  result.training = add_training(result.graph, model.pass(Section::micro).losses.front().losses, optimizer_settings(config),
+                                 config.train.effective_batch / micro_batch);
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
   return result;
 }
 
-InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token,
+InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch) {
-  InferenceGraph result{build_gpt2(model, {0, batch, false, tokens}, 0), {}};
+  InferenceGraph result{model.family().build(model, {0, batch, false, tokens}, {}), {}};
   result.staging = add_staging(result.model.graph, batch, tokens, bytes_per_token);
   return result;
 }
 
-InferenceGraph build_generation_graph(const Gpt2Config& model, std::int64_t tokens) {
-  return {build_gpt2(model, {0, 0, true, tokens}, 0), {}};
+InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens) {
+  return {model.family().build(model, {0, 0, true, tokens}, {}), {}};
 }
 
 DataFacts DataFiles::facts() const {
@@ -55,9 +63,9 @@ namespace {
 
 SourceRequest source_request(const Config& config, const DataPaths& paths) {
   const ModelSettings& model = config.model;
-  const bool own_tokens =
-      !model.init.empty() && !model.shape.byte_vocabulary && (model.shape.vocab > 256 || !tokenizer_file_in(model.init).empty());
-  SourceRequest request{paths, config.data.format, model.shape.vocab, config.data.vocabulary, {}};
+  const ModelFacts facts = facts_of(model.config);
+  const bool own_tokens = !model.init.empty() && !facts.bytes && (facts.vocab > 256 || !tokenizer_file_in(model.init).empty());
+  SourceRequest request{paths, config.data.format, facts.vocab, config.data.vocabulary, {}};
   if (own_tokens) request.trained = model.init;
   return request;
 }

@@ -11,7 +11,8 @@
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "data/source.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
+#include "models/model_graph.h"
 #include "train/config.h"
 
 namespace plimsoll {
@@ -25,7 +26,7 @@ struct DataFacts {
 struct TrainingGraph {
   Graph graph;
   BatchValues micro, evaluate;
-  ValueId evaluate_total;
+  ValueId evaluate_total;  // f64 [1], persistent: the sum of the losses of an evaluation
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // of fp16
   std::array<ValueId, 2> staging;           // raw bytes of a micro-batch, one filled while the other is unpacked
@@ -38,9 +39,9 @@ struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
-InferenceGraph build_evaluation_graph(const Gpt2Config& model, std::int64_t tokens, std::int64_t bytes_per_token,
+InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch);
-InferenceGraph build_generation_graph(const Gpt2Config& model, std::int64_t tokens);
+InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens);
 
 struct DataFiles {
   TokenFile train;

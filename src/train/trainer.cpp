@@ -105,7 +105,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     } else if (config_.model.init.empty()) {
       initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), executor_);
     } else {
-      load_weights(plan_.graph, config_.model.init, executor_);
+      load_weights(plan_.graph, config_.model.config, config_.model.init, executor_);
     }
   });
   next_micro_ = progress_.samples / progress_.micro_batch;
@@ -298,7 +298,7 @@ void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
 
 void Trainer::save_weights_to(const std::filesystem::path& folder, bool averages) {
   enter(Phase::save);
-  executor_.save([&] { save_weights(plan_.graph, config_.model.shape, folder, executor_, averages); });
+  executor_.save([&] { save_weights(plan_.graph, config_.model.config, folder, executor_, averages); });
 }
 
 std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <numbers>
+#include <set>
 #include <system_error>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/safetensors.h"
 #include "graph/builder.h"
+#include "models/family.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
@@ -129,39 +130,39 @@ Error no_weights(const std::filesystem::path& folder) {
 }
 
 // The stored tensor of each parameter, in the order of the graph.
-std::vector<const StoredTensor*> stored_parameters(const Graph& graph, const SafetensorsFile& file) {
-  std::map<std::string, const StoredTensor*, std::less<>> stored;
-  for (const StoredTensor& tensor : file.tensors()) {
-    const std::string_view name = gpt2_parameter_name(tensor.name);
-    if (name.empty()) continue;
-    const auto [other, is_new] = stored.emplace(name, &tensor);
-    if (is_new) continue;
-    throw data_error("E-FORMAT-WEIGHTS", file.path(),
-                     fmt::format("{} and {} are the same parameter", other->second->name, tensor.name),
-                     "each parameter once, with the prefix \"transformer.\" or without it");
-  }
+std::vector<const StoredTensor*> stored_parameters(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file) {
+  const Family& family = config.family();
+  std::set<std::string_view> taken;
   std::vector<const StoredTensor*> result;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
-    const auto found = stored.find(value.name.text());
-    if (found == stored.end()) {
-      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name.text()),
-                       "the parameters of a GPT-2 with the shape of config.json");
+    const StoredTensor* found = nullptr;
+    for (const std::string& name : family.stored(config, value.name.text())) {
+      const StoredTensor* other = file.find(name);
+      if (other == nullptr) continue;
+      if (found != nullptr) {
+        throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("{} and {} are the same parameter", found->name, name),
+                         "each parameter once, under one of its names");
+      }
+      found = other;
     }
-    if (found->second->shape != value.type.shape) {
-      throw data_error("E-FORMAT-WEIGHTS", file.path(),
-                       fmt::format("{} is {}", found->second->name, to_text(found->second->shape)),
+    if (found == nullptr) {
+      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name.text()),
+                       fmt::format("the parameters of a {} with the shape of config.json", family.title));
+    }
+    if (found->shape != value.type.shape) {
+      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("{} is {}", found->name, to_text(found->shape)),
                        fmt::format("{}, as config.json says", to_text(value.type.shape)));
     }
-    require_readable(file, *found->second);
-    result.push_back(found->second);
-    stored.erase(found);
+    require_readable(file, *found);
+    taken.insert(found->name);
+    result.push_back(found);
   }
   // Blocks past those of config.json would be left out silently, and the model would be another one.
-  for (const auto& [name, tensor] : stored) {
-    if (!name.starts_with("h.")) continue;
-    throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor->name),
-                     "the blocks of config.json and no more");
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (taken.contains(tensor.name) || family.ignored(tensor.name)) continue;
+    throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor.name),
+                     fmt::format("the parameters of a {} with the shape of config.json, and no more", family.title));
   }
   return result;
 }
@@ -174,11 +175,13 @@ SafetensorsFile open_weights(const std::filesystem::path& folder) {
 
 }  // namespace
 
-void check_weights(const Graph& graph, const std::filesystem::path& folder) { stored_parameters(graph, open_weights(folder)); }
+void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
+  stored_parameters(graph, config, open_weights(folder));
+}
 
-void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor) {
+void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor) {
   const SafetensorsFile file = open_weights(folder);
-  const std::vector<const StoredTensor*> stored = stored_parameters(graph, file);
+  const std::vector<const StoredTensor*> stored = stored_parameters(graph, config, file);
   std::array<std::byte, 1 << 16> staging;
   std::size_t next = 0;
   for (const ValueId id : graph.parameters()) {
@@ -201,31 +204,37 @@ ValueId saved_for(const Graph& graph, ValueId parameter, bool averages) {
   return average.valid() ? average : parameter;
 }
 
-std::vector<TensorSpec> saved_tensors(const Graph& graph, bool averages) {
+std::string stored_name(const ModelConfig& config, const Value& parameter) {
+  return config.family().stored(config, parameter.name.text()).front();
+}
+
+std::vector<TensorSpec> saved_tensors(const Graph& graph, const ModelConfig& config, bool averages) {
   std::vector<TensorSpec> specs;
   for (const ValueId id : graph.parameters()) {
     const Value& saved = graph.values[saved_for(graph, id, averages)];
-    specs.push_back({graph.values[id].name, saved.type.dtype, graph.values[id].type.shape});
+    specs.push_back({stored_name(config, graph.values[id]), saved.type.dtype, graph.values[id].type.shape});
   }
   return specs;
 }
 
 }  // namespace
 
-Bytes weights_bytes(const Graph& graph, bool averages) { return safetensors_bytes(saved_tensors(graph, averages)); }
+Bytes weights_bytes(const Graph& graph, const ModelConfig& config, bool averages) {
+  return safetensors_bytes(saved_tensors(graph, config, averages));
+}
 
-void save_weights(const Graph& graph, const Gpt2Config& config, const std::filesystem::path& folder, const Executor& executor,
+void save_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, const Executor& executor,
                   bool averages) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
-  SafetensorsWriter writer(folder / "model.safetensors", saved_tensors(graph, averages));
+  SafetensorsWriter writer(folder / "model.safetensors", saved_tensors(graph, config, averages));
   for (const ValueId id : graph.parameters()) {
     executor.read(saved_for(graph, id, averages),
-                  [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+                  [&](std::span<const std::byte> part) { writer.append(stored_name(config, graph.values[id]), part); });
   }
   writer.commit();
-  write_gpt2_config(folder, config);
+  config.family().write(config, folder);
 }
 
 std::string parameters_hash(const Graph& graph, const Executor& executor) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/huggingface.h"
 #include "formats/safetensors.h"
+#include "models/all.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -117,13 +117,14 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
   std::error_code error;
   std::filesystem::create_directories(to, error);
   if (error) throw data_error("E-IO-WRITE", to.string(), "the folder cannot be created: " + error.message());
-  write_gpt2_config(to, read_gpt2_config(from));
+  const ModelConfig model = read_model(from);
+  model.family().write(model, to);
   std::vector<TensorSpec> specs;
   for (const StoredTensor& tensor : weights.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
   SafetensorsWriter writer(to / "model.safetensors", std::move(specs));
   double along = 0;
   for (const StoredTensor& tensor : weights.tensors()) {
-    const std::string_view parameter = gpt2_parameter_name(tensor.name);
+    const std::string_view parameter = tensor.name;
     const StoredTensor* slope =
         layer_group(parameter) == group ? slopes.find(std::string(parameter) + std::string(suffix)) : nullptr;
     in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {

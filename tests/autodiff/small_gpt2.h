@@ -7,7 +7,7 @@
 #include "autodiff/dense_run.h"
 #include "autodiff/reference_run.h"
 #include "autodiff/training.h"
-#include "models/gpt2.h"
+#include "models/gpt2/gpt2.h"
 
 namespace plimsoll::test {
 
@@ -28,7 +28,7 @@ inline Numbers random_numbers(const ValueType& type, std::uint64_t seed, Fill fi
 class Model {
  public:
   explicit Model(const Gpt2Config& config, const OptimizerSettings& optimizer = {}, std::int64_t accumulation = 0)
-      : forward(build_gpt2(config, {2, 0, false, 7}, 5)), training(build_gpt2(config, {2, 0, false, 7}, 5)) {
+      : forward(config), training(config) {
     values = add_training(training.graph, training.losses, optimizer, accumulation);
     for (const ValueId id : forward.graph.parameters()) {
       const Value& value = forward.graph.values[id];
@@ -70,7 +70,18 @@ class Model {
 
   ValueId accumulator(ValueId parameter) const { return training.graph.find(training.graph.values[parameter].name + ".grad"); }
 
-  ModelGraph forward, training;
+  struct Built {
+    explicit Built(const Gpt2Config& config) {
+      ModelGraph model = build_gpt2(config, {2, 0, false, 7}, {.seed = 5});
+      micro = batch_values(model.pass(Section::micro));
+      losses = model.pass(Section::micro).losses.front().losses;
+      graph = std::move(model.graph);
+    }
+    Graph graph;
+    BatchValues micro;
+    ValueId losses;
+  };
+  Built forward, training;
   TrainingValues values;
   std::vector<Numbers> parameters;
 };

@@ -316,8 +316,8 @@ struct GptFigures {
 
 GptFigures plan_preset(const char* preset, std::int64_t effective, const char* label) {
   Config config = config_for(kShapes[0], effective);
-  config.model.shape = gpt2_preset(preset);
-  config.model.context = config.model.shape.context;
+  config.model.config = model_preset(preset);
+  config.model.context = facts_of(config.model.config).positions;
   const double start = cpu_seconds_now();
   Planner planner(config);
   const Plan plan = planner.plan(planner.space.floor());

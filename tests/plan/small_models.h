@@ -7,6 +7,8 @@
 #include <random>
 #include <variant>
 
+#include "models/all.h"
+#include "models/gpt2/gpt2.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
@@ -28,13 +30,14 @@ inline constexpr ModelShape kShapes[] = {{3, 32, 4, 16, 101}, {1, 24, 3, 7, 257}
 inline Config config_for(const ModelShape& shape, std::int64_t effective_batch, double dropout = 0.1) {
   Config config;
   config.seed = 7;
-  Gpt2Config& model = config.model.shape;
+  Gpt2Config model;
   model.layers = shape.layers;
   model.width = shape.width;
   model.heads = shape.heads;
   model.context = config.model.context = shape.context;
   model.vocab = shape.vocab;
   model.embedding_dropout = model.attention_dropout = model.residual_dropout = dropout;
+  config.model.config = ModelConfig(kGpt2, model);
   config.data.format = "u16";
   config.train.effective_batch = effective_batch;
   config.optimizer.learning_rate = 1e-2;

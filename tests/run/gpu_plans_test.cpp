@@ -3,6 +3,7 @@
 #include <ostream>
 #include <string>
 
+#include "models/all.h"
 #include "run/session.h"
 #include "train/planning.h"
 
@@ -20,8 +21,8 @@ class GpuPlans : public testing::TestWithParam<GpuCase> {};
 TEST_P(GpuPlans, FitAndAreRightOnTheCheckDevice) {
   const auto [preset, gigabytes] = GetParam();
   Config config;
-  config.model.shape = gpt2_preset(preset);
-  config.model.context = config.model.shape.context;
+  config.model.config = model_preset(preset);
+  config.model.context = facts_of(config.model.config).positions;
   config.train.effective_batch = 512;
   config.precision.compute = DType::bf16;
   config.memory.budget = kGiB * gigabytes;

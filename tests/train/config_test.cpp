@@ -9,6 +9,7 @@
 #include "base/error_list.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "models/gpt2/gpt2.h"
 #include "train/config_aliases.h"
 #include "train/config_keys.h"
 #include "train/machine_facts.h"
@@ -58,10 +59,10 @@ bool has_note(const Config& config, std::string_view fragment) {
 TEST_F(ConfigTest, ReadsTheFileAndFillsDefaults) {
   const Config config = small();
   EXPECT_EQ(config.seed, 7);
-  EXPECT_EQ(config.model.shape.layers, 2);
-  EXPECT_EQ(config.model.shape.context, 32);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().layers, 2);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().context, 32);
   EXPECT_EQ(config.model.context, 32);
-  EXPECT_TRUE(config.model.shape.byte_vocabulary);
+  EXPECT_TRUE(config.model.config.as<Gpt2Config>().byte_vocabulary);
   EXPECT_EQ(config.data.train, folder_ / "text.txt");
   EXPECT_EQ(config.train.effective_batch, 100);
   EXPECT_FALSE(config.train.micro_batch);
@@ -90,15 +91,15 @@ TEST_F(ConfigTest, TypedValuesNeedNoQuotes) {
   EXPECT_EQ(config.data.train, std::filesystem::current_path() / "2024");
   EXPECT_EQ(config.optimizer.beta2, 0.25);
   EXPECT_EQ(config.train.updates, 1000);
-  EXPECT_EQ(config.model.shape.attention_dropout, 0.5);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().attention_dropout, 0.5);
   EXPECT_EQ(config.schedule.warmup, (Duration{10, ClockUnit::updates}));
 }
 
 TEST_F(ConfigTest, KeysOverrideAPreset) {
   const Config config = load("data.train = 'a'\ntrain.effective_batch = 8\n[model]\npreset = 'gpt2'\nlayers = 3\ncontext = 64\n");
-  EXPECT_EQ(config.model.shape.layers, 3);
-  EXPECT_EQ(config.model.shape.context, 64);
-  EXPECT_EQ(config.model.shape.width, 768);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().layers, 3);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().context, 64);
+  EXPECT_EQ(config.model.config.as<Gpt2Config>().width, 768);
 }
 
 TEST_F(ConfigTest, ShapeOfAFolder) {
@@ -106,7 +107,7 @@ TEST_F(ConfigTest, ShapeOfAFolder) {
       "data.train = 'a.bin'\ntrain.effective_batch = 8\n[model]\ninit = '" + golden_folder("gpt2_small") + "'\n";
   const Config config = load(text + "context = 16\ndropout = 0.0\n");
   EXPECT_EQ(config.model.context, 16);
-  EXPECT_EQ(config.model.shape, [&] {
+  EXPECT_EQ(config.model.config.as<Gpt2Config>(), [&] {
     Gpt2Config shape = read_gpt2_config(golden_folder("gpt2_small"));
     shape.embedding_dropout = shape.attention_dropout = shape.residual_dropout = 0;
     return shape;

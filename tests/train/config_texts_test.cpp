@@ -10,7 +10,7 @@
 #include "cli/init.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
-#include "models/gpt2.h"
+#include "models/all.h"
 #include "train/config_keys.h"
 
 namespace plimsoll {
@@ -18,7 +18,7 @@ namespace {
 
 TEST(Init, TextOfEveryPresetLoads) {
   const ScratchFolder folder;
-  for (const std::string_view preset : gpt2_preset_names()) {
+  for (const std::string_view preset : model_preset_names()) {
     SCOPED_TRACE(preset);
     write_raw(folder / "run.toml", init_text(preset));
     const Config config = load_config(folder / "run.toml");

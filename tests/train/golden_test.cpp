@@ -11,7 +11,8 @@
 #include "device/cpu/parallel.h"
 #include "formats/file.h"
 #include "formats/safetensors.h"
-#include "models/gpt2.h"
+#include "models/all.h"
+#include "models/gpt2/gpt2.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
@@ -70,7 +71,7 @@ struct Running {
         arena(plan.arena),
         device(arena),
         executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks) {
-    load_weights(plan.graph, folder(), executor);
+    load_weights(plan.graph, read_model(folder()), folder(), executor);
   }
   Plan plan;
   Program program;
@@ -87,9 +88,10 @@ TEST(Golden, EveryGradientOfOneBatch) {
   const GraphSource source = [&](std::int64_t micro) {
     Gpt2Config quiet = config;
     quiet.embedding_dropout = quiet.attention_dropout = quiet.residual_dropout = 0;
-    ModelGraph model = build_gpt2(quiet, {micro, 0, false, kTokens}, 1);
-    batch = model.micro;
-    add_training(model.graph, model.losses, {}, 0);
+    ModelGraph model = build_gpt2(quiet, {micro, 0, false, kTokens}, {.seed = 1});
+    const Pass& pass = model.pass(Section::micro);
+    batch = batch_values(pass);
+    add_training(model.graph, pass.losses.front().losses, {}, 0);
     return std::move(model.graph);
   };
   for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
@@ -129,7 +131,8 @@ TEST(Golden, LogitsAtEveryPosition) {
   cpu::set_thread_count(2);
   OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
-  const ModelGraph model = build_gpt2(config, {0, 0, true, kTokens}, 0);
+  const ModelGraph model = build_gpt2(config, {0, 0, true, kTokens}, {});
+  const Pass& pass = model.pass(Section::generate);
   PlanRequest request;
   request.saves = false;
   Running run(build_plan(model.graph, {}, PlanDecisions{}, request, machine(), catalogue, nullptr));
@@ -139,12 +142,12 @@ TEST(Golden, LogitsAtEveryPosition) {
   for (std::size_t sequence = 0; sequence < kBatch; ++sequence) {
     for (std::size_t position = 0; position < kTokens; position += 5) {
       run.executor.run(Section::generate, false, [&](Section) {
-        const auto inputs = run.executor.view(model.generate.tokens).as<std::int32_t>();
+        const auto inputs = run.executor.view(pass.input("tokens")).as<std::int32_t>();
         std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(sequence * kTokens), inputs.size(), inputs.begin());
-        for (std::uint32_t& id : run.executor.view(model.generate.sample_ids).as<std::uint32_t>()) id = 0;
-        *run.executor.view(model.generate.position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(position);
+        for (std::uint32_t& id : run.executor.view(pass.input("sample_ids")).as<std::uint32_t>()) id = 0;
+        *run.executor.view(pass.input("position")).as_pointer<std::int32_t>() = static_cast<std::int32_t>(position);
       });
-      const std::span<float> logits = run.executor.view(model.generate.logits).as<float>();
+      const std::span<float> logits = run.executor.view(pass.results.front()).as<float>();
       const std::span row(expected.data() + (sequence * kTokens + position) * vocab, vocab);
       EXPECT_LE(distance(logits, row), 2e-6 * norm(row)) << "sequence " << sequence << ", position " << position;
     }

@@ -9,6 +9,7 @@
 #include <map>
 #include <ostream>
 
+#include "models/gpt2/gpt2.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -101,7 +102,7 @@ class ByHand {
     if (rows.empty()) return;
     std::vector<double>& sum = gradients.at("wte.weight.grad");
     const ValueId map = plan_.graph.find("wte.weight.grad.slots");
-    const std::size_t width = static_cast<std::size_t>(config_.model.shape.width);
+    const std::size_t width = static_cast<std::size_t>(config_.model.config.as<Gpt2Config>().width);
     for (std::size_t i = 0; i < sum.size(); ++i) {
       std::size_t row = i / width + 1;
       if (map.valid()) row = static_cast<std::size_t>(executor_.view(map).as<std::int32_t>()[i / width]);

@@ -12,6 +12,7 @@
 #include "device/process_memory.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "models/gpt2/gpt2.h"
 #include "train/calibrate.h"
 #include "train/child.h"
 #include "train/machine_file.h"
@@ -247,7 +248,7 @@ TEST(Child, AnswersAndErrorsComeBack) {
 
 Config tiny() {
   Config config;
-  config.model.shape = {.layers = 2, .width = 64, .heads = 2, .context = 32, .vocab = 256};
+  config.model.config = ModelConfig(kGpt2, Gpt2Config{.layers = 2, .width = 64, .heads = 2, .context = 32, .vocab = 256});
   config.model.context = 32;
   config.train.effective_batch = 4;
   config.threads = 2;
@@ -286,8 +287,7 @@ TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
 TEST(Measure, TheLargestShareOfAStepComesFirst) {
   const double share = std::stod(run_in_child([] {
     Config config = tiny();
-    config.model.shape.layers = 2;
-    config.model.shape.vocab = 600;
+    config.model.config = with_vocabulary(config.model.config, 600, false);
     const Graph graph = build_training_graph(config, {1, true}, 2).graph;
     const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
     const KernelCoverage kept = coverage(graph, 2, 1, one);
@@ -327,7 +327,7 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
 
   write_raw(folder / "tokens.bin", std::string(1 << 14, '\0'));
   Config config = tiny();
-  config.model.shape = {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 5000};
+  config.model.config = ModelConfig(kGpt2, Gpt2Config{.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 5000});
   config.model.context = 128;
   config.data.train = config.data.validation = folder / "tokens.bin";
   config.data.format = "u16";

@@ -9,8 +9,7 @@
 
 #include "base/text.h"
 #include "formats/utf8.h"
-#include "train/config_source.h"
-#include "train/machine_facts.h"
+#include "settings/setting.h"
 
 namespace plimsoll {
 namespace {
@@ -66,10 +65,10 @@ std::string without_quotes(const Setting& setting) {
 }
 
 // "50%": of this machine's memory, or of what its container may take.
-Bytes share_of_memory(const Setting& setting, const std::string& said) {
+Bytes share_of_memory(const Setting& setting, const std::string& said, Bytes all) {
   const std::optional<double> percent = parse_number(said.substr(0, said.find_last_not_of(" %") + 1));
   if (percent && *percent > 0 && *percent <= 100) {
-    const auto bytes = static_cast<std::int64_t>(static_cast<double>(total_memory().bytes.n) * *percent / 100);
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(all.n) * *percent / 100);
     return Bytes{bytes / kPage.n * kPage.n};
   }
   throw config_error("E-CONFIG-SIZE", fmt::format("{} {}", setting.where, setting.name), fmt::format("'{}' is no share", said),
@@ -177,7 +176,7 @@ std::vector<std::filesystem::path> paths(const Setting& setting) {
   return all;
 }
 
-Bytes size(const Setting& setting) {
+Bytes size(const Setting& setting, Bytes memory) {
   const std::string where = fmt::format("{} {}", setting.where, setting.name);
   if (const auto* value = std::get_if<std::int64_t>(&setting.value); value != nullptr && *value >= 0) {
     if (*value > std::int64_t{1} << 62) throw range_error(setting, "a size of at most 4 EiB");
@@ -188,7 +187,7 @@ Bytes size(const Setting& setting) {
   }
   if (!std::holds_alternative<std::string>(setting.value)) throw type_error(setting, "a size such as \"2GiB\"");
   const std::string& said = std::get<std::string>(setting.value);
-  return said.ends_with('%') ? share_of_memory(setting, said) : parse_bytes(said, where);
+  return said.ends_with('%') ? share_of_memory(setting, said, memory) : parse_bytes(said, where);
 }
 
 std::size_t choice(const Setting& setting, std::span<const std::string_view> names) {
@@ -205,6 +204,28 @@ std::size_t choice(const Setting& setting, std::span<const std::string_view> nam
   if (!nearest.empty()) remedies.push_back(fmt::format("--set {}={}", setting.name, nearest));
   throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is \"{}\"", setting.name, printable(value)),
                      (names.size() > 1 ? "one of " : "") + list, remedies);
+}
+
+std::string toml_text(std::int64_t value) { return fmt::format("{}", value); }
+
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string toml_text(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 
 }  // namespace plimsoll

@@ -16,6 +16,15 @@
 
 namespace plimsoll {
 
+// What a key may do to a run that is resumed.
+enum class OnResume : std::uint8_t {
+  never,    // the checkpoint holds what it says: it cannot change
+  forced,   // the run's samples, noise or arithmetic: --force alone changes it
+  results,  // the numbers from here on: it changes where it is given anew; an edited file needs --force
+  place,    // where something lies whose content is looked at, or that is used for this process alone
+  free,     // no result
+};
+
 struct OtherValue {
   std::string what;  // "a table", "a date"
 };
@@ -65,7 +74,13 @@ bool is_auto(const Setting& setting);
 std::filesystem::path path(const Setting& setting);
 // One, or a list of them; empty ones are left out.
 std::vector<std::filesystem::path> paths(const Setting& setting);
-Bytes size(const Setting& setting);
+// A share ("50%") is one of `memory`.
+Bytes size(const Setting& setting, Bytes memory);
+
+// Values as TOML: a number of fp64 with a point, text in quotes.
+std::string toml_text(std::int64_t value);
+std::string toml_text(double value);
+std::string toml_text(std::string_view text);
 
 // The index of the text in `names`; E-CONFIG-VALUE with the nearest name.
 std::size_t choice(const Setting& setting, std::span<const std::string_view> names);

@@ -1,4 +1,4 @@
-#include "train/config_source.h"
+#include "settings/setting.h"
 
 #include <fmt/format.h>
 // Some broken files end in an assertion of toml++ 3.3 (a table header with a strange character, for one), behind which it reports

@@ -1,4 +1,4 @@
-#include "formats/huggingface.h"
+#include "models/gpt2/gpt2.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "expect_error.h"
-#include "scratch_folder.h"
+#include "formats/expect_error.h"
+#include "formats/scratch_folder.h"
+#include "models/all.h"
 
 namespace plimsoll {
 namespace {
@@ -18,16 +19,16 @@ nlohmann::json small_config() {
 
 Gpt2Config read(const ScratchFolder& folder, const std::string& text) {
   write_raw(folder / "config.json", text);
-  return read_gpt2_config(folder.path());
+  return read_model(folder.path()).as<Gpt2Config>();
 }
 
 TEST(Gpt2Config, RoundTrips) {
   ScratchFolder folder;
   Gpt2Config config{3, 96, 6, 48, 256, 1e-6, 0.0, 0.1, 0.25, 0.03, true};
-  write_gpt2_config(folder.path(), config);
+  write_gpt2_config(config, folder.path());
   EXPECT_EQ(read_gpt2_config(folder.path()), config);
   config = Gpt2Config{};
-  write_gpt2_config(folder.path(), config);
+  write_gpt2_config(config, folder.path());
   EXPECT_EQ(read_gpt2_config(folder.path()), config);
 }
 
@@ -39,7 +40,7 @@ TEST(Gpt2Config, WritingKeepsWhatItDoesNotKnow) {
   json["dtype"] = "float16";
   Gpt2Config config = read(folder, json.dump());
   config.residual_dropout = 0.25;
-  write_gpt2_config(folder.path(), config);
+  write_gpt2_config(config, folder.path());
   const nlohmann::json saved = nlohmann::json::parse(read_raw(folder / "config.json"));
   EXPECT_EQ(saved.at("eos_token_id"), 0);
   EXPECT_FALSE(saved.contains("bos_token_id"));
@@ -112,7 +113,7 @@ TEST(Gpt2Config, RefusesWhatItCannotCompute) {
 
 TEST(Gpt2Config, RefusesWhatIsNoConfig) {
   ScratchFolder folder;
-  EXPECT_ERROR(read_gpt2_config(folder.path()), "E-IO-MISSING", "config.json");
+  EXPECT_ERROR(read_model(folder.path()), "E-IO-MISSING", "config.json");
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{}x"), std::string("null"),
                                   std::string(500000, '['), "{\"a\":" + std::string(100000, '['), std::string(2 << 20, ' ')}) {
     EXPECT_ERROR(read(folder, text), "E-FORMAT-CONFIG", "config.json");
@@ -136,13 +137,14 @@ TEST(Gpt2Config, SurvivesRandomMutations) {
   }
 }
 
-TEST(Gpt2ParameterName, StripsThePrefixAndDropsMasks) {
-  EXPECT_EQ(gpt2_parameter_name("transformer.h.0.attn.c_attn.weight"), "h.0.attn.c_attn.weight");
-  EXPECT_EQ(gpt2_parameter_name("wte.weight"), "wte.weight");
-  EXPECT_EQ(gpt2_parameter_name("h.11.attn.c_attn.bias"), "h.11.attn.c_attn.bias");
-  EXPECT_EQ(gpt2_parameter_name("transformer.h.3.attn.bias"), "");
-  EXPECT_EQ(gpt2_parameter_name("h.3.attn.masked_bias"), "");
-  EXPECT_EQ(gpt2_parameter_name("lm_head.weight"), "");
+TEST(Gpt2, NamesInFiles) {
+  const ModelConfig config = kGpt2.defaults();
+  EXPECT_EQ(kGpt2.stored(config, "wte.weight"), (std::vector<std::string>{"wte.weight", "transformer.wte.weight"}));
+  for (const char* extra : {"transformer.h.3.attn.bias", "h.3.attn.masked_bias", "lm_head.weight"})
+    EXPECT_TRUE(kGpt2.ignored(extra));
+  for (const char* parameter : {"h.11.attn.c_attn.bias", "transformer.h.0.attn.c_attn.weight", "score.weight"}) {
+    EXPECT_FALSE(kGpt2.ignored(parameter)) << parameter;
+  }
 }
 
 }  // namespace

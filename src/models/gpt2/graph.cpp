@@ -1,4 +1,4 @@
-#include "models/gpt2.h"
+#include "models/gpt2/gpt2.h"
 
 #include <fmt/format.h>
 
@@ -87,16 +87,16 @@ class Gpt2 {
     return ln_f_(builder, x);
   }
 
-  ValueId losses(GraphBuilder& builder, const BatchValues& batch, bool training, const ops::LossAttributes& loss) const {
-    const ValueId h = hidden(builder, batch.tokens, batch.sample_ids, training);
+  ValueId losses(GraphBuilder& builder, const Pass& pass, bool training, const ops::LossAttributes& loss) const {
+    const ValueId h = hidden(builder, pass.input("tokens"), pass.input("sample_ids"), training);
     const GraphBuilder::Scope scope(builder, "lm_head");
-    return ops::linear_cross_entropy(builder, h, wte_, batch.targets, batch.inverse_units, loss);
+    return ops::linear_cross_entropy(builder, h, wte_, pass.input("targets"), pass.losses.front().scale, loss);
   }
 
-  ValueId logits(GraphBuilder& builder, const GenerateValues& values) const {
-    const ValueId h = hidden(builder, values.tokens, values.sample_ids, /*training=*/false);
+  ValueId logits(GraphBuilder& builder, const Pass& pass) const {
+    const ValueId h = hidden(builder, pass.input("tokens"), pass.input("sample_ids"), /*training=*/false);
     const GraphBuilder::Scope scope(builder, "lm_head");
-    const ValueId row = builder.add1(ops::kSelectRow, ops::NoAttributes{}, {h, values.position}, "row");
+    const ValueId row = builder.add1(ops::kSelectRow, ops::NoAttributes{}, {h, pass.input("position")}, "row");
     return ops::matmul(builder, row, wte_, {.transpose_b = true}, "logits");
   }
 
@@ -120,88 +120,65 @@ class Gpt2 {
   nn::LayerNorm ln_f_;
 };
 
-BatchValues add_batch(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
-  BatchValues values;
-  values.tokens = builder.add_input(prefix + ".tokens", {DType::i32, {batch, tokens}});
-  values.targets = builder.add_input(prefix + ".targets", {DType::i32, {batch, tokens}});
-  values.sample_ids = builder.add_input(prefix + ".sample_ids", {DType::u32, {batch, 2}});
-  values.inverse_units = builder.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
-  return values;
+Pass token_pass(GraphBuilder& builder, Section section, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
+  Pass pass{.section = section, .inputs = {}, .losses = {}, .results = {}};
+  const auto add = [&](const char* name, ValueType type) {
+    pass.inputs.push_back({name, Scope::pass, builder.add_input(prefix + "." + name, std::move(type))});
+  };
+  add("tokens", {DType::i32, {batch, tokens}});
+  add("targets", {DType::i32, {batch, tokens}});
+  add("sample_ids", {DType::u32, {batch, 2}});
+  LossTerm loss;
+  loss.scale = builder.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
+  pass.losses.push_back(std::move(loss));
+  return pass;
+}
+
+Pass generate_pass(GraphBuilder& builder, std::int64_t tokens) {
+  Pass pass{.section = Section::generate, .inputs = {}, .losses = {}, .results = {}};
+  const auto add = [&](const char* name, ValueType type) {
+    pass.inputs.push_back({name, Scope::pass, builder.add_input(std::string("generate.") + name, std::move(type))});
+  };
+  add("tokens", {DType::i32, {1, tokens}});
+  add("sample_ids", {DType::u32, {1, 2}});  // no noise is drawn: it only completes the types
+  add("position", {DType::i32, Shape{1}});
+  return pass;
 }
 
 }  // namespace
 
-ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, std::uint64_t seed, const ops::LossAttributes& loss) {
+ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const BuildOptions& options) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
-  const Gpt2 gpt2(builder, config, seed);
+  const Gpt2 gpt2(builder, config, options.seed);
   if (shape.evaluate > 0) {
     builder.set_section(Section::evaluate);
-    model.evaluate_total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
-    model.evaluate = add_batch(builder, shape.evaluate, shape.tokens, "evaluate");
-    const ValueId losses = gpt2.losses(builder, model.evaluate, /*training=*/false, {});
-    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {losses, model.evaluate_total}, "evaluate.total");
+    const ValueId total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
+    Pass pass = token_pass(builder, Section::evaluate, shape.evaluate, shape.tokens, "evaluate");
+    LossTerm& loss = pass.losses.front();
+    loss.losses = gpt2.losses(builder, pass, /*training=*/false, {});
+    loss.total = total;
+    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, total}, "evaluate.total");
+    model.passes.push_back(std::move(pass));
   }
   if (shape.generate) {
     builder.set_section(Section::generate);
-    model.generate.tokens = builder.add_input("generate.tokens", {DType::i32, {1, shape.tokens}});
-    model.generate.sample_ids = builder.add_input("generate.sample_ids", {DType::u32, {1, 2}});
-    model.generate.position = builder.add_input("generate.position", {DType::i32, Shape{1}});
-    model.generate.logits = gpt2.logits(builder, model.generate);
-    model.graph.values[model.generate.logits].role = Role::output;
-    model.graph.results.push_back(model.generate.logits);
+    Pass pass = generate_pass(builder, shape.tokens);
+    const ValueId logits = gpt2.logits(builder, pass);
+    pass.results.push_back(logits);
+    model.graph.values[logits].role = Role::output;
+    model.graph.results.push_back(logits);
+    model.passes.push_back(std::move(pass));
   }
   // Last, so that what training appends and removes leaves the ids above alone.
   if (shape.micro > 0) {
     builder.set_section(Section::micro);
-    model.micro = add_batch(builder, shape.micro, shape.tokens, "batch");
-    model.losses = gpt2.losses(builder, model.micro, /*training=*/true, loss);
+    Pass pass = token_pass(builder, Section::micro, shape.micro, shape.tokens, "batch");
+    pass.losses.front().losses = gpt2.losses(builder, pass, /*training=*/true, options.loss);
+    model.passes.push_back(std::move(pass));
   }
   sort_sections(model.graph);
   return model;
-}
-
-namespace {
-
-struct Preset {
-  std::string_view name;
-  std::int64_t layers, width, heads, context, vocab;
-};
-
-constexpr Preset kPresets[] = {{"gpt2", 12, 768, 12, 1024, 50257},        {"gpt2-medium", 24, 1024, 16, 1024, 50257},
-                               {"gpt2-large", 36, 1280, 20, 1024, 50257}, {"gpt2-xl", 48, 1600, 25, 1024, 50257},
-                               {"byte-3m", 4, 256, 4, 256, 256},          {"byte-10m", 6, 384, 6, 256, 256}};
-
-}  // namespace
-
-std::vector<std::string_view> gpt2_preset_names() {
-  std::vector<std::string_view> names;
-  for (const Preset& preset : kPresets) names.push_back(preset.name);
-  return names;
-}
-
-Gpt2Config gpt2_preset(std::string_view name) {
-  std::string known;
-  for (const Preset& preset : kPresets) {
-    known += (known.empty() ? "" : ", ") + std::string(preset.name);
-    if (preset.name != name) continue;
-    Gpt2Config config;
-    config.layers = preset.layers;
-    config.width = preset.width;
-    config.heads = preset.heads;
-    config.context = preset.context;
-    config.vocab = preset.vocab;
-    config.byte_vocabulary = preset.vocab == 256;
-    return config;
-  }
-  throw config_error("E-CONFIG-PRESET", "model.preset", fmt::format("'{}' is not a preset", name), "one of " + known,
-                     {"plimsoll init gpt2"});
-}
-
-std::int64_t parameter_count(const Graph& graph) {
-  std::int64_t count = 0;
-  for (const ValueId id : graph.parameters()) count += graph.values[id].type.shape.elements();
-  return count;
 }
 
 }  // namespace plimsoll

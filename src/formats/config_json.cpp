@@ -1,0 +1,88 @@
+#include "formats/config_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+#include "formats/json_fault.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxConfigBytes = 1 << 20;
+constexpr int kMaxDepth = 16;
+
+}  // namespace
+
+ConfigReader::ConfigReader(const std::filesystem::path& path) : where_(path.string()) {
+  const std::string text = read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG");
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep = too_deep || depth > kMaxDepth); };
+  json_ = std::make_shared<const Json>(Json::parse(text, watch, /*allow_exceptions=*/false));
+  if (too_deep || !json_->is_object()) {
+    const std::string fault = too_deep ? "" : json_fault(text);
+    throw refuse(fault.empty() ? "it is not a JSON object" : "it is not JSON: " + fault, "the config.json of a model's folder");
+  }
+}
+
+Error ConfigReader::refuse(std::string why, std::string expected) const {
+  return data_error("E-FORMAT-CONFIG", where_, std::move(why), std::move(expected));
+}
+
+std::int64_t ConfigReader::count(const char* key, std::int64_t limit) const {
+  const auto found = json_->find(key);
+  if (found == json_->end()) throw refuse(fmt::format("{} is missing", key), "the shape of the model");
+  const bool whole = found->is_number_integer();
+  const bool small = whole && (!found->is_number_unsigned() || found->get<std::uint64_t>() <= static_cast<std::uint64_t>(limit));
+  const std::int64_t value = small ? found->get<std::int64_t>() : 0;
+  if (value < 1) throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a whole number from 1 to {}", limit));
+  return value;
+}
+
+double ConfigReader::number(const char* key, double fallback, double low, double high) const {
+  const auto found = json_->find(key);
+  if (found == json_->end()) return fallback;
+  const double value = found->is_number() ? found->get<double>() : high;
+  if (!(value >= low && value < high)) {
+    throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a number from {} to below {}", low, high));
+  }
+  return value;
+}
+
+void ConfigReader::demand(const char* key, std::initializer_list<Json> accepted) const {
+  const auto found = json_->find(key);
+  if (found == json_->end() || found->is_null()) return;
+  std::string expected;
+  for (const Json& value : accepted) {
+    if (*found == value) return;
+    expected += (expected.empty() ? "" : " or ") + value.dump();
+  }
+  throw refuse(fmt::format("{} is {}", key, shown(*found)), expected);
+}
+
+std::string ConfigReader::shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+OrderedJson config_that_is_there(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return OrderedJson::object();
+  OrderedJson json = OrderedJson::parse(read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG"), nullptr, false);
+  return json.is_object() ? json : OrderedJson::object();
+}
+
+void write_config(const std::filesystem::path& folder, const OrderedJson& config) {
+  write_file_atomically(folder / "config.json", config.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,42 @@
+// config.json of a Hugging Face folder: checked reading, and patching that keeps what it does not know. What it says for one kind
+// of model is known to that family alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+// Checked access to the keys of one file. Everything wrong is data_error E-FORMAT-CONFIG.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::filesystem::path& path);
+
+  Error refuse(std::string why, std::string expected) const;
+  // A whole number in [1, limit].
+  std::int64_t count(const char* key, std::int64_t limit) const;
+  // A number in [low, high); `fallback` where there is none.
+  double number(const char* key, double fallback, double low, double high) const;
+  // `key` is absent, null or one of `accepted`; everything else would change the computation.
+  void demand(const char* key, std::initializer_list<nlohmann::json> accepted) const;
+  const nlohmann::json& json() const { return *json_; }
+
+  static std::string shown(const nlohmann::json& value);
+
+ private:
+  std::string where_;
+  std::shared_ptr<const nlohmann::json> json_;
+};
+
+// The object of folder/config.json in its own order; empty where there is none that can be read.
+nlohmann::ordered_json config_that_is_there(const std::filesystem::path& folder);
+// Whole or not at all.
+void write_config(const std::filesystem::path& folder, const nlohmann::ordered_json& config);
+
+}  // namespace plimsoll

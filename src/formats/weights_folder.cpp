@@ -1,0 +1,34 @@
+#include "formats/weights_folder.h"
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "formats/config_json.h"
+
+namespace plimsoll {
+
+std::filesystem::path weights_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.filename() == "model.safetensors" && std::filesystem::is_regular_file(path, ignored)) {
+    return std::filesystem::absolute(path, ignored).parent_path();
+  }
+  const bool run = !std::filesystem::exists(path / "config.json", ignored) &&
+                   std::filesystem::exists(path / "weights" / "config.json", ignored);
+  return run ? path / "weights" : path;
+}
+
+std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    const nlohmann::json value = ConfigReader(folder / name).json().value("eos_token_id", nlohmann::json());
+    std::vector<std::int64_t> tokens;
+    for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({value})) {
+      if (each.is_number_integer()) tokens.push_back(each.get<std::int64_t>());
+    }
+    if (!tokens.empty()) return tokens;
+  }
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+#include "models/all.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "formats/config_json.h"
+#include "models/gpt2/gpt2.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<const Family*>& list() {
+  static std::vector<const Family*> families{&kGpt2};
+  return families;
+}
+
+}  // namespace
+
+std::span<const Family* const> families() { return list(); }
+
+void add_family(const Family& family) { list().push_back(&family); }
+
+const Family* find_family(std::string_view kind) {
+  const auto found = std::ranges::find(list(), kind, &Family::kind);
+  return found == list().end() ? nullptr : *found;
+}
+
+// First of all: what another kind of model calls its sizes says nothing here.
+ModelConfig read_model(const std::filesystem::path& folder) {
+  const ConfigReader reader(folder / "config.json");
+  const nlohmann::json type = reader.json().value("model_type", nlohmann::json());
+  std::string known;
+  for (const Family* family : families()) {
+    if (type == nlohmann::json(family->kind)) return family->read(folder);
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->kind);
+  }
+  if (type.is_null()) {
+    throw reader.refuse("model_type is missing",
+                        fmt::format("a line \"model_type\": one of {}, where it is such a model", known));
+  }
+  throw reader.refuse(fmt::format("model_type is {}, which is no kind of model that Plimsoll has", ConfigReader::shown(type)),
+                      "a folder of one that it has: " + known);
+}
+
+const ModelConfig& model_preset(std::string_view name) {
+  for (const Family* family : families()) {
+    if (family->presets == nullptr) continue;
+    for (const ModelPreset& preset : family->presets()) {
+      if (preset.name == name) return preset.config;
+    }
+  }
+  throw config_error("E-CONFIG-PRESET", "model.preset", fmt::format("'{}' is not a preset", name),
+                     "one of " + joined(model_preset_names()), {"plimsoll init gpt2"});
+}
+
+std::vector<std::string_view> model_preset_names() {
+  std::vector<std::string_view> names;
+  for (const Family* family : families()) {
+    if (family->presets == nullptr) continue;
+    for (const ModelPreset& preset : family->presets()) names.push_back(preset.name);
+  }
+  return names;
+}
+
+bool same_shape(const ModelConfig& a, const ModelConfig& b) {
+  if (&a.family() != &b.family() || facts_of(a).positions != facts_of(b).positions) return false;
+  return std::ranges::all_of(
+      a.family().keys(), [&](const ModelKey& key) { return !key.of_folder || key.new_weights || key.text(a) == key.text(b); });
+}
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+}  // namespace plimsoll

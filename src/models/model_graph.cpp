@@ -1,0 +1,33 @@
+#include "models/model_graph.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+ValueId Pass::input(std::string_view name) const {
+  const auto found = std::ranges::find(inputs, name, &Field::name);
+  ensure(found != inputs.end(), "model", "the pass has no such field");
+  return found->value;
+}
+
+BatchValues batch_values(const Pass& pass) {
+  return {pass.input("tokens"), pass.input("targets"), pass.input("sample_ids"), pass.losses.front().scale};
+}
+
+bool ModelGraph::has(Section section) const { return std::ranges::find(passes, section, &Pass::section) != passes.end(); }
+
+const Pass& ModelGraph::pass(Section section) const {
+  const auto found = std::ranges::find(passes, section, &Pass::section);
+  ensure(found != passes.end(), "model", "the model has no such pass");
+  return *found;
+}
+
+std::int64_t parameter_count(const Graph& graph) {
+  std::int64_t count = 0;
+  for (const ValueId id : graph.parameters()) count += graph.values[id].type.shape.elements();
+  return count;
+}
+
+}  // namespace plimsoll
