@@ -91,9 +91,10 @@ int run_eval(const EvalArguments& arguments) {
   load_weights(chosen->plan.graph, model, folder, executor);
   const Pass& pass = chosen->graph.model.pass(Section::evaluate);
   EvaluationProgress progress;
-  const EvaluationResult result = evaluate(
-      executor, source, tokens, chosen->batch, config.train.evaluate_samples, batch_values(pass), pass.losses.front().total,
-      chosen->graph.staging[0], [&](std::int64_t done, std::int64_t samples) { progress.show(done, samples, say_line); });
+  const TokenSource samples(source, tokens);
+  const EvaluationResult result =
+      evaluate(executor, samples, chosen->batch, config.train.evaluate_samples, pass, chosen->graph.staging[0],
+               [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   if (arguments.json) {
     const nlohmann::json object = {
         {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};

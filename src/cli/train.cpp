@@ -255,7 +255,8 @@ class TrainCommand {
     report_.arena_base = place.base();
     Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
     require_algorithms(prepared_.algorithms, executor.algorithms());
-    Trainer trainer(config_, model, plan, executor, data);
+    const DataSources sources(data, config_.model.context);
+    Trainer trainer(config_, model, plan, executor, sources.data());
     std::optional<Audit> audit;
     if (arguments_.audit) {
       audit.emplace(program, plan.graph, place.device(), place.mapped());

@@ -1,48 +1,18 @@
 #include "data/prefetch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
-
-#include "base/bytes.h"
+#include <utility>
 
 namespace plimsoll {
-namespace {
-
-// Drops the pages that these samples lie on. Samples of one run of the file cost one call; scattered ones drop the whole file,
-// which costs what is cached and not what the file is long.
-void drop_behind(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs) {
-  const auto next = [](SampleRef a, SampleRef b) { return b.sample != a.sample + 1; };
-  const bool one_run = std::ranges::adjacent_find(refs, next) == refs.end();
-  if (refs.empty() || !one_run) {
-    for (const TokenPart& part : source.parts) ::posix_fadvise(part.file.fd(), 0, 0, POSIX_FADV_DONTNEED);
-    return;
-  }
-  const std::int64_t first = samples.first_token(refs.front().sample);
-  const std::int64_t last = samples.first_token(refs.back().sample) + samples.length(refs.back().sample);
-  std::int64_t before = 0;
-  for (const TokenPart& part : source.parts) {
-    const auto place = [&](std::int64_t token) {
-      const std::int64_t within = std::clamp<std::int64_t>(token - before, 0, part.tokens);
-      return (part.offset + within * source.bytes_per_token) / kPage.n * kPage.n;
-    };
-    const std::int64_t begin = place(first), end = place(last);
-    if (end > begin) ::posix_fadvise(part.file.fd(), begin, end - begin, POSIX_FADV_DONTNEED);
-    before += part.tokens;
-  }
-}
-
-}  // namespace
-
-Prefetcher::Prefetcher(const TokenFile& source, const Samples& samples, std::int64_t micro_batch,
+Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t micro_batch,
                        std::array<std::span<std::byte>, kDepth> staging)
-    : source_(source), samples_(samples) {
-  const std::int64_t bytes = staging_bytes(micro_batch, samples.context, source.bytes_per_token);
+    : source_(source), name_(std::move(name)) {
+  const std::int64_t bytes = source.staging_bytes(micro_batch);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     ensure(std::ssize(staging[i]) >= bytes, "Prefetcher", "a staging buffer is too small");
     slots_[i].staging = staging[i];
@@ -73,8 +43,7 @@ void Prefetcher::start_thread() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
-    throw data_error("E-DATA-THREAD", source_.name,
-                     fmt::format("no thread to read it could be started: {}", std::strerror(error)));
+    throw data_error("E-DATA-THREAD", name_, fmt::format("no thread to read it could be started: {}", std::strerror(error)));
   }
 }
 
@@ -101,8 +70,8 @@ void Prefetcher::serve() {
 
 void Prefetcher::read(Slot& slot) {
   try {
-    read_samples(source_, samples_, slot.refs, slot.staging);
-    drop_behind(source_, samples_, slot.refs);
+    source_.read(slot.refs, slot.staging);
+    source_.drop(slot.refs);
   } catch (const Error& error) {
     slot.error = error;
   } catch (const std::exception& error) {
@@ -130,12 +99,12 @@ Prefetcher::Slot& Prefetcher::wait_for_oldest() {
   return slot(taken_);
 }
 
-void Prefetcher::take(const MicroBatch& out) {
+void Prefetcher::take(std::span<const FieldBuffer> fields) {
   Slot& oldest = wait_for_oldest();
   // Counted first: a micro-batch that fails is spent, too.
   ++taken_;
   if (oldest.error) throw Error(*oldest.error);
-  unpack_samples(source_, samples_, oldest.refs, oldest.staging, out);
+  source_.fill(oldest.refs, oldest.staging, fields);
 }
 
 void Prefetcher::discard() {

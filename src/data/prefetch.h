@@ -12,12 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "data/order.h"
-#include "data/source.h"
-#include "data/window.h"
+#include "data/sample_source.h"
 
 namespace plimsoll {
 
@@ -26,8 +25,9 @@ class Prefetcher {
   static constexpr std::int64_t kDepth = 2;
   static constexpr std::int64_t kStackBytes = 256 << 10;
 
-  // `source` must outlive this; each staging buffer has at least staging_bytes(micro_batch, ...) bytes.
-  Prefetcher(const TokenFile& source, const Samples& samples, std::int64_t micro_batch,
+  // `source` must outlive this; each staging buffer has at least its staging_bytes(micro_batch). `name`: of the source, for
+  // messages.
+  Prefetcher(const SampleSource& source, std::string name, std::int64_t micro_batch,
              std::array<std::span<std::byte>, kDepth> staging);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -37,8 +37,9 @@ class Prefetcher {
   std::int64_t pending() const { return submitted_ - taken_; }
   // Starts reading these samples; pending() must be below kDepth.
   void submit(std::span<const SampleRef> refs);
-  // Waits for the oldest submitted micro-batch and unpacks it. Throws what went wrong with it; the next one is not affected.
-  void take(const MicroBatch& out);
+  // Waits for the oldest submitted micro-batch and fills the fields of a pass with it. Throws what went wrong with it; the next
+  // one is not affected.
+  void take(std::span<const FieldBuffer> fields);
   // Waits for and forgets everything that is pending, as when training moves to another position.
   void discard();
 
@@ -56,8 +57,8 @@ class Prefetcher {
   Slot& wait_for_oldest();
   Slot& slot(std::int64_t number) { return slots_[static_cast<std::size_t>(number % kDepth)]; }
 
-  const TokenFile& source_;
-  const Samples samples_;
+  const SampleSource& source_;
+  std::string name_;
   std::array<Slot, kDepth> slots_;
   std::int64_t submitted_ = 0;  // written by the consumer under the mutex
   std::int64_t taken_ = 0;      // the consumer's alone

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/order.h"
+#include "data/sample_source.h"
 #include "data/source.h"
 
 namespace plimsoll {
@@ -38,7 +39,6 @@ struct MicroBatch {
 };
 
 inline constexpr std::int32_t kIgnoredTarget = -1;
-inline constexpr std::uint32_t kAbsentSample = 0xFFFFFFFF;
 
 // Bytes of the staging buffer for one micro-batch, a multiple of 64.
 std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token);

@@ -12,8 +12,11 @@ ValueId Pass::input(std::string_view name) const {
   return found->value;
 }
 
-BatchValues batch_values(const Pass& pass) {
-  return {pass.input("tokens"), pass.input("targets"), pass.input("sample_ids"), pass.losses.front().scale};
+std::vector<ValueId> Pass::fed() const {
+  std::vector<ValueId> values;
+  for (const Field& field : inputs) values.push_back(field.value);
+  for (const LossTerm& loss : losses) values.push_back(loss.scale);
+  return values;
 }
 
 bool ModelGraph::has(Section section) const { return std::ranges::find(passes, section, &Pass::section) != passes.end(); }

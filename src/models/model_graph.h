@@ -49,16 +49,9 @@ struct Pass {
 
   // An internal error where there is no such field.
   ValueId input(std::string_view name) const;
+  // Every value that is fed before a run.
+  std::vector<ValueId> fed() const;
 };
-
-// The fields of a pass over tokens.
-struct BatchValues {
-  ValueId tokens;         // i32 [batch, tokens]
-  ValueId targets;        // i32 [batch, tokens], negative: ignored
-  ValueId sample_ids;     // u32 [batch, 2]: epoch, sample
-  ValueId inverse_units;  // f32 [1]: the scale of its loss, one over the valid units of the window
-};
-BatchValues batch_values(const Pass& pass);
 
 // The batch shape of each section; a section of batch 0 is left out.
 struct BatchShape {

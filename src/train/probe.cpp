@@ -138,7 +138,8 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const Arena arena(plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.graph, program, device, machine.threads, plan.decisions.loss_chunks);
-  Trainer trainer(config, model, plan, executor, data);
+  const DataSources sources(data, config.model.context);
+  Trainer trainer(config, model, plan, executor, sources.data());
   trainer.load(nullptr);
   for (std::int64_t i = 0; i < config.train.updates; ++i) trainer.update();
   if (data.validation) trainer.evaluate_now();

@@ -1,5 +1,7 @@
 #include "train/setup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -14,11 +16,35 @@
 namespace plimsoll {
 namespace {
 
-std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, std::int64_t bytes_per_token) {
+std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, const DataFacts& data) {
   GraphBuilder builder(graph);
-  const ValueType type{DType::u8, Shape{staging_bytes(batch, tokens, bytes_per_token)}};
+  const std::int64_t bytes = data.bytes_per_sample > 0 ? align_up(Bytes{batch * data.bytes_per_sample}, kCacheLine).n
+                                                       : staging_bytes(batch, tokens, data.bytes_per_token);
+  const ValueType type{DType::u8, Shape{bytes}};
   return {builder.add_persistent("data.staging.0", type, Role::staging),
           builder.add_persistent("data.staging.1", type, Role::staging)};
+}
+
+// The gradient takes nodes away, and ids move: what is fed is found again by its name.
+TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optimizer, std::int64_t accumulation) {
+  std::vector<LossRoot> roots;
+  for (const LossTerm& loss : pass.losses) {
+    roots.push_back({loss.losses, loss.name == LossTerm().name ? LossRoot().total : fmt::format("{}.total", loss.name)});
+  }
+  const auto for_each_fed = [&](auto&& body) {
+    for (Field& field : pass.inputs) body(field.value);
+    for (LossTerm& loss : pass.losses) body(loss.scale);
+  };
+  std::vector<std::string> names;
+  for_each_fed([&](ValueId value) { names.push_back(graph.values[value].name.text()); });
+  TrainingValues values = add_training(graph, std::move(roots), optimizer, accumulation);
+  std::size_t next = 0;
+  for_each_fed([&](ValueId& value) { value = graph.find(names[next++]); });
+  for (std::size_t i = 0; i < pass.losses.size(); ++i) {
+    pass.losses[i].losses = {};
+    pass.losses[i].total = values.loss_totals[i];
+  }
+  return values;
 }
 
 }  // namespace
@@ -29,23 +55,18 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
   TrainingGraph result;
   result.graph = std::move(model.graph);
-  result.micro = batch_values(model.pass(Section::micro));
-  if (model.has(Section::evaluate)) {
-    const Pass& pass = model.pass(Section::evaluate);
-    result.evaluate = batch_values(pass);
-    result.evaluate_total = pass.losses.front().total;
-  }
-  result.training = add_training(result.graph, model.pass(Section::micro).losses.front().losses, optimizer_settings(config),
-                                 config.train.effective_batch / micro_batch);
+  result.micro = model.pass(Section::micro);
+  if (model.has(Section::evaluate)) result.evaluate = model.pass(Section::evaluate);
+  result.training = train_on(result.graph, result.micro, optimizer_settings(config), config.train.effective_batch / micro_batch);
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
-  result.staging = add_staging(result.graph, micro_batch, config.model.context, data.bytes_per_token);
+  result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
   return result;
 }
 
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch) {
   InferenceGraph result{model.family().build(model, {0, batch, false, tokens}, {}), {}};
-  result.staging = add_staging(result.model.graph, batch, tokens, bytes_per_token);
+  result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
   return result;
 }
 

@@ -21,12 +21,14 @@ namespace plimsoll {
 struct DataFacts {
   std::int64_t bytes_per_token = 1;
   bool validation = false;
+  std::int64_t bytes_per_sample = 0;  // of data that are no tokens: raw, in staging
 };
 
 struct TrainingGraph {
   Graph graph;
-  BatchValues micro, evaluate;
-  ValueId evaluate_total;  // f64 [1], persistent: the sum of the losses of an evaluation
+  // What is fed, and the losses; in `micro` their sums over a window, and no losses of single samples, which the gradient makes.
+  Pass micro;
+  std::optional<Pass> evaluate;
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // of fp16
   std::array<ValueId, 2> staging;           // raw bytes of a micro-batch, one filled while the other is unpacked

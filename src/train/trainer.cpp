@@ -14,21 +14,10 @@
 namespace plimsoll {
 namespace {
 
-MicroBatch buffers_of(const Executor& executor, const BatchValues& values) {
-  return {executor.view(values.tokens).as<std::int32_t>(), executor.view(values.targets).as<std::int32_t>(),
-          executor.view(values.sample_ids).as<std::uint32_t>()};
-}
+double number_of(const Executor& executor, ValueId value) { return *executor.view(value).as_pointer<double>(); }
 
-// Of each micro-batch of a group.
-std::vector<BatchValues> replicas_of(const Graph& graph, const BatchValues& values) {
-  std::vector<BatchValues> group;
-  for (const ValueId tokens : replicas_of(graph, values.tokens)) group.push_back({.tokens = tokens});
-  const auto give = [&](ValueId BatchValues::*value) {
-    const std::vector<ValueId> replicas = replicas_of(graph, values.*value);
-    for (std::size_t i = 0; i < group.size(); ++i) group[i].*value = replicas[i];
-  };
-  for (const auto value : {&BatchValues::targets, &BatchValues::sample_ids, &BatchValues::inverse_units}) give(value);
-  return group;
+double denominator(const LossTerm& loss, std::int64_t units, std::int64_t samples) {
+  return static_cast<double>(loss.per == Denominator::units ? units : samples);
 }
 
 std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
@@ -38,41 +27,63 @@ std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
 
 }  // namespace
 
-EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
-                          std::int64_t count, const BatchValues& values, ValueId total, ValueId staging,
-                          const OnEvaluated& on_evaluated) {
-  const Samples samples = make_samples(source.tokens, context, source.name);
-  count = count == 0 ? samples.count() : std::min(count, samples.count());
-  const SampleOrder order{OrderKind::sequential, 0, samples.count()};
-  Window window;  // of one micro-batch: what is held does not grow with the data
+EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t count,
+                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated) {
+  count = count == 0 ? source.count() : std::min(count, source.count());
+  const SampleOrder order{OrderKind::sequential, 0, source.count()};
+  std::vector<FieldBuffer> fields;
+  for (const Field& field : pass.inputs) fields.push_back({field.name, executor.view(field.value)});
+  std::vector<SampleRef> samples;  // of one micro-batch: what is held does not grow with the data
+  samples.reserve(static_cast<std::size_t>(batch));
   std::int64_t units = 0;
   for (std::int64_t first = 0; first < count; first += batch) {
-    plan_window(window, order, samples, first, std::min(batch, count - first), batch);
+    samples.clear();
+    for (std::int64_t i = first; i < std::min(first + batch, count); ++i) {
+      samples.push_back(order.at(i));
+      units += source.units(samples.back().sample);
+    }
     executor.run(Section::evaluate, first == 0, [&](Section) {
-      fill_micro_batch(source, samples, window, 0, bytes_of(executor, staging), buffers_of(executor, values));
-      *executor.view(values.inverse_units).as_pointer<float>() = 1;
+      source.read(samples, bytes_of(executor, staging));
+      source.fill(samples, bytes_of(executor, staging), fields);
+      for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
     });
-    units += window.valid_units;
     if (on_evaluated) on_evaluated(std::min(first + batch, count), count);
   }
-  const double sum = *executor.view(total).as_pointer<double>();
-  return {units, sum / static_cast<double>(units)};
+  double sum = 0;
+  for (const LossTerm& loss : pass.losses) {
+    sum += loss.weight * number_of(executor, loss.total) / denominator(loss, units, count);
+  }
+  return {units, sum};
 }
 
-Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, const DataFiles& data)
+DataSources::DataSources(const DataFiles& files, std::int64_t context) : name_(files.train.name), train_(files.train, context) {
+  if (files.validation) validation_.emplace(*files.validation, context);
+}
+
+Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data)
     : config_(config),
       model_(model),
       plan_(plan),
       executor_(executor),
-      data_(data),
-      samples_(make_samples(data.train.tokens, config.model.context, data.train.name)),
-      order_{config.data.order, static_cast<std::uint64_t>(config.seed), samples_.count()} {
+      data_(std::move(data)),
+      order_{config.data.order, static_cast<std::uint64_t>(config.seed), data_.train.count()} {
   progress_.micro_batch = plan.decisions.micro_batch;
   progress_.accumulation = plan.decisions.accumulation;
   progress_.seed = config.seed;
-  group_ = replicas_of(plan.graph, model.micro);
+  const auto give = [&](ValueId value, const auto& to) {
+    const std::vector<ValueId> replicas = replicas_of(plan.graph, value);
+    group_.resize(replicas.size());
+    for (std::size_t i = 0; i < replicas.size(); ++i) to(group_[i], executor.view(replicas[i]));
+  };
+  for (const Field& field : model.micro.inputs) {
+    give(field.value, [&](Fed& fed, const TensorView& view) { fed.fields.push_back({field.name, view}); });
+  }
+  for (const LossTerm& loss : model.micro.losses) {
+    give(loss.scale, [&](Fed& fed, const TensorView& view) { fed.scales.push_back(view.as_pointer<float>()); });
+  }
   if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
   refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
+  factors_.resize(model.micro.losses.size());
 }
 
 Trainer::~Trainer() = default;
@@ -119,7 +130,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
 }
 
 void Trainer::start_prefetch() {
-  prefetcher_.emplace(data_.train, samples_, progress_.micro_batch,
+  prefetcher_.emplace(data_.train, data_.name, progress_.micro_batch,
                       std::array{bytes_of(executor_, model_.staging[0]), bytes_of(executor_, model_.staging[1])});
   keep_prefetching();
 }
@@ -133,17 +144,18 @@ void Trainer::keep_prefetching() {
   }
 }
 
-void Trainer::feed_micro(double inverse_units) {
+// `scale`: of the loss, with fp16.
+void Trainer::feed_micro(double scale) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     auto* step = executor_.view(steps_[i]).as_pointer<std::uint32_t>();
     step[0] = static_cast<std::uint32_t>(progress_.updates + 1);
     step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
   }
-  for (const BatchValues& values : group_) {
-    prefetcher_->take(buffers_of(executor_, values));
+  for (const Fed& fed : group_) {
+    prefetcher_->take(fed.fields);
     keep_prefetching();
-    *executor_.view(values.inverse_units).as_pointer<float>() =
-        static_cast<float>(inverse_units * faults_.weight(progress_.updates + 1, micro_in_window_++));
+    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
+    for (std::size_t i = 0; i < factors_.size(); ++i) *fed.scales[i] = static_cast<float>(factors_[i] * scale * weight);
   }
 }
 
@@ -169,10 +181,13 @@ void Trainer::find_watched() {
 }
 
 bool Trainer::finite_so_far() const {
-  bool loss = false;  // which is fetched at the end of the window only
-  executor_.read(model_.training.loss_totals.front(),
-                 [&](std::span<const std::byte> bytes) { loss = std::isfinite(*reinterpret_cast<const double*>(bytes.data())); });
-  if (!loss) return false;
+  // Losses are fetched at the end of the window only.
+  for (const ValueId total : model_.training.loss_totals) {
+    bool loss = false;
+    executor_.read(
+        total, [&](std::span<const std::byte> bytes) { loss = std::isfinite(*reinterpret_cast<const double*>(bytes.data())); });
+    if (!loss) return false;
+  }
   return std::all_of(watched_.begin(), watched_.end(), [&](ValueId value) {
     bool finite = true;
     executor_.read(value, [&](std::span<const std::byte> bytes) {
@@ -184,10 +199,10 @@ bool Trainer::finite_so_far() const {
 }
 
 // Whether its gradient is a number. With a loss scale nothing has been updated else, and what is left of the window is not run.
-bool Trainer::run_window(double inverse_units) {
+bool Trainer::run_window() {
   const double scale = scale_ ? scale_->scale() : 1;
   const std::int64_t update = progress_.updates + 1;
-  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(inverse_units * scale) : feed_update(update); };
+  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(scale) : feed_update(update); };
   enter(Phase::first);
   micro_in_window_ = 0;
   for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
@@ -197,8 +212,25 @@ bool Trainer::run_window(double inverse_units) {
     if (scale_ && !finite_so_far()) return false;
   }
   executor_.run(Section::update, false, feed);
-  return std::isfinite(*executor_.view(model_.training.loss_totals.front()).as_pointer<double>()) &&
-         std::isfinite(*executor_.view(model_.training.gradient_norm).as_pointer<double>());
+  return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
+}
+
+std::int64_t Trainer::start_window() {
+  const std::int64_t samples = config_.train.effective_batch;
+  std::int64_t units = 0;
+  for (std::int64_t i = 0; i < samples; ++i) units += data_.train.units(order_.at(progress_.samples + i).sample);
+  ensure(units > 0, "trainer", "a window without a single unit");
+  for (std::size_t i = 0; i < factors_.size(); ++i) {
+    const LossTerm& loss = model_.micro.losses[i];
+    factors_[i] = loss.weight / denominator(loss, units, samples);
+  }
+  return units;
+}
+
+double Trainer::loss_of_window() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < factors_.size(); ++i) sum += number_of(executor_, model_.training.loss_totals[i]) * factors_[i];
+  return sum;
 }
 
 // To the samples of the present window.
@@ -234,12 +266,9 @@ Metrics Trainer::update() {
   const double start = seconds_now();
   const std::int64_t update = progress_.updates + 1;
   Metrics metrics;
-  double inverse_units = 0;
   while (true) {
-    metrics.units = window_units(order_, samples_, progress_.samples, config_.train.effective_batch);
-    ensure(metrics.units > 0, "trainer", "a window without a single unit");
-    inverse_units = 1.0 / static_cast<double>(metrics.units);
-    const bool finite = run_window(inverse_units);
+    metrics.units = start_window();
+    const bool finite = run_window();
     if (!scale_) break;
     metrics.loss_scale = scale_->scale();
     const LossScale::Next next = scale_->tried(finite, config_.train.effective_batch);
@@ -248,8 +277,8 @@ Metrics Trainer::update() {
     leave_window(next, *metrics.loss_scale);
   }
   metrics.update = update;
-  metrics.loss = *executor_.view(model_.training.loss_totals.front()).as_pointer<double>() * inverse_units;
-  metrics.grad_norm = *executor_.view(model_.training.gradient_norm).as_pointer<double>();
+  metrics.loss = loss_of_window();
+  metrics.grad_norm = number_of(executor_, model_.training.gradient_norm);
   metrics.learning_rate = learning_rate_at(config_, progress_.samples);
   if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, progress_.samples);
   if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
@@ -284,9 +313,8 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   // The staging buffers hold training data that was read ahead: it is read again afterwards.
   next_micro_ -= prefetcher_->pending();
   prefetcher_->discard();
-  const EvaluationResult result =
-      evaluate(executor_, *data_.validation, config_.model.context, progress_.micro_batch, config_.train.evaluate_samples,
-               model_.evaluate, model_.evaluate_total, model_.staging[0], on_evaluated);
+  const EvaluationResult result = evaluate(executor_, *data_.validation, progress_.micro_batch, config_.train.evaluate_samples,
+                                           model_.evaluate.value(), model_.staging[0], on_evaluated);
   keep_prefetching();
   return result;
 }

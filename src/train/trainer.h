@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/prefetch.h"
-#include "data/window.h"
+#include "data/token_source.h"
 #include "device/arena.h"
 #include "run/executor.h"
 #include "train/checkpoint.h"
@@ -31,11 +31,17 @@ struct EvaluationResult {
 // Samples that are done, and all.
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 
-// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. Staging is the first of the two
-// buffers.
-EvaluationResult evaluate(Executor& executor, const TokenFile& source, std::int64_t context, std::int64_t batch,
-                          std::int64_t samples, const BatchValues& values, ValueId total, ValueId staging,
-                          const OnEvaluated& on_evaluated = {});
+// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. The loss is the weighted sum of
+// those of the pass. Staging is the first of the two buffers.
+EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
+                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
+
+// What a training reads; all of it outlives the trainer.
+struct TrainingData {
+  const SampleSource& train;
+  const SampleSource* validation = nullptr;
+  std::string name;  // of the first, for messages
+};
 
 // A window that changed nothing, since its gradient was no number.
 struct Overflow {
@@ -46,10 +52,22 @@ struct Overflow {
   std::vector<SampleRef> samples;  // of a skipped one
 };
 
+// Files of tokens as sources. They outlive this.
+class DataSources {
+ public:
+  DataSources(const DataFiles& files, std::int64_t context);
+  TrainingData data() const { return {train_, validation_ ? &*validation_ : nullptr, name_}; }
+
+ private:
+  std::string name_;
+  TokenSource train_;
+  std::optional<TokenSource> validation_;
+};
+
 class Trainer {
  public:
   // All references outlive this. The arena has been mapped and touched.
-  Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, const DataFiles& data);
+  Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data);
   ~Trainer();
 
   // Fills parameters and state: fresh, from config.model.init, or from a checkpoint.
@@ -80,9 +98,11 @@ class Trainer {
  private:
   void start_prefetch();
   void keep_prefetching();
-  MicroBatch micro_batch_of(const BatchValues& values) const;
-  void feed_micro(double inverse_units);
-  bool run_window(double inverse_units);
+  // The factors of the losses; returns the units.
+  std::int64_t start_window();
+  double loss_of_window() const;
+  void feed_micro(double scale);
+  bool run_window();
   bool finite_so_far() const;
   void leave_window(LossScale::Next next, double scale);
   void rewind();
@@ -94,8 +114,7 @@ class Trainer {
   const TrainingGraph& model_;
   const Plan& plan_;
   Executor& executor_;
-  const DataFiles& data_;
-  Samples samples_;
+  TrainingData data_;
   SampleOrder order_;
   std::int64_t next_micro_ = 0;  // the next micro-batch to submit, counted from position 0
   std::vector<SampleRef> refs_;
@@ -105,8 +124,14 @@ class Trainer {
   std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
   Faults faults_;
   std::int64_t micro_in_window_ = 0;
-  std::vector<BatchValues> group_;  // of each micro-batch that goes with the others
-  std::vector<ValueId> steps_;      // likewise, where noise needs them
+  // Of a micro-batch that goes with the others: what the source fills, and the scale of each loss.
+  struct Fed {
+    std::vector<FieldBuffer> fields;
+    std::vector<float*> scales;
+  };
+  std::vector<Fed> group_;
+  std::vector<double> factors_;  // by loss: its weight over its denominator, of the present window
+  std::vector<ValueId> steps_;   // likewise, where noise needs them
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
   std::function<void(const Overflow&)> on_overflow_;

@@ -24,6 +24,10 @@ inline Numbers random_numbers(const ValueType& type, std::uint64_t seed, Fill fi
   return fill_inputs({{}, {{type, fill}}}, seed)[0];
 }
 
+struct BatchValues {
+  ValueId tokens, targets, sample_ids, inverse_units;
+};
+
 // The same model twice: forward alone for the reference, with the backward pass for the kernels.
 class Model {
  public:
@@ -73,8 +77,9 @@ class Model {
   struct Built {
     explicit Built(const Gpt2Config& config) {
       ModelGraph model = build_gpt2(config, {2, 0, false, 7}, {.seed = 5});
-      micro = batch_values(model.pass(Section::micro));
-      losses = model.pass(Section::micro).losses.front().losses;
+      const Pass& pass = model.pass(Section::micro);
+      micro = {pass.input("tokens"), pass.input("targets"), pass.input("sample_ids"), pass.losses.front().scale};
+      losses = pass.losses.front().losses;
       graph = std::move(model.graph);
     }
     Graph graph;

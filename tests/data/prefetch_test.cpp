@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "formats/expect_error.h"
@@ -23,6 +24,7 @@ class PrefetchTest : public testing::Test {
     write_raw(folder / "x.bin", u16_bytes(counting(40'000)));
     source = open_source({folder / "x.bin", "u16", 65536, {}, {}});
     samples = make_samples(source.tokens, kContext, "x");
+    tokens.emplace(source, kContext);
     for (auto& buffer : buffers) buffer.resize(static_cast<std::size_t>(staging_bytes(kMicro, kContext, 2)));
   }
   std::array<std::span<std::byte>, 2> staging() { return {buffers[0], buffers[1]}; }
@@ -30,6 +32,7 @@ class PrefetchTest : public testing::Test {
   ScratchFolder folder;
   TokenFile source;
   Samples samples;
+  std::optional<TokenSource> tokens;
   std::array<std::vector<std::byte>, 2> buffers;
 };
 
@@ -38,7 +41,7 @@ TEST_F(PrefetchTest, DeliversWhatADirectReadDelivers) {
   for (const OrderKind kind : {OrderKind::shuffled, OrderKind::sequential}) {
     const SampleOrder order{kind, 3, samples.count()};
     std::vector<std::byte> direct_staging(buffers[0].size());
-    Prefetcher prefetcher(source, samples, kMicro, staging());
+    Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
     Window window, next;
     plan_window(window, order, samples, 0, 10, kMicro);
     prefetcher.submit(window.micro(0));
@@ -47,7 +50,7 @@ TEST_F(PrefetchTest, DeliversWhatADirectReadDelivers) {
       plan_window(next, order, samples, 10 * (update + 1), 10, kMicro);
       for (std::int64_t k = 0; k < window.micro_count; ++k) {
         prefetcher.submit(k + 1 < window.micro_count ? window.micro(k + 1) : next.micro(0));
-        prefetcher.take(out.view());
+        prefetcher.take(out.fields());
         fill_micro_batch(source, samples, window, k, direct_staging, direct.view());
         ASSERT_EQ(out, direct) << "update " << update << ", micro-batch " << k;
       }
@@ -59,43 +62,43 @@ TEST_F(PrefetchTest, DeliversWhatADirectReadDelivers) {
 TEST_F(PrefetchTest, StopsAtAnyTime) {
   const std::vector<SampleRef> refs{{0, 0}, {0, 7}};
   for (int round = 0; round < 200; ++round) {
-    Prefetcher prefetcher(source, samples, kMicro, staging());
+    Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
     for (int i = 0; i < round % 3; ++i) prefetcher.submit(refs);
     if (round % 5 == 0) prefetcher.discard();
   }
 }
 
 TEST_F(PrefetchTest, DiscardMovesOn) {
-  Prefetcher prefetcher(source, samples, kMicro, staging());
+  Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   prefetcher.submit(std::vector<SampleRef>{{0, 1}});
   prefetcher.submit(std::vector<SampleRef>{{0, 2}});
   prefetcher.discard();
   EXPECT_EQ(prefetcher.pending(), 0);
   prefetcher.submit(std::vector<SampleRef>{{0, 9}});
   Buffers out(kMicro, kContext);
-  prefetcher.take(out.view());
+  prefetcher.take(out.fields());
   EXPECT_EQ(out.inputs[0], 9 * kContext);
   EXPECT_EQ(out.ids[1], 9u);
 }
 
 TEST_F(PrefetchTest, ErrorsReachTheConsumer) {
-  Prefetcher prefetcher(source, samples, kMicro, staging());
+  Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   std::filesystem::resize_file(folder / "x.bin", 1000);
   const std::vector<SampleRef> lost{{0, 2000}}, kept{{0, 1}};
   Buffers out(kMicro, kContext);
   prefetcher.submit(lost);
   prefetcher.submit(kept);
-  EXPECT_ERROR(prefetcher.take(out.view()), "E-IO-READ", "x.bin] it ends at byte");
-  prefetcher.take(out.view());
+  EXPECT_ERROR(prefetcher.take(out.fields()), "E-IO-READ", "x.bin] it ends at byte");
+  prefetcher.take(out.fields());
   EXPECT_EQ(out.inputs[0], kContext);
-  EXPECT_ERROR(prefetcher.take(out.view()), "E-INTERNAL", "nothing was submitted");
+  EXPECT_ERROR(prefetcher.take(out.fields()), "E-INTERNAL", "nothing was submitted");
 }
 
 TEST_F(PrefetchTest, RefusesMisuse) {
   auto small = staging();
   small[1] = small[1].first(10);
-  EXPECT_ERROR(Prefetcher(source, samples, kMicro, small), "E-INTERNAL", "too small");
-  Prefetcher prefetcher(source, samples, kMicro, staging());
+  EXPECT_ERROR(Prefetcher(*tokens, "x.bin", kMicro, small), "E-INTERNAL", "too small");
+  Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   prefetcher.submit(std::vector<SampleRef>{{0, 1}});
   prefetcher.submit(std::vector<SampleRef>{{0, 1}});
   EXPECT_ERROR(prefetcher.submit(std::vector<SampleRef>{{0, 1}}), "E-INTERNAL", "in use");
@@ -113,7 +116,7 @@ int lowest_priority_of_threads() {
 
 TEST_F(PrefetchTest, TheThreadIsNiceAndTheProcessIsNot) {
   const int before = getpriority(PRIO_PROCESS, 0);
-  Prefetcher prefetcher(source, samples, kMicro, staging());
+  Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   prefetcher.submit(std::vector<SampleRef>{{0, 1}});
   prefetcher.discard();
   EXPECT_EQ(lowest_priority_of_threads(), 19);
@@ -123,17 +126,18 @@ TEST_F(PrefetchTest, TheThreadIsNiceAndTheProcessIsNot) {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST_F(PrefetchTest, AllocatesNothingAfterTheStart) {
   const SampleOrder order{OrderKind::shuffled, 3, samples.count()};
-  Prefetcher prefetcher(source, samples, kMicro, staging());
+  Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   Window window;
   plan_window(window, order, samples, 0, 9, kMicro);
   Buffers out(kMicro, kContext);
+  const std::vector<FieldBuffer> fields = out.fields();
   const auto heap = [] { return mallinfo2().uordblks; };
   const auto before = heap();
   for (std::int64_t update = 0; update < 100; ++update) {
     plan_window(window, order, samples, 9 * update, 9, kMicro);
     for (std::int64_t k = 0; k < window.micro_count; ++k) {
       prefetcher.submit(window.micro(k));
-      prefetcher.take(out.view());
+      prefetcher.take(fields);
     }
   }
   EXPECT_EQ(heap(), before);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/source.h"
+#include "data/token_source.h"
 #include "data/window.h"
 #include "formats/scratch_folder.h"
 
@@ -41,6 +42,12 @@ struct Buffers {
 
   Buffers(std::size_t rows, std::size_t context) : inputs(rows * context, -77), targets(rows * context, -77), ids(2 * rows, 77) {}
   MicroBatch view() { return {inputs, targets, ids}; }
+  std::vector<FieldBuffer> fields() {
+    const auto view = [](auto& items, DType dtype) {
+      return TensorView{reinterpret_cast<std::byte*>(items.data()), dtype, Shape{std::ssize(items)}, {}};
+    };
+    return {{"tokens", view(inputs, DType::i32)}, {"targets", view(targets, DType::i32)}, {"sample_ids", view(ids, DType::u32)}};
+  }
   friend bool operator==(const Buffers&, const Buffers&) = default;
 };
 

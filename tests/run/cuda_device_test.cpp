@@ -26,7 +26,8 @@ class CudaSession {
         program_(lower(plan)),
         device_(program_, plan, {std::filesystem::temp_directory_path(), pace, beyond}),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
-        trainer_(config, model_, plan, executor_, data) {}
+        sources_(data, config.model.context),
+        trainer_(config, model_, plan, executor_, sources_.data()) {}
 
   Outcome train(int updates) {
     Outcome outcome;
@@ -50,6 +51,7 @@ class CudaSession {
   Program program_;
   CudaDevice device_;
   Executor executor_;
+  DataSources sources_;
   Trainer trainer_;
 };
 

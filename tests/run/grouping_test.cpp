@@ -108,7 +108,7 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
   verify(grouped);
   EXPECT_EQ(grouped.section_order(Section::micro).size(), 4 * graph.section_order(Section::micro).size());
   EXPECT_EQ(grouped.section_order(Section::update), graph.section_order(Section::update));
-  EXPECT_EQ(replicas_of(grouped, model.micro.tokens).size(), 4U);
+  EXPECT_EQ(replicas_of(grouped, model.micro.input("tokens")).size(), 4U);
   // A block's nodes come once for each micro-batch before the next block's first.
   std::vector<std::string> passes;
   for (const NodeId id : grouped.section_order(Section::micro)) {

@@ -62,7 +62,8 @@ class Session {
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());
     executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks);
-    trainer_.emplace(config, model_, plan, *executor_, data);
+    sources_.emplace(data, config.model.context);
+    trainer_.emplace(config, model_, plan, *executor_, sources_->data());
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, *device_, arena_.mapped());
     executor_->set_observer(&*audit_);
@@ -106,6 +107,7 @@ class Session {
   std::optional<Stores> stores_;
   std::optional<CpuDevice> device_;
   std::optional<Executor> executor_;
+  std::optional<DataSources> sources_;
   std::optional<Trainer> trainer_;
   std::optional<Audit> audit_;
 };

@@ -84,14 +84,13 @@ TEST(Golden, EveryGradientOfOneBatch) {
   cpu::set_thread_count(2);
   OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
-  BatchValues batch;
+  Pass batch;
   const GraphSource source = [&](std::int64_t micro) {
     Gpt2Config quiet = config;
     quiet.embedding_dropout = quiet.attention_dropout = quiet.residual_dropout = 0;
     ModelGraph model = build_gpt2(quiet, {micro, 0, false, kTokens}, {.seed = 1});
-    const Pass& pass = model.pass(Section::micro);
-    batch = batch_values(pass);
-    add_training(model.graph, pass.losses.front().losses, {}, 0);
+    batch = model.pass(Section::micro);
+    add_training(model.graph, batch.losses.front().losses, {}, 0);
     return std::move(model.graph);
   };
   for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
@@ -102,12 +101,12 @@ TEST(Golden, EveryGradientOfOneBatch) {
     Running run(std::get<Plan>(space.best({})));
     const std::vector<std::uint16_t> data = tokens();
     run.executor.run(Section::micro, true, [&](Section) {
-      const auto inputs = run.executor.view(batch.tokens).as<std::int32_t>();
-      const auto targets = run.executor.view(batch.targets).as<std::int32_t>();
+      const auto inputs = run.executor.view(batch.input("tokens")).as<std::int32_t>();
+      const auto targets = run.executor.view(batch.input("targets")).as<std::int32_t>();
       std::copy_n(data.begin(), inputs.size(), inputs.begin());
       std::copy_n(data.begin() + 1, targets.size(), targets.begin());
-      for (std::uint32_t& id : run.executor.view(batch.sample_ids).as<std::uint32_t>()) id = 0;
-      *run.executor.view(batch.inverse_units).as_pointer<float>() = 1.0f / (kBatch * kTokens);
+      for (std::uint32_t& id : run.executor.view(batch.input("sample_ids")).as<std::uint32_t>()) id = 0;
+      *run.executor.view(batch.losses.front().scale).as_pointer<float>() = 1.0f / (kBatch * kTokens);
     });
     double all = 0;
     for (const ValueId id : run.plan.graph.parameters()) {

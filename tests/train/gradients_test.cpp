@@ -71,11 +71,11 @@ class ByHand {
   }
   void micro_step(const Window& window, std::int64_t micro, double inverse_units, bool starts) {
     executor_.run(Section::micro, starts, [&](Section) {
-      fill_micro_batch(
-          source_, samples_, window, micro, bytes(model_.staging[0]),
-          {executor_.view(model_.micro.tokens).as<std::int32_t>(), executor_.view(model_.micro.targets).as<std::int32_t>(),
-           executor_.view(model_.micro.sample_ids).as<std::uint32_t>()});
-      *executor_.view(model_.micro.inverse_units).as_pointer<float>() = static_cast<float>(inverse_units);
+      fill_micro_batch(source_, samples_, window, micro, bytes(model_.staging[0]),
+                       {executor_.view(model_.micro.input("tokens")).as<std::int32_t>(),
+                        executor_.view(model_.micro.input("targets")).as<std::int32_t>(),
+                        executor_.view(model_.micro.input("sample_ids")).as<std::uint32_t>()});
+      *executor_.view(model_.micro.losses.front().scale).as_pointer<float>() = static_cast<float>(inverse_units);
     });
   }
   void run(const Window& window, double inverse_units) {

@@ -1,0 +1,31 @@
+// Samples of a stream of tokens, each cut from it at a multiple of the context.
+#pragma once
+
+#include <cstdint>
+
+#include "data/sample_source.h"
+#include "data/source.h"
+#include "data/window.h"
+
+namespace plimsoll {
+
+class TokenSource : public SampleSource {
+ public:
+  // E-DATA-SHORT below two tokens. The file outlives this.
+  TokenSource(const TokenFile& file, std::int64_t context);
+
+  std::int64_t count() const override { return samples_.count(); }
+  std::int64_t units(std::int64_t sample) const override { return samples_.valid_units(sample); }
+  std::int64_t staging_bytes(std::int64_t micro_batch) const override;
+  void read(std::span<const SampleRef> samples, std::span<std::byte> staging) const override;
+  void drop(std::span<const SampleRef> samples) const override;
+  // "tokens" and "targets", i32 [batch, context], and "sample_ids". E-DATA-TOKEN names a token past the vocabulary.
+  void fill(std::span<const SampleRef> samples, std::span<const std::byte> staging,
+            std::span<const FieldBuffer> fields) const override;
+
+ private:
+  const TokenFile& file_;
+  Samples samples_;
+};
+
+}  // namespace plimsoll
