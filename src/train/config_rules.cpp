@@ -66,6 +66,7 @@ void check_preset_of_folder(const Config& config, const GivenSettings& given) {
 void complete_context(Config& config, const GivenSettings& given) {
   ModelSettings& model = config.model;
   const std::int64_t positions = facts_of(model.config).positions;
+  if (model.context == 0) model.context = positions;
   if (model.init.empty()) {
     model.config = with_positions(model.config, model.context);
   } else if (model.context > positions) {
@@ -90,7 +91,7 @@ void check_shape_is_given(Config& config, const GivenSettings& given) {
   for (const ModelKey& key : keys) {
     if (key.required && key.size) demand(fmt::format("model.{}", key.name));
   }
-  demand("model.context");
+  if (facts_of(model.config).vocab > 0) demand("model.context");
   for (const ModelKey& key : keys) {
     if (key.required && !key.size) demand(fmt::format("model.{}", key.name));
   }
