@@ -62,7 +62,7 @@ class WordCache {
   static constexpr std::size_t kMaxBytes = 30;
   static constexpr std::size_t kMaxTokens = 8;
 
-  struct Entry {
+  struct alignas(64) Entry {
     std::uint8_t length = 0;  // 0: empty
     std::uint8_t count = 0;
     std::array<char, kMaxBytes> text{};

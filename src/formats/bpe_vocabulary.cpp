@@ -189,15 +189,16 @@ BpeVocabulary BpeVocabulary::load(const std::filesystem::path& folder) {
 }
 
 void BpeVocabulary::index_merges(const std::string& where) {
-  slots_.assign(std::bit_ceil(2 * merges_.size() + 2), Slot{0, 0, kNoRank});
+  slots_.assign(std::bit_ceil(2 * merges_.size() + 2), Slot{0, kNoRank});
   slot_mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
   for (std::uint32_t rank = 0; rank < merges_.size(); ++rank) {
     const auto [left, right, result] = merges_[rank];
     if (merge_rank(left, right) != kNoRank)
       throw malformed(where, fmt::format("the merge of rank {} repeats an earlier one", rank));
-    std::uint32_t slot = slot_of(left, right);
+    const std::uint64_t hash = hash_of(left, right);
+    std::uint32_t slot = first_slot(hash);
     while (slots_[slot].rank != kNoRank) slot = (slot + 1) & slot_mask_;
-    slots_[slot] = {left, right, rank};
+    slots_[slot] = {tag_of(hash), rank};
   }
 }
 

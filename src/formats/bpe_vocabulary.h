@@ -45,9 +45,10 @@ class BpeVocabulary {
   Token byte_token(unsigned char byte) const { return byte_token_[byte]; }
   // The rank of merging two tokens, lower is earlier; kNoRank where they do not merge.
   std::uint32_t merge_rank(Token left, Token right) const {
-    for (std::uint32_t at = slot_of(left, right);; at = (at + 1) & slot_mask_) {
+    const std::uint64_t hash = hash_of(left, right);
+    for (std::uint32_t at = first_slot(hash);; at = (at + 1) & slot_mask_) {
       const Slot& slot = slots_[at];
-      if (slot.rank == kNoRank || (slot.left == left && slot.right == right)) return slot.rank;
+      if (slot.rank == kNoRank || (slot.tag == tag_of(hash) && merges(slot.rank, left, right))) return slot.rank;
     }
   }
   Token merged(std::uint32_t rank) const { return merges_[rank].result; }
@@ -57,13 +58,16 @@ class BpeVocabulary {
     Token left, right, result;
   };
   struct Slot {
-    Token left, right;
-    std::uint32_t rank;
+    std::uint32_t tag, rank;
   };
 
-  std::uint32_t slot_of(Token left, Token right) const {
-    const std::uint64_t key = std::uint64_t{left} << 32 | right;
-    return static_cast<std::uint32_t>(key * 0x9E3779B97F4A7C15u >> 32) & slot_mask_;
+  static std::uint64_t hash_of(Token left, Token right) {
+    return (std::uint64_t{left} << 32 | right) * std::uint64_t{0x9E3779B97F4A7C15};
+  }
+  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 16); }
+  std::uint32_t first_slot(std::uint64_t hash) const { return static_cast<std::uint32_t>(hash >> 40) & slot_mask_; }
+  bool merges(std::uint32_t rank, Token left, Token right) const {
+    return merges_[rank].left == left && merges_[rank].right == right;
   }
   void index_merges(const std::string& where);
 
