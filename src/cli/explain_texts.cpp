@@ -108,11 +108,12 @@ const CodeExplanation kExplanations[] = {
      "one.",
      "cat texts/*.txt > all.txt"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
-     "Raw tokens have two bytes each, so an odd size is wrong; llm.c's files begin with a header of 1,024 bytes and its magic "
-     "number. Under data.format = \"auto\" what is evidently something else (packed, JSON lines, a table, UTF-16, an array, "
-     "tokens "
-     "of four bytes) is refused, and files of several formats are.",
-     "Convert the file as the message says, or set data.format to what it is: bytes, u16, llmc or bpe.",
+     "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
+     "header "
+     "of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before tokens of "
+     "four. Under data.format = \"auto\" what is evidently something else (packed, JSON lines, a table, UTF-16, an array, raw "
+     "tokens of four bytes) is refused, and files of several formats or widths are.",
+     "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-MISSING", "A data file does not exist or cannot be opened.",
      "Paths in a configuration are relative to its folder, those of --set to the current one.",
@@ -316,7 +317,7 @@ const CodeExplanation kExplanations[] = {
      "the text holds tokens that were added to the vocabulary, which would be split; or the model's tokens are not known and "
      "its text would be read as bytes.",
      "Save vocab.json and merges.txt beside the weights, or make the tokens with the tokenizer itself and train on them with "
-     "data.format = \"u16\".",
+     "data.format = \"u16\", or \"u32\" for more than 65,536 tokens.",
      "plimsoll train CONFIG --set data.train=tokens.bin --set data.format=u16"},
     {"E-USAGE", "The command line cannot be understood.", "An option or command is misspelt, or lacks its value.",
      "Look at the help of the command.", "plimsoll --help"},

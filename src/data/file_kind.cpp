@@ -18,13 +18,14 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::size_t kLookedAt = 4096;
-constexpr std::int32_t kLlmcWideMagic = 20240801;
 
 constexpr const char* kOtherData = "data.train = text or tokens";
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kExtractText = "extract its text into a .txt file";
 constexpr const char* kNumpy =
     "python3 -c \"import numpy as np; np.load('FILE').astype('<u2').tofile('tokens.bin')\" (ids below 65,536)";
+constexpr const char* kWideNumpy =
+    "python3 -c \"import numpy as np; np.load('FILE').astype('<u4').tofile('tokens.bin')\", with data.format = \"u32\"";
 constexpr const char* kJsonText =
     "python3 -c \"import json; [print(json.loads(line)['text']) for line in open('FILE')]\" > train.txt";
 constexpr const char* kJsonArrayText =
@@ -35,7 +36,6 @@ constexpr const char* kTabText =
 constexpr const char* kTableText =
     "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt, where 'text' is the "
     "column";
-constexpr const char* kWideTokens = "write tokens of two bytes (ids below 65,536)";
 
 struct Magic {
   std::size_t offset;
@@ -142,10 +142,6 @@ bool is_pickle(std::string_view begin) {
          "\x8a\x95}](\x8c\x63"sv.find(begin[2]) != std::string_view::npos;
 }
 
-bool is_llmc_wide(std::string_view begin) {
-  return number_at<std::int32_t>(begin, 0) == kLlmcWideMagic && number_at<std::int32_t>(begin, 4) < 100;
-}
-
 // Of three or four bytes: of the 16-bit halves every second one is next to nothing.
 bool is_wide_tokens(std::string_view begin, std::int64_t vocab) {
   const std::size_t count = begin.size() / 4;
@@ -196,11 +192,11 @@ bool is_table(std::string_view begin) {
 
 std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab) {
   if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes or bpe, or a name without .bin"};
-  if (is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", kWideTokens};
+  if (is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", "--set data.format=u32"};
   return {};
 }
 
-std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin) {
+std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin, std::int64_t vocab) {
   if (begin.starts_with("\xff\xfe\0\0"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > train.txt"};
   if (begin.starts_with("\xff\xfe"sv) || begin.starts_with("\xfe\xff"sv)) {
     return ForeignKind{"text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > train.txt"};
@@ -217,32 +213,44 @@ std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin
   const std::string start = lower(begin.substr(0, 16));
   if (start.starts_with("<!doctype html") || start.starts_with("<html")) return ForeignKind{"HTML", kExtractText};
   if (begin.find('\0') != std::string_view::npos) {
-    return ForeignKind{"no text: it holds zero bytes", "--set data.format=u16, where it is tokens"};
+    return ForeignKind{"no text: it holds zero bytes", is_wide_tokens(begin, vocab)
+                                                           ? "--set data.format=u32, where it is tokens of four bytes"
+                                                           : "--set data.format=u16, where it is tokens"};
   }
   return {};
 }
 
 std::optional<ForeignKind> look_at(const File& file, bool tokens, std::int64_t vocab) {
   const std::string begin = begin_of(file);
-  if (is_llmc_wide(begin)) return ForeignKind{"llm.c's file of tokens of four bytes (magic number 20240801)", kWideTokens};
   for (const Magic& magic : kMagics) {
     if (has_magic(begin, magic)) return ForeignKind{magic.what, magic.remedy};
   }
   if (is_safetensors(begin, file.size())) return ForeignKind{"a safetensors file", kOtherData};
   if (is_pickle(begin)) return ForeignKind{"a Python pickle", kExtractText};
-  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin);
+  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin, vocab);
 }
 
 }  // namespace
 
+LlmcHeader read_llmc_header(const File& file) {
+  const std::string begin = begin_of(file);
+  return {number_at<std::int32_t>(begin, 0), number_at<std::int32_t>(begin, 4), number_at<std::int32_t>(begin, 8)};
+}
+
+std::int64_t bytes_per_token(const LlmcHeader& header) {
+  const auto is = [&](const LlmcHeader& known) { return header.magic == known.magic && header.version == known.version; };
+  return is(kLlmcNarrow) ? 2 : is(kLlmcWide) ? 4 : 0;
+}
+
 bool begins_like_llmc(const File& file) {
-  constexpr std::int64_t kHeaderBytes = 1024;
-  return file.size() >= kHeaderBytes && number_at<std::int32_t>(begin_of(file), 0) == kLlmcMagic;
+  const std::int32_t magic = read_llmc_header(file).magic;
+  return magic == kLlmcNarrow.magic || magic == kLlmcWide.magic;
 }
 
 std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab) {
   std::optional<ForeignKind> kind = look_at(file, tokens, vocab);
   if (kind) {
+    if (kind->remedy == kNumpy && vocab > 1 << 16) kind->remedy = kWideNumpy;
     const std::size_t at = kind->remedy.find("FILE");
     if (at != std::string::npos) kind->remedy.replace(at, 4, file.path());
   }

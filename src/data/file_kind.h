@@ -9,7 +9,19 @@
 
 namespace plimsoll {
 
-inline constexpr std::int32_t kLlmcMagic = 20240520;
+// How llm.c begins a file of tokens: three numbers of 32 bits, the third of which counts tokens, and zeros up to 1,024 bytes.
+struct LlmcHeader {
+  std::int32_t magic = 0, version = 0, tokens = 0;
+};
+inline constexpr std::int64_t kLlmcHeaderBytes = 1024;
+inline constexpr LlmcHeader kLlmcNarrow{20240520, 1, 0}, kLlmcWide{20240801, 7, 0};  // of uint16, of uint32 tokens
+
+// Zeros where the file ends before.
+LlmcHeader read_llmc_header(const File& file);
+// 2 or 4; 0 where this is no such header, or of another version.
+std::int64_t bytes_per_token(const LlmcHeader& header);
+// By the magic number alone.
+bool begins_like_llmc(const File& file);
 
 // Neither text nor uint16 tokens.
 struct ForeignKind {
@@ -18,7 +30,5 @@ struct ForeignKind {
 };
 // `tokens`: whether the file would be read as uint16 tokens, else as text. `vocab`: of the model.
 std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab);
-
-bool begins_like_llmc(const File& file);
 
 }  // namespace plimsoll

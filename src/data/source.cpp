@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <system_error>
@@ -24,21 +23,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kLlmcHeaderBytes = 1024;
 constexpr std::int64_t kPieceBytes = 256 << 10;
+constexpr std::int64_t kMostNarrow = 1 << 16;  // tokens that two bytes tell apart
 
-struct LlmcHeader {
-  std::int32_t magic = 0, version = 0, tokens = 0;
-};
-
-LlmcHeader read_llmc_header(const File& file) {
-  LlmcHeader header;
-  if (file.size() >= kLlmcHeaderBytes) file.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
-  return header;
-}
-
-Error malformed(const File& file, std::string why, std::string expected) {
-  return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected));
+Error malformed(const File& file, std::string why, std::string expected, std::vector<std::string> remedies = {}) {
+  return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected), std::move(remedies));
 }
 
 // Calls visit(piece) for the bytes [begin, end) of a file, and drops them from the page cache.
@@ -53,7 +42,7 @@ void for_each_piece(const File& file, std::int64_t begin, std::int64_t end, Visi
   }
 }
 
-bool holds_tokens(std::string_view format) { return format == "u16" || format == "llmc"; }
+bool holds_tokens(std::string_view format) { return format == "u16" || format == "u32" || format == "llmc"; }
 
 bool named_tokens(const std::filesystem::path& path) { return path.extension() == ".bin"; }
 
@@ -81,49 +70,67 @@ std::string detected_format(const SourceRequest& request, const File& file) {
   return format_by_name(request, file.path());
 }
 
-TokenPart part_of(File file, std::int64_t offset, std::int64_t bytes_per_token) {
+struct OpenPart {
+  TokenPart part;
+  std::int64_t bytes_per_token = 1;
+};
+
+OpenPart part_of(File file, std::int64_t offset, std::int64_t bytes_per_token) {
   TokenPart part;
   part.name = file.path();
   part.offset = offset;
   part.tokens = (file.size() - offset) / bytes_per_token;
   part.file = std::move(file);
-  return part;
+  return {std::move(part), bytes_per_token};
 }
 
-TokenPart open_u16(File file) {
-  if (file.size() % 2 != 0) {
-    throw malformed(file, fmt::format("it has {} bytes, an odd number", file.size()),
-                    "raw little-endian uint16 tokens; for text set data.format = \"bytes\"");
+OpenPart open_raw(File file, std::int64_t bytes_per_token) {
+  if (file.size() % bytes_per_token != 0) {
+    const bool narrow = bytes_per_token == 2;
+    throw malformed(file, fmt::format("it has {} bytes, {}", file.size(), narrow ? "an odd number" : "no multiple of 4"),
+                    narrow ? "raw little-endian uint16 tokens; for text set data.format = \"bytes\""
+                           : "raw little-endian uint32 tokens; for those of two bytes set data.format = \"u16\"");
   }
-  return part_of(std::move(file), 0, 2);
+  return part_of(std::move(file), 0, bytes_per_token);
 }
 
-TokenPart open_llmc(File file) {
+OpenPart open_llmc(File file) {
   const LlmcHeader header = read_llmc_header(file);
-  if (header.magic != kLlmcMagic || header.version != 1) {
-    throw malformed(file, fmt::format("its header has the magic number {} and version {}", header.magic, header.version),
-                    fmt::format("llm.c's header of 1024 bytes with {} and version 1", kLlmcMagic));
+  const std::int64_t width = bytes_per_token(header);
+  const bool whole = file.size() >= kLlmcHeaderBytes;
+  if (width == 0 || !whole) {
+    throw malformed(
+        file,
+        fmt::format("its header has the magic number {} and version {}{}", header.magic, header.version,
+                    whole ? "" : fmt::format(", and the file ends after {} bytes", file.size())),
+        fmt::format("llm.c's header of {} bytes: {} and version {} before uint16 tokens, {} and version {} before uint32 tokens",
+                    kLlmcHeaderBytes, kLlmcNarrow.magic, kLlmcNarrow.version, kLlmcWide.magic, kLlmcWide.version),
+        {"--set data.format=u16, or u32, where it is raw tokens"});
   }
-  const std::int64_t expected = kLlmcHeaderBytes + 2 * std::int64_t{header.tokens};
+  const std::int64_t expected = kLlmcHeaderBytes + width * header.tokens;
   if (header.tokens < 0 || expected != file.size()) {
-    throw malformed(file, fmt::format("its header claims {} tokens and it has {} bytes", header.tokens, file.size()),
+    throw malformed(file,
+                    fmt::format("its header claims {} tokens of {} bytes and it has {} bytes", header.tokens, width, file.size()),
                     fmt::format("{} bytes; the file is cut or was extended", expected));
   }
-  return part_of(std::move(file), kLlmcHeaderBytes, 2);
+  return part_of(std::move(file), kLlmcHeaderBytes, width);
 }
 
 // Streams text through the encoder into `target`. The buffer keeps what the encoder has not covered yet in front of the next
 // piece.
 void tokenise(const File& text, const BpeVocabulary& vocabulary, const std::filesystem::path& target) {
+  const bool narrow = vocabulary.bytes_per_token() == 2;
   AtomicFile out(target);
   BpeEncoder encoder(vocabulary);
   std::string buffer;
   std::vector<Token> tokens;
+  std::vector<std::uint16_t> halves;
   buffer.reserve(kBpeLookAhead + 2 * static_cast<std::size_t>(kPieceBytes));
   const auto encode = [&](bool last) {
     tokens.clear();
     buffer.erase(0, encoder.encode_piece(buffer, last, tokens));
-    out.write(std::as_bytes(std::span(tokens)));
+    if (narrow) halves.assign(tokens.begin(), tokens.end());
+    out.write(narrow ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(tokens)));
   };
   for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
     buffer.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -183,11 +190,11 @@ class Tokeniser {
  public:
   explicit Tokeniser(const SourceRequest& request) : request_(request) {}
 
-  TokenPart open(const File& text) {
+  OpenPart open(const File& text) {
     if (!vocabulary_) load();
-    TokenPart part = open_u16(File::open(tokens_of(text), "E-DATA-MISSING"));
-    part.name = text.path();
-    return part;
+    OpenPart opened = open_raw(File::open(tokens_of(text), "E-DATA-MISSING"), vocabulary_->bytes_per_token());
+    opened.part.name = text.path();
+    return opened;
   }
 
  private:
@@ -244,14 +251,14 @@ class Tokeniser {
   std::vector<AddedToken> unread_;
 };
 
-constexpr std::array<std::string_view, 4> kFormats{"bytes", "u16", "llmc", "bpe"};
+constexpr std::array<std::string_view, 5> kFormats{"bytes", "u16", "u32", "llmc", "bpe"};
 
 Error unknown_format(const std::string& format) {
   std::vector<std::string> names{"auto"};
   for (const std::string_view name : kFormats) names.emplace_back(name);
   const std::string nearest = nearest_name(format, names);
   return config_error("E-CONFIG-VALUE", "data.format", fmt::format("'{}' is no format of training data", format),
-                      "\"auto\", \"bytes\", \"u16\", \"llmc\" or \"bpe\"",
+                      "\"auto\", \"bytes\", \"u16\", \"u32\", \"llmc\" or \"bpe\"",
                       nearest.empty() ? std::vector<std::string>{} : std::vector{"--set data.format=" + nearest});
 }
 
@@ -287,6 +294,14 @@ std::string format_of(const SourceRequest& request, const File& file) {
   return format;
 }
 
+OpenPart open_part(File file, std::string_view format, Tokeniser& tokeniser) {
+  if (format == "u16") return open_raw(std::move(file), 2);
+  if (format == "u32") return open_raw(std::move(file), 4);
+  if (format == "llmc") return open_llmc(std::move(file));
+  if (format == "bpe") return tokeniser.open(file);
+  return part_of(std::move(file), 0, 1);
+}
+
 }  // namespace
 
 void TokenFile::read(std::int64_t first, std::span<std::byte> bytes) const {
@@ -301,10 +316,12 @@ void TokenFile::read(std::int64_t first, std::span<std::byte> bytes) const {
 }
 
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token) {
+  constexpr std::int64_t kLargest = 1 << 24;  // vocabulary of a model
   const auto [part, begin] = part_at(source, position);
-  return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
-                    fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
-                    {fmt::format("--set model.vocab={}", token + 1)});
+  return data_error(
+      "E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
+      fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
+      {token < kLargest ? fmt::format("--set model.vocab={}", token + 1) : "--set data.format=u16, where tokens have two bytes"});
 }
 
 TokenFile open_source(const SourceRequest& request) {
@@ -320,14 +337,18 @@ TokenFile open_source(const SourceRequest& request) {
                        fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
                        "files of one format", {fmt::format("--set data.format={}, where it is that of all", source.format)});
     }
+    OpenPart opened = open_part(std::move(file), format, tokeniser);
+    if (!source.parts.empty() && opened.bytes_per_token != source.bytes_per_token) {
+      throw data_error("E-DATA-FORMAT", opened.part.name,
+                       fmt::format("its tokens have {} bytes and those of {} {}", opened.bytes_per_token,
+                                   source.parts.front().name, source.bytes_per_token),
+                       "files of one width in data.train, and in data.validation");
+    }
     source.format = format;
-    if (format == "bytes") source.parts.push_back(part_of(std::move(file), 0, 1));
-    if (format == "u16") source.parts.push_back(open_u16(std::move(file)));
-    if (format == "llmc") source.parts.push_back(open_llmc(std::move(file)));
-    if (format == "bpe") source.parts.push_back(tokeniser.open(file));
-    source.tokens += source.parts.back().tokens;
+    source.bytes_per_token = opened.bytes_per_token;
+    source.tokens += opened.part.tokens;
+    source.parts.push_back(std::move(opened.part));
   }
-  source.bytes_per_token = source.format == "bytes" ? 1 : 2;
   source.name = source.parts.size() == 1 ? source.parts.front().name : request.paths.text();
   if (source.tokens < 2) {
     throw data_error("E-DATA-SHORT", source.name, fmt::format("it has {} token(s)", source.tokens),
@@ -341,7 +362,10 @@ AssumedSource assume_source(const SourceRequest& request) {
   const std::string format = request.format == "auto" ? format_by_name(request, first) : request.format;
   if (std::ranges::find(kFormats, format) == kFormats.end()) throw unknown_format(format);
   if (format == "bpe") require_vocabulary(request);
-  return {format, format == "bytes" ? 1 : 2};
+  if (format == "bytes") return {format, 1};
+  if (format == "u16") return {format, 2};
+  if (format == "u32") return {format, 4};
+  return {format, request.vocab <= kMostNarrow ? 2 : 4};
 }
 
 void require_one_kind(const TokenFile& train, const TokenFile& validation) {
@@ -359,8 +383,7 @@ void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t sa
   const auto width = static_cast<std::size_t>(source.bytes_per_token);
   for_each_token_piece(source, tokens, [&](std::span<const std::byte> piece, std::int64_t position) {
     for (std::size_t at = 0; at < piece.size(); at += width, ++position) {
-      std::uint16_t token = 0;
-      std::memcpy(&token, piece.data() + at, width);
+      const std::uint32_t token = stored_token(piece.data() + at, source.bytes_per_token);
       if (token >= source.vocab) throw token_error(source, position, token);
     }
   });

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -28,9 +29,9 @@ struct TokenFile {
   std::vector<TokenPart> parts;      // at least one
   std::string name;                  // what the user gave, for messages
   std::int64_t tokens = 0;           // of all parts, at least 2
-  std::int64_t bytes_per_token = 1;  // 1: bytes, 2: little-endian uint16
+  std::int64_t bytes_per_token = 1;  // 1, 2 or 4: as the files store a token, little-endian
   std::int64_t vocab = 256;          // tokens are checked against it when they are read
-  std::string format;                // "bytes", "u16", "llmc", "bpe"
+  std::string format;                // "bytes", "u16", "u32", "llmc", "bpe"
 
   // Fills `bytes` with the tokens from `first` on.
   void read(std::int64_t first, std::span<std::byte> bytes) const;
@@ -38,9 +39,10 @@ struct TokenFile {
 
 struct SourceRequest {
   DataPaths paths;
-  // "bytes": text, one token per byte. "u16": raw little-endian uint16. "llmc": the same behind llm.c's header of 1,024 bytes.
-  // "bpe": text through the vocabulary. "auto": llmc by its header; u16 for the extension .bin; bpe where the model's vocabulary
-  // passes 256 and a vocabulary folder is given; else bytes. "auto" refuses what is evidently something else (file_kind.h).
+  // "bytes": text, one token per byte. "u16", "u32": raw little-endian uint16 or uint32. "llmc": one of the two behind llm.c's
+  // header of 1,024 bytes, which says which. "bpe": text through the vocabulary, stored in 2 bytes a token or, past 65,536
+  // tokens, in 4. "auto": llmc by its header; u16 for the extension .bin; bpe where the model's vocabulary passes 256 and a
+  // vocabulary folder is given; else bytes. "auto" refuses what is evidently something else (file_kind.h).
   std::string format = "auto";
   std::int64_t vocab = 256;              // of the model
   std::filesystem::path vocabulary;      // folder of a BPE vocabulary; may be empty
@@ -50,23 +52,30 @@ struct SourceRequest {
   std::filesystem::path trained = {};
 };
 
-// Errors: E-DATA-MISSING (no file), E-DATA-FILES (a pattern or folder without files), E-DATA-EMPTY, E-DATA-FORMAT (odd size,
-// broken header, evidently something else, files of several formats), E-DATA-SHORT (fewer than two tokens), E-DATA-TOKEN (the
-// vocabulary of "bpe" is larger than the model's), E-TOKENIZER (text with tokens that would be split, or a model whose tokenizer
-// is not read), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown format, or "bpe" without a vocabulary). "bpe" takes up
-// to 8 MiB of memory, most of it while the vocabulary is read.
+// Errors: E-DATA-MISSING (no file), E-DATA-FILES (a pattern or folder without files), E-DATA-EMPTY, E-DATA-FORMAT (a size that
+// is no whole number of tokens, a broken header, evidently something else, files of several formats or widths), E-DATA-SHORT
+// (fewer than two tokens), E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-TOKENIZER (text with tokens that
+// would be split, or a model whose tokenizer is not read), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown format, or
+// "bpe" without a vocabulary). "bpe" takes about 8 MiB of memory for GPT-2's vocabulary, most of it while that is read.
 TokenFile open_source(const SourceRequest& request);
 
 // E-DATA-FORMAT where training goes by bytes and validation by tokens of a vocabulary, or the other way round, or one of the two
-// is text that goes through the vocabulary and the other one brings tokens, of whichever.
+// is text that goes through the vocabulary and the other one brings tokens, of whichever. Tokens may differ in width.
 void require_one_kind(const TokenFile& train, const TokenFile& validation);
 
-// What the file would be were it there, as far as request and name say it: "bytes", "u16", "llmc" or "bpe".
+// What the file would be were it there, as far as request and name say it: "bytes", "u16", "u32", "llmc" or "bpe".
 struct AssumedSource {
   std::string format;
-  std::int64_t bytes_per_token = 1;
+  std::int64_t bytes_per_token = 1;  // at most
 };
 AssumedSource assume_source(const SourceRequest& request);
+
+// A token as it is stored, in 1, 2 or 4 bytes.
+inline std::uint32_t stored_token(const std::byte* raw, std::int64_t bytes_per_token) {
+  std::uint32_t token = 0;
+  std::memcpy(&token, raw, static_cast<std::size_t>(bytes_per_token));
+  return token;
+}
 
 // E-DATA-TOKEN: the token at this position is past the vocabulary.
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token);

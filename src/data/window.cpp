@@ -1,7 +1,6 @@
 #include "data/window.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -11,27 +10,37 @@ namespace {
 
 // One row: inputs and targets are the tokens without the last and without the first. Returns the largest token.
 template <class Raw>
-std::int32_t unpack_row(const std::byte* raw, std::int64_t length, std::span<std::int32_t> inputs,
-                        std::span<std::int32_t> targets) {
+std::uint32_t unpack_row(const std::byte* raw, std::int64_t length, std::span<std::int32_t> inputs,
+                         std::span<std::int32_t> targets) {
   const auto* tokens = reinterpret_cast<const Raw*>(raw);
-  std::int32_t largest = tokens[0];
+  std::uint32_t largest = tokens[0];
   // The last token of a short sample has a place among the inputs, but none among the targets.
   const std::int64_t read = std::min(length, std::ssize(inputs));
-  for (std::int64_t t = 0; t < read; ++t) inputs[t] = tokens[t];
+  for (std::int64_t t = 0; t < read; ++t) inputs[t] = static_cast<std::int32_t>(tokens[t]);
   for (std::int64_t t = 0; t + 1 < length; ++t) {
-    targets[t] = tokens[t + 1];
-    largest = std::max<std::int32_t>(largest, tokens[t + 1]);
+    targets[t] = static_cast<std::int32_t>(tokens[t + 1]);
+    largest = std::max<std::uint32_t>(largest, tokens[t + 1]);
   }
   std::fill(inputs.begin() + read, inputs.end(), 0);
   std::fill(targets.begin() + (length - 1), targets.end(), kIgnoredTarget);
   return largest;
 }
 
+std::uint32_t unpack_row(std::int64_t bytes_per_token, const std::byte* raw, std::int64_t length, std::span<std::int32_t> inputs,
+                         std::span<std::int32_t> targets) {
+  switch (bytes_per_token) {
+    case 1: return unpack_row<std::uint8_t>(raw, length, inputs, targets);
+    case 2: return unpack_row<std::uint16_t>(raw, length, inputs, targets);
+    case 4: return unpack_row<std::uint32_t>(raw, length, inputs, targets);
+  }
+  throw internal_error("unpack_samples", "tokens of another width than 1, 2 or 4 bytes");
+}
+
 [[noreturn]] void refuse_token(const TokenFile& source, std::int64_t first, std::int64_t length, const std::byte* raw) {
   std::int64_t position = 0;
-  std::uint16_t token = 0;
+  std::uint32_t token = 0;
   for (; position < length; ++position) {
-    std::memcpy(&token, raw + position * source.bytes_per_token, static_cast<std::size_t>(source.bytes_per_token));
+    token = stored_token(raw + position * source.bytes_per_token, source.bytes_per_token);
     if (token >= source.vocab) break;
   }
   throw token_error(source, first + position, token);
@@ -96,8 +105,7 @@ void unpack_samples(const TokenFile& source, const Samples& samples, std::span<c
     const std::byte* raw = staging.data() + i * row;
     const auto inputs = out.inputs.subspan(i * context, context);
     const auto targets = out.targets.subspan(i * context, context);
-    const std::int32_t largest = source.bytes_per_token == 1 ? unpack_row<std::uint8_t>(raw, length, inputs, targets)
-                                                             : unpack_row<std::uint16_t>(raw, length, inputs, targets);
+    const std::uint32_t largest = unpack_row(source.bytes_per_token, raw, length, inputs, targets);
     if (largest >= source.vocab) refuse_token(source, samples.first_token(refs[i].sample), length, raw);
     out.sample_ids[2 * i] = refs[i].epoch;
     out.sample_ids[2 * i + 1] = refs[i].sample;

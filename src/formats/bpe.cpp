@@ -62,7 +62,7 @@ class WordCache {
   static constexpr std::size_t kMaxBytes = 30;
   static constexpr std::size_t kMaxTokens = 8;
 
-  struct Entry {
+  struct alignas(64) Entry {
     std::uint8_t length = 0;  // 0: empty
     std::uint8_t count = 0;
     std::array<char, kMaxBytes> text{};
@@ -113,15 +113,14 @@ void merge_short(const BpeVocabulary& vocabulary, std::string_view word, std::ve
 
 // The same for long words in O(n log n): a linked list, and a heap of (rank, position) whose stale entries are skipped.
 void merge_long(const BpeVocabulary& vocabulary, std::string_view word, std::vector<Token>& out) {
+  constexpr Token kDead = 0xFFFFFFFF;
   struct Node {
     std::uint32_t previous, next;
-    Token id;
-    bool dead;
+    Token id;  // kDead: a part of the element before it
   };
   const auto size = static_cast<std::uint32_t>(word.size());
   std::vector<Node> nodes(size);
-  for (std::uint32_t i = 0; i < size; ++i)
-    nodes[i] = {i - 1, i + 1, vocabulary.byte_token(static_cast<unsigned char>(word[i])), false};
+  for (std::uint32_t i = 0; i < size; ++i) nodes[i] = {i - 1, i + 1, vocabulary.byte_token(static_cast<unsigned char>(word[i]))};
   const auto rank_at = [&](std::uint32_t i) {
     return nodes[i].next < size ? vocabulary.merge_rank(nodes[i].id, nodes[nodes[i].next].id) : BpeVocabulary::kNoRank;
   };
@@ -135,9 +134,9 @@ void merge_long(const BpeVocabulary& vocabulary, std::string_view word, std::vec
     const auto rank = static_cast<std::uint32_t>(heap.top() >> 32);
     const auto at = static_cast<std::uint32_t>(heap.top());
     heap.pop();
-    if (nodes[at].dead || rank_at(at) != rank) continue;
+    if (nodes[at].id == kDead || rank_at(at) != rank) continue;
     Node& node = nodes[at];
-    nodes[node.next].dead = true;
+    nodes[node.next].id = kDead;
     node.next = nodes[node.next].next;
     node.id = vocabulary.merged(rank);
     if (node.next < size) nodes[node.next].previous = at;

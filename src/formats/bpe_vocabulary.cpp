@@ -18,7 +18,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMaxFileBytes = 64 << 20;
-constexpr std::size_t kMaxTokens = 1 << 16;
+constexpr std::size_t kMaxTokens = 1 << 20;
+constexpr std::size_t kLeastEntryBytes = 6;  // of a token and its id: "a":0 and what parts it from the next one
 
 Error malformed(const std::string& where, std::string why) {
   return data_error("E-FORMAT-VOCABULARY", where, std::move(why), "the files of a GPT-2 vocabulary");
@@ -71,6 +72,8 @@ std::string in_characters(std::string_view bytes) {
 // One flat JSON object of text -> id, without a document tree.
 class EncoderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
+  explicit EncoderEvents(std::size_t bytes) : most_(bytes / kLeastEntryBytes) {}
+
   std::vector<std::string> tokens;  // bytes by id
   std::vector<bool> seen;
   std::string problem;
@@ -84,6 +87,7 @@ class EncoderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(std::uint64_t id) override {
     if (!open_) return refuse("it is a number");
     if (id >= kMaxTokens) return refuse(fmt::format("token id {} passes {}", id, kMaxTokens - 1));
+    if (id >= most_) return refuse(fmt::format("token id {} leaves gaps: the file has room for {} tokens", id, most_));
     if (id >= tokens.size()) {
       tokens.resize(id + 1);
       seen.resize(id + 1);
@@ -110,13 +114,14 @@ class EncoderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (problem.empty()) problem = std::move(why);
     return false;
   }
+  std::size_t most_;  // as many tokens as a file of this size can hold
   bool open_ = false;
   std::string current_;
 };
 
 std::vector<std::string> read_tokens(const std::filesystem::path& path) {
   const std::string text = read_text(path, kMaxFileBytes, "E-FORMAT-VOCABULARY");
-  EncoderEvents events;
+  EncoderEvents events(text.size());
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &events)) throw malformed(path.string(), events.problem);
   for (std::size_t id = 0; id < events.seen.size(); ++id) {
     if (!events.seen[id]) throw malformed(path.string(), fmt::format("no token has the id {}", id));
@@ -190,10 +195,10 @@ void BpeVocabulary::index_merges(const std::string& where) {
     const auto [left, right, result] = merges_[rank];
     if (merge_rank(left, right) != kNoRank)
       throw malformed(where, fmt::format("the merge of rank {} repeats an earlier one", rank));
-    const std::uint32_t key = std::uint32_t{left} << 16 | right;
-    std::uint32_t slot = slot_of(key);
+    const std::uint64_t hash = hash_of(left, right);
+    std::uint32_t slot = first_slot(hash);
     while (slots_[slot].rank != kNoRank) slot = (slot + 1) & slot_mask_;
-    slots_[slot] = {key, rank};
+    slots_[slot] = {tag_of(hash), rank};
   }
 }
 
@@ -233,8 +238,14 @@ std::string BpeVocabulary::decode(std::span<const Token> tokens) const {
 
 std::string BpeVocabulary::hash() const {
   Hasher hasher;
-  hasher.add(token_bytes_);
-  return hasher.add(std::as_bytes(std::span(token_begin_))).add(std::as_bytes(std::span(merges_))).hex();
+  hasher.add(token_bytes_).add(std::as_bytes(std::span(token_begin_)));
+  if (bytes_per_token() == 4) return hasher.add(std::as_bytes(std::span(merges_))).hex();
+  std::vector<std::uint16_t> narrow;
+  narrow.reserve(3 * merges_.size());
+  for (const Merge& merge : merges_) {
+    for (const Token token : {merge.left, merge.right, merge.result}) narrow.push_back(static_cast<std::uint16_t>(token));
+  }
+  return hasher.add(std::as_bytes(std::span(narrow))).hex();
 }
 
 }  // namespace plimsoll

@@ -32,7 +32,7 @@ struct ModelSettings {
 
 struct DataSettings {
   DataPaths train, validation;  // validation may be empty
-  std::string format = "auto";  // "auto", "bytes", "u16", "llmc", "bpe"
+  std::string format = "auto";  // "auto", "bytes", "u16", "u32", "llmc", "bpe"
   OrderKind order = OrderKind::shuffled;
   std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
 

@@ -27,7 +27,7 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
 constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
-constexpr std::array<std::string_view, 5> kFormats{"auto", "bytes", "u16", "llmc", "bpe"};
+constexpr std::array<std::string_view, 6> kFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
 constexpr std::array<std::string_view, 4> kOptimizers{"adamw", "sgd", "lion", "adafactor"};
 constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
@@ -315,8 +315,9 @@ const ConfigKey kKeys[] = {
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
-    {"data.format", OnResume::forced, "auto, bytes, u16 (raw tokens), llmc (with a header), bpe (text, by data.vocabulary)",
-     "\"auto\"", [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
+    {"data.format", OnResume::forced,
+     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary)", "\"auto\"",
+     [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
      [](const C& c) { return toml_text(c.data.format); }},
     {"data.validation", OnResume::place, "like train, never trained on; without it there is no validation loss",
      "\"validation.txt\"", [](C& c, const S& s) { c.data.validation = paths(s); },

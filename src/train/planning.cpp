@@ -158,8 +158,9 @@ DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& as
 std::string assumed_text(const std::vector<AssumedData>& assumed) {
   std::string text;
   for (const AssumedData& data : assumed) {
-    text += fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} a token", text.empty() ? "" : "; ",
-                        data.key, data.path, data.format, data.bytes_per_token == 1 ? "1 byte" : "2 bytes");
+    text +=
+        fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} byte{} a token", text.empty() ? "" : "; ",
+                    data.key, data.path, data.format, data.bytes_per_token, data.bytes_per_token == 1 ? "" : "s");
   }
   return text + "; training needs the data";
 }

@@ -109,7 +109,14 @@ class Verification {
   }
 
   std::filesystem::path extract() const { return folder_ / "tokens"; }
-  std::string format() const { return data_.bytes_per_token == 1 ? "bytes" : "u16"; }
+  std::string format() const {
+    switch (data_.bytes_per_token) {
+      case 1: return "bytes";
+      case 2: return "u16";
+      case 4: return "u32";
+    }
+    throw internal_error("verify", fmt::format("tokens of {} bytes", data_.bytes_per_token));
+  }
 
   // The last sample is short.
   std::int64_t tokens_of(std::int64_t samples) const {

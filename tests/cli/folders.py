@@ -2,6 +2,7 @@
 """What a model's folder and data files hold: nothing that is not understood trains, nothing that is kept is lost."""
 
 import json
+import re
 import shlex
 import shutil
 import struct
@@ -111,15 +112,98 @@ def weights(test):
 
 def formats(test):
     """What is evidently something else, and kinds that do not go together."""
-    test.write("wide.bin", struct.pack("<256i", 20240801, 7, 4000, *[0] * 253) + struct.pack("<4000I", *range(4000)))
-    test.write("c.toml", SHAPE.format('train="wide.bin"'))
-    test.fails(5, "E-DATA-FORMAT", "train", "c.toml", *MEMORY, "--run", "run")
     test.write("c.toml", SHAPE.format('train="t.bin",validation="t.txt"'))
     for command in (["plan", "c.toml"], ["train", "c.toml", "--run", "run"]):
         test.fails(5, "E-DATA-FORMAT", *command, *MEMORY)
     for name, content in (("x.jsonl", '{"text": "a"}\n'), ("x.txt.gz", b"\x1f\x8b\x08" + bytes(99)), ("utf16.txt", "text".encode("utf-16"))):
         test.write(name, content)
         test.fails(5, "E-DATA-FORMAT", "plan", "from.toml", *MEMORY, "--set", f"data.train={test.path(name)}")
+
+
+def llmc(ids, width, version=None):
+    """llm.c's file of tokens of so many bytes."""
+    magic, usual, letter = {2: (20240520, 1, "H"), 4: (20240801, 7, "I")}[width]
+    return struct.pack("<256i", magic, version or usual, len(ids), *[0] * 253) + struct.pack(f"<{len(ids)}{letter}", *ids)
+
+
+def bits(test, run):
+    report = json.loads(test.path(f"{run}/run.json").read_text())
+    return [line["loss_bits"] for line in test.lines(run)], report["final"]["parameters_xxh128"]
+
+
+def widths(test):
+    """The same ids in 2 and 4 bytes, with llm.c's header and without: the same samples in the same order, the same bits."""
+    ids = [i * 31 % 257 for i in range(4000)]
+    files = {"u16": struct.pack("<4000H", *ids), "u32": struct.pack("<4000I", *ids), "llmc2": llmc(ids, 2), "llmc4": llmc(ids, 4)}
+    results, staging = {}, {}
+    for name, content in files.items():
+        test.write(f"{name}.bin", content)
+        form = "auto" if name.startswith("llmc") else name
+        test.write("c.toml", SHAPE.format(f'train="{name}.bin",format="{form}"'))
+        train(test, ["c.toml", *MEMORY], name)
+        results[name] = bits(test, name)
+        plan = test.succeeds("plan", "c.toml", *MEMORY, "--set", "train.micro_batch=4", "--values", "--json")
+        staging[name] = [value["bytes"] for value in plan["values"] if value["name"].startswith("data.staging")]
+    for name in files:
+        test.equal(f"bits of {name}", results[name], results["u16"])
+    two = staging["u16"]
+    four = [2 * size for size in two]
+    test.equal("staging", staging, {"u16": two, "u32": four, "llmc2": two, "llmc4": four})
+    test.that(len(two) == 2 and 2 * 4 * 33 <= two[0] < 4 * 4 * 33, f"two bytes a token are staged: {two}")
+    mixed = []
+    for one, other in (("u16", "llmc4"), ("llmc4", "llmc2"), ("llmc2", "llmc2")):
+        test.write("c.toml", SHAPE.format(f'train="{one}.bin",validation="{other}.bin"'))
+        train(test, ["c.toml", *MEMORY, "--set", "train.evaluate_every=1"], f"{one}-{other}")
+        evaluations = test.path(f"{one}-{other}/eval.jsonl").read_text().splitlines()
+        mixed.append((bits(test, f"{one}-{other}"), [json.loads(line)["loss_bits"] for line in evaluations]))
+    test.that(len(mixed[0][1]) >= 2 and mixed[0] == mixed[1] == mixed[2], f"widths of train and validation change no bit: {mixed}")
+
+
+def large_ids(test):
+    """Ids past 65,535: of a file, and of text through a vocabulary of as many tokens."""
+    shape, vocab = SHAPE.replace("vocab=260", "vocab={vocab}").replace("{{{}}}", "{{{data}}}"), 151936
+    ids = [i * 3331 % vocab for i in range(2000)]
+    test.write("ids.bin", struct.pack("<2000I", *ids))
+    test.write("ids-llmc.bin", llmc(ids, 4))
+    room = ["--memory", "512MiB"]
+    test.write("raw.toml", shape.format(vocab=vocab, data='train="ids.bin",format="u32"'))
+    test.write("header.toml", shape.format(vocab=vocab, data='train="ids-llmc.bin"'))
+    for name in ("raw", "header"):
+        train(test, [f"{name}.toml", *room], name)
+    test.equal("bits behind a header", bits(test, "header"), bits(test, "raw"))
+    raw, header = (test.succeeds("eval", f"{name}.toml", "--weights", "raw/weights", "--json") for name in ("raw", "header"))
+    test.equal("loss of eval", header and header["loss_bits"], raw and raw["loss_bits"])
+    error = test.fails(5, "E-DATA-TOKEN", "train", "raw.toml", *room, "--set", "model.vocab=100000", "--run", "past")
+    place, value = (int(number) for number in re.search(r"token (\d+) is (\d+)", error["message"]).groups())
+    test.equal("the id that is named", value, ids[place])
+    test.that(value >= 100000 and error["try"] == [f"--set model.vocab={value + 1}"], f"it is past the vocabulary: {error}")
+
+    test.write("auto.toml", shape.format(vocab=vocab, data='train="ids.bin"'))
+    error = test.fails(5, "E-DATA-FORMAT", "train", "auto.toml", *room, "--run", "auto")
+    train(test, ["auto.toml", *room, *shlex.split(error["try"][0])], "auto")
+    test.equal("bits as advised", bits(test, "auto"), bits(test, "raw"))
+    for name, content in (("cut", struct.pack("<2000I", *ids)[:-2]), ("version", llmc(ids, 4, 1)), ("end", llmc(ids, 4)[:-4])):
+        test.write("bad.bin", content)
+        form = "u32" if name == "cut" else "llmc"
+        test.fails(5, "E-DATA-FORMAT", "plan", "raw.toml", "--set", f"data.format={form}", "--set", "data.train=bad.bin")
+
+    # All bytes, and all pairs of them.
+    letters = byte_alphabet()
+    pairs = [(letters[a], letters[b]) for a in range(256) for b in range(256)]
+    names = [*(letters[byte] for byte in range(256)), *(a + b for a, b in pairs)]
+    test.write("pairs/vocab.json", json.dumps({name: i for i, name in enumerate(names)}))
+    test.write("pairs/merges.txt", "".join(f"{a} {b}\n" for a, b in pairs))
+    test.write("high.txt", b"\xff\xff " * 1000)
+    test.write("text.toml", shape.format(vocab=vocab, data='train="high.txt",format="bpe",vocabulary="pairs"'))
+    train(test, ["text.toml", *room], "text")
+    token = 256 + 255 * 256 + 255
+    test.write("high.bin", struct.pack("<2000I", *[token, 32] * 1000))
+    test.write("high.toml", shape.format(vocab=vocab, data='train="high.bin",format="u32"'))
+    train(test, ["high.toml", *room], "high")
+    test.equal("bits of text and of its tokens", bits(test, "text"), bits(test, "high"))
+    prompt = ["--prompt", "abab", "--tokens", "4"]
+    said = test.run("generate", "--weights", "text/weights", *prompt, "--temperature", "100")
+    test.that(said.code == 0 and said.out.startswith(b"abab"), f"the model generates: {said.code} {said.text()[1]}")
 
 
 def several(test):
@@ -168,7 +252,7 @@ def main():
     test.write("base.toml", SHAPE.format('train="t.txt",format="bpe",vocabulary="."'))
     test.write("from.toml", FROM_FOLDER)
     test.succeeds("train", "base.toml", *MEMORY, "--run", "base", "--json")
-    test.run_parts(kept, unread, weights, formats, several)
+    test.run_parts(kept, unread, weights, formats, widths, large_ids, several)
     test.finish()
 
 

@@ -50,6 +50,9 @@ def usual(test):
 
 
 def others(test):
+    wide = ["data.format=u32", "data.train=wide.bin", "data.validation=", "model.vocab=70000", "model.width=4"]
+    draw = random.Random(2)
+    test.write("wide.bin", struct.pack("<4000I", *(draw.randrange(70000) for _ in range(4000))))
     for name, sets in {
         "bf16": ["precision.compute=bf16", "precision.optimizer_state=bf16"],
         "fp16": ["precision.compute=fp16", "precision.optimizer_state=8bit", "plan.recompute=all"],
@@ -61,6 +64,7 @@ def others(test):
         "sgd": ["optimizer.name=sgd", "optimizer.momentum=0.5", "plan.group=2", "model.layers=1"],
         "sgd alone": ["optimizer.name=sgd", "machine.device=sim"],
         "a scale": ["precision.compute=fp16", "precision.loss_scale=1024"],
+        "tokens of four bytes": [*wide, "model.layers=1", "train.effective_batch=2", "memory.budget=256MiB"],
         "smoothed": ["train.label_smoothing=0.1", "train.z_loss=1e-3", "schedule.name=one_cycle", "train.effective_batch=6"],
     }.items():
         verified(test, name, *(part for each in sets for part in ("--set", each)))

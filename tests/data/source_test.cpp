@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <tuple>
 
@@ -23,6 +24,15 @@ class Source : public testing::Test {
     write_raw(folder / name, bytes);
     return open_source({folder / name, format, vocab, {}, folder / "cache"});
   }
+  static std::vector<std::uint32_t> tokens_of(const TokenFile& source) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(source.tokens * source.bytes_per_token));
+    source.read(0, bytes);
+    std::vector<std::uint32_t> tokens;
+    for (std::size_t at = 0; at < bytes.size(); at += static_cast<std::size_t>(source.bytes_per_token)) {
+      tokens.push_back(stored_token(bytes.data() + at, source.bytes_per_token));
+    }
+    return tokens;
+  }
   ScratchFolder folder;
 };
 
@@ -40,8 +50,33 @@ TEST_F(Source, Formats) {
     EXPECT_EQ(llmc.parts[0].offset, 1024);
     EXPECT_EQ(llmc.bytes_per_token, 2);
   }
+  for (const char* name : {"z.bin", "z.txt"}) {
+    const TokenFile wide = open(name, wide_llmc_bytes({5, 6, 128255}), "auto", 128256);
+    EXPECT_EQ(wide.format, "llmc");
+    EXPECT_EQ(wide.tokens, 3);
+    EXPECT_EQ(wide.parts[0].offset, 1024);
+    EXPECT_EQ(wide.bytes_per_token, 4);
+    EXPECT_EQ(tokens_of(wide), (std::vector<std::uint32_t>{5, 6, 128255}));
+  }
   EXPECT_EQ(open("x.bin", "hello", "bytes").tokens, 5);
   EXPECT_EQ(open("x.dat", u16_bytes({1, 2}), "u16").tokens, 2);
+  const TokenFile wide = open("x.dat", u32_bytes({1, 151935, 3}), "u32", 151936);
+  EXPECT_EQ(wide.bytes_per_token, 4);
+  EXPECT_EQ(tokens_of(wide), (std::vector<std::uint32_t>{1, 151935, 3}));
+}
+
+TEST_F(Source, WidthsOfFilesThatAreNotThere) {
+  const auto width = [&](const char* format, std::int64_t vocab) {
+    return assume_source({folder / "none.bin", format, vocab, folder.path(), {}}).bytes_per_token;
+  };
+  EXPECT_EQ(width("auto", 151936), 2) << "as the name says";
+  EXPECT_EQ(width("bytes", 151936), 1);
+  EXPECT_EQ(width("u16", 151936), 2);
+  EXPECT_EQ(width("u32", 300), 4);
+  for (const char* format : {"llmc", "bpe"}) {
+    EXPECT_EQ(width(format, 65536), 2) << format;
+    EXPECT_EQ(width(format, 65537), 4) << format;
+  }
 }
 
 TEST_F(Source, RefusesBadFiles) {
@@ -56,8 +91,17 @@ TEST_F(Source, RefusesBadFiles) {
   EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 1, -1)), "E-DATA-FORMAT", "claims 2 tokens");
   EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2, 3}, 20240520, 1, -100)), "E-DATA-FORMAT", "claims -97 tokens");
   EXPECT_ERROR(open("x.bin", llmc_bytes({})), "E-DATA-SHORT", "0 token");
-  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}, 20240801), "llmc"), "E-DATA-FORMAT", "magic number 20240801");
-  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}).substr(0, 600), "llmc"), "E-DATA-FORMAT", "magic number 0");
+  for (const char* format : {"llmc", "auto"}) {
+    EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}, 20240801), format), "E-DATA-FORMAT", "magic number 20240801 and version 1");
+    EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}, 20240520, 7), format), "E-DATA-FORMAT", "magic number 20240520 and version 7");
+    EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}).substr(0, 600), format), "E-DATA-FORMAT", "the file ends after 600 bytes");
+    EXPECT_ERROR(open("x.bin", wide_llmc_bytes({1, 2}, 2), format), "E-DATA-FORMAT", "claims 4 tokens of 4 bytes");
+    EXPECT_ERROR(open("x.bin", wide_llmc_bytes({1, 2}, -5), format), "E-DATA-FORMAT", "claims -3 tokens of 4 bytes");
+  }
+  EXPECT_ERROR(open("x.bin", llmc_bytes({1, 2}, 20240522), "llmc"), "E-DATA-FORMAT", "magic number 20240522 and version 1");
+  EXPECT_ERROR(open("x.bin", "ab", "llmc"), "E-DATA-FORMAT", "magic number 0 and version 0, and the file ends after 2 bytes");
+  EXPECT_ERROR(open("x.bin", u16_bytes({1, 2, 3, 4, 5}), "u32"), "E-DATA-FORMAT", "10 bytes, no multiple of 4");
+  EXPECT_ERROR(open("x.bin", u32_bytes({1}), "u32"), "E-DATA-SHORT", "1 token");
   EXPECT_ERROR(open("x", "hello", "byte"), "E-CONFIG-VALUE", "data.format=bytes");
   EXPECT_ERROR(open("x", "hello", "bpe"), "E-CONFIG-VALUE", "no vocabulary");
 }
@@ -68,6 +112,7 @@ TEST_F(Source, HashFollowsTheTokens) {
   EXPECT_EQ(content_hash(open("b.bin", u16_bytes({1, 2, 3}))), a);
   EXPECT_EQ(content_hash(open("c.bin", llmc_bytes({1, 2, 3}))), a) << "the same tokens behind a header";
   EXPECT_NE(content_hash(open("d.bin", u16_bytes({1, 2, 4}))), a);
+  EXPECT_EQ(content_hash(open("h.bin", u32_bytes({1, 2, 3}), "u32")), content_hash(open("i.bin", wide_llmc_bytes({1, 2, 3}))));
   EXPECT_NE(content_hash(open("e.bin", u16_bytes({1, 2, 3}), "bytes")), a);
   const std::string large(1'000'001, 'x');
   EXPECT_EQ(content_hash(open("f", large)), content_hash(open("g", large)));
@@ -78,9 +123,8 @@ TEST_F(Source, SurvivesRandomHeaders) {
   const std::uint64_t seed = std::random_device{}();
   fmt::print("seed {}\n", seed);
   std::mt19937_64 random(seed);
-  const std::string good = llmc_bytes({1, 2, 3});
   for (int round = 0; round < 1000; ++round) {
-    std::string bytes = good;
+    std::string bytes = round % 2 ? llmc_bytes({1, 2, 3}) : wide_llmc_bytes({1, 2, 3});
     bytes[random() % 12] = static_cast<char>(random());
     if (random() % 2) bytes.resize(random() % (bytes.size() + 8));
     try {
@@ -121,6 +165,14 @@ TEST_F(Source, SeveralFilesAreOneStream) {
   EXPECT_EQ(content_hash(parts), content_hash(open_source({folder / "z.bin", "auto", 70, {}, {}})));
   EXPECT_ERROR(check_tokens(parts, 4, 0), "E-DATA-TOKEN", "y.bin] token 1 is 70");
   EXPECT_ERROR(open_source({std::vector{folder / "x.bin", a}, "auto", 256, {}, {}}), "E-DATA-FORMAT", "taken for bytes");
+
+  write_raw(folder / "v.bin", wide_llmc_bytes({1, 2, 3}));
+  write_raw(folder / "w.bin", wide_llmc_bytes({4, 70000, 6}));
+  const TokenFile wide = open_source({std::vector{folder / "v.bin", folder / "w.bin"}, "auto", 70000, {}, {}});
+  EXPECT_EQ(tokens_of(wide), (std::vector<std::uint32_t>{1, 2, 3, 4, 70000, 6}));
+  EXPECT_ERROR(check_tokens(wide, 4, 0), "E-DATA-TOKEN", "w.bin] token 1 is 70000");
+  EXPECT_ERROR(open_source({std::vector{folder / "v.bin", folder / "z.bin"}, "auto", 256, {}, {}}), "E-DATA-FORMAT",
+               "z.bin] its tokens have 2 bytes and those of " + (folder / "v.bin").string() + " 4");
 }
 
 // What "auto" refuses, and data.format takes all the same.
@@ -149,7 +201,7 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
       {"a.txt", std::string("\xff\xfe\0\0h\0\0\0", 8), "UTF-32"},
       {"a.html", "words", "HTML"},
       {"a.txt", "<!DOCTYPE html>\n<p>words", "HTML"},
-      {"a.bin", header + wide, "magic number 20240801"},
+      {"a.bin", header + wide, "its header claims"},
       {"a.bin", wide, "tokens of four bytes"},
       {"a.bin", std::string(50, 'a') + " words in a file of tokens", "text"},
       {"a.dat", u16_bytes({8}) + std::string(6, '\0') + "{\"a\":{}}", "safetensors"},
@@ -172,6 +224,74 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
                   llmc = open("b.bin", llmc_bytes({1, 2}));
   EXPECT_ERROR(require_one_kind(tokens, bytes), "E-DATA-FORMAT", "taken for bytes");
   EXPECT_NO_THROW(require_one_kind(tokens, llmc));
+  const TokenFile raw = open("c.bin", u32_bytes({1, 2}), "u32"), wide_llmc = open("d.bin", wide_llmc_bytes({1, 2}));
+  for (const TokenFile* file : {&raw, &wide_llmc}) {
+    EXPECT_NO_THROW(require_one_kind(tokens, *file));
+    EXPECT_NO_THROW(require_one_kind(*file, llmc));
+    EXPECT_ERROR(require_one_kind(*file, bytes), "E-DATA-FORMAT", "taken for bytes");
+  }
+}
+
+// Each remedy names the format that reads the file.
+TEST_F(Source, RawTokensOfFourBytesAreTold) {
+  std::vector<int> ids;
+  for (int i = 0; i < 400; ++i) ids.push_back(i * 3331 % 151936);
+  for (const auto& [name, remedy] : {std::pair{"a.bin", "--set data.format=u32"}, {"a.dat", "--set data.format=u32, where"}}) {
+    try {
+      open(name, u32_bytes(ids), "auto", 151936);
+      ADD_FAILURE() << name << " is taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.remedies.at(0).rfind(remedy, 0), 0u) << error.what();
+    }
+    EXPECT_EQ(open(name, u32_bytes(ids), "u32", 151936).tokens, 400);
+  }
+}
+
+// All bytes, and all pairs of them up to `tokens`: pair (a, b) is token 256 + 256 a + b.
+void write_pairs(const std::filesystem::path& folder, std::size_t tokens) {
+  std::vector<std::string> letters;
+  for (int byte = 0, next = 256; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const int code = printable ? byte : next++;
+    letters.push_back(code < 0x80 ? std::string(1, static_cast<char>(code))
+                                  : std::string{static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))});
+  }
+  nlohmann::json vocabulary;
+  std::string merges;
+  for (std::size_t id = 0; id < tokens; ++id) {
+    if (id < 256) {
+      vocabulary[letters[id]] = id;
+      continue;
+    }
+    const std::string &left = letters[(id - 256) / 256], &right = letters[id % 256];
+    vocabulary[left + right] = id;
+    merges += left + " " + right + "\n";
+  }
+  std::filesystem::create_directories(folder);
+  write_raw(folder / "vocab.json", vocabulary.dump());
+  write_raw(folder / "merges.txt", merges);
+}
+
+// Four bytes a token past 65,536 of them, else two; the file of a small vocabulary keeps its name.
+TEST_F(Source, TextThroughALargeVocabulary) {
+  write_raw(folder / "x.txt", "ab\xfe\xff\xff\xff");
+  for (const std::size_t size : {300, 65536, 65537, 65792}) {
+    const std::filesystem::path pairs = folder / fmt::format("pairs-{}", size);
+    write_pairs(pairs, size);
+    const TokenFile source = open_source({folder / "x.txt", "bpe", 151936, pairs, folder / "cache"});
+    EXPECT_EQ(source.bytes_per_token, size > 65536 ? 4 : 2) << size;
+    std::vector<std::uint32_t> expected{97, 98, 0xFE, 0xFF, 0xFF, 0xFF};
+    if (size >= 65536) expected = {256 + 97 * 256 + 98, 256 + 0xFE * 256 + 0xFF, 0xFF, 0xFF};
+    if (size == 65792) expected = {256 + 97 * 256 + 98, 256 + 0xFE * 256 + 0xFF, 256 + 0xFF * 256 + 0xFF};
+    EXPECT_EQ(tokens_of(source), expected) << size;
+    EXPECT_EQ(token_file(open_source({folder / "x.txt", "bpe", 151936, pairs, folder / "cache"})), token_file(source));
+    const BpeVocabulary vocabulary = BpeVocabulary::load(pairs);
+    EXPECT_EQ(vocabulary.decode(BpeEncoder(vocabulary).encode("ab\xff\xff")), "ab\xff\xff");
+    if (size == 300)
+      EXPECT_EQ(std::filesystem::path(token_file(source)).filename(), "tokens-02f7c06eff20de93224feb5615ba8317.bin");
+    if (size == 65536)
+      EXPECT_EQ(std::filesystem::path(token_file(source)).filename(), "tokens-3ac0c019b7faa5130deab29f2b4a4575.bin");
+  }
 }
 
 TEST_F(Source, TextOfAModelWithTokensOfItsOwn) {
@@ -197,11 +317,7 @@ TEST_F(Source, TokenisesTextOnce) {
   EXPECT_EQ(source.bytes_per_token, 2);
   EXPECT_EQ(source.name, (folder / "x.txt").string());
   const BpeVocabulary vocabulary = BpeVocabulary::load(kShared / "gpt2");
-  const std::vector<Token> expected = BpeEncoder(vocabulary).encode(text);
-  ASSERT_EQ(source.tokens, std::ssize(expected));
-  std::vector<Token> tokens(expected.size());
-  source.read(0, std::as_writable_bytes(std::span(tokens)));
-  EXPECT_EQ(tokens, expected);
+  EXPECT_EQ(tokens_of(source), BpeEncoder(vocabulary).encode(text));
 
   // A second run takes the file that the first one left, and another text does not.
   const auto stamp = std::filesystem::last_write_time(token_file(source));
@@ -234,6 +350,14 @@ TEST(TokenCheck, ReadsAsFarAsTheSamplesGo) {
   request.format = "bytes";
   request.vocab = 7;
   EXPECT_ERROR(check_tokens(open_source(request), 4, 0), "E-DATA-TOKEN", "token 12 is 7");
+  write_raw(folder / "x.bin", u32_bytes({1, 2, 151935, 65536, -1}));
+  request = {folder / "x.bin", "u32", 151936, {}, {}};
+  EXPECT_ERROR(check_tokens(open_source(request), 2, 0), "E-DATA-TOKEN", "token 4 is 4294967295");
+  EXPECT_NO_THROW(check_tokens(open_source(request), 2, 1));
+  request.vocab = 151935;
+  EXPECT_ERROR(check_tokens(open_source(request), 2, 0), "E-DATA-TOKEN", "token 2 is 151935");
+  EXPECT_EQ(token_error(open_source(request), 2, 151935).remedies.at(0), "--set model.vocab=151936");
+  EXPECT_EQ(token_error(open_source(request), 4, 4294967295).remedies.at(0).find("model.vocab"), std::string::npos);
 }
 
 }  // namespace

@@ -21,12 +21,21 @@ inline std::string u16_bytes(const std::vector<int>& tokens) {
   return bytes;
 }
 
+inline std::string u32_bytes(const std::vector<int>& tokens) {
+  std::string bytes;
+  for (const int token : tokens) bytes += u16_bytes({token & 0xffff, token >> 16});
+  return bytes;
+}
+
 inline std::string llmc_bytes(const std::vector<int>& tokens, std::int32_t magic = 20240520, std::int32_t version = 1,
                               std::int32_t extra = 0) {
   const std::int32_t head[3] = {magic, version, static_cast<std::int32_t>(tokens.size()) + extra};
   std::string bytes(reinterpret_cast<const char*>(head), sizeof head);
   bytes.resize(1024);
-  return bytes + u16_bytes(tokens);
+  return bytes + (magic == 20240801 ? u32_bytes(tokens) : u16_bytes(tokens));
+}
+inline std::string wide_llmc_bytes(const std::vector<int>& tokens, std::int32_t extra = 0) {
+  return llmc_bytes(tokens, 20240801, 7, extra);
 }
 
 inline std::vector<int> counting(int count, int modulus = 60000) {

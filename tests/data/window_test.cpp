@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "formats/expect_error.h"
 #include "token_files.h"
@@ -79,6 +80,47 @@ TEST_F(WindowTest, SameDataForEveryMicroBatch) {
     results.push_back(all);
     EXPECT_EQ(all, results.front()) << "micro-batch " << micro_batch;
   }
+}
+
+// Two and four bytes a token, behind a header or not: the same micro-batches of the same samples.
+TEST_F(WindowTest, TheWidthOfTokensChangesNothing) {
+  const std::vector<int> ids = counting(1003, 65536);
+  const std::tuple<const char*, const char*, std::string> files[] = {{"a.bin", "u16", u16_bytes(ids)},
+                                                                     {"b.bin", "u32", u32_bytes(ids)},
+                                                                     {"c.bin", "llmc", llmc_bytes(ids)},
+                                                                     {"d.bin", "llmc", wide_llmc_bytes(ids)}};
+  std::vector<Buffers> first;
+  for (const auto& [name, format, bytes] : files) {
+    write_raw(folder / name, bytes);
+    const TokenFile source = open_source({folder / name, format, 65536, {}, {}});
+    const Samples samples = make_samples(source.tokens, 7, "x");
+    Window window;
+    plan_window(window, {OrderKind::shuffled, 5, samples.count()}, samples, 120, 40, 3);
+    std::vector<std::byte> staging(static_cast<std::size_t>(staging_bytes(3, 7, source.bytes_per_token)));
+    std::vector<Buffers> all;
+    for (std::int64_t k = 0; k < window.micro_count; ++k) {
+      all.emplace_back(3, 7);
+      fill_micro_batch(source, samples, window, k, staging, all.back().view());
+    }
+    if (first.empty()) first = all;
+    EXPECT_EQ(all, first) << name;
+  }
+}
+
+TEST_F(WindowTest, TokensPast65535) {
+  write_raw(folder / "x.bin", u32_bytes({65536, 151935, 3, 131072, -1, 151936, 7, 8}));
+  const TokenFile source = open_source({folder / "x.bin", "u32", 151936, {}, {}});
+  const Samples samples = make_samples(source.tokens, 3, "x");
+  std::vector<std::byte> staging(64);
+  Buffers out(1, 3);
+  Window window;
+  plan_window(window, {OrderKind::sequential, 1, samples.count()}, samples, 0, samples.count(), 1);
+  fill_micro_batch(source, samples, window, 0, staging, out.view());
+  EXPECT_EQ(out.inputs, (std::vector<std::int32_t>{65536, 151935, 3}));
+  EXPECT_EQ(out.targets, (std::vector<std::int32_t>{151935, 3, 131072}));
+  EXPECT_ERROR(fill_micro_batch(source, samples, window, 1, staging, out.view()), "E-DATA-TOKEN", "token 4 is 4294967295");
+  const TokenFile smaller = open_source({folder / "x.bin", "u32", 151935, {}, {}});
+  EXPECT_ERROR(fill_micro_batch(smaller, samples, window, 0, staging, out.view()), "E-DATA-TOKEN", "token 1 is 151935");
 }
 
 TEST_F(WindowTest, TokenPastTheVocabulary) {
