@@ -55,7 +55,10 @@ std::vector<Numbers> loss_backward(const ReferenceCall& call) {
       }
     }
   }
-  return {losses, dh, dw};
+  std::vector<Numbers> outputs{losses};
+  if (terms.h) outputs.push_back(dh);
+  if (terms.w) outputs.push_back(dw);
+  return outputs;
 }
 
 struct Extents {
@@ -113,6 +116,18 @@ std::vector<OpCases> loss_cases() {
     forward_cases.cases.push_back(forward({2, 7, 16, 65}, 1, terms));
     for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true, terms));
   }
+  // A frozen table, and a trained one above all that is frozen.
+  for (const int chunks : {1, 5, 64}) {
+    backward_cases.cases.push_back(backward(tiled, chunks, false, {.w = false}));
+    backward_cases.cases.push_back(backward(tiled, chunks, true, {.h = false}));
+  }
+  const Extents small{2, 7, 16, 65};
+  backward_cases.cases.insert(
+      backward_cases.cases.end(),
+      {backward(small, 1, false, {.w = false}), backward(small, 1, false, {.h = false}),
+       in_window(backward(small, 1, true, {.h = false})), backward({1, 65, 7, 300}, 1, false, {.w = false}),
+       narrow(backward(tiled, 5, false, {.w = false}), DType::bf16),
+       narrow(backward(tiled, 5, true, {.h = false}), DType::bf16)});
   forward_cases.cases.push_back(ignoring_everything(forward({2, 7, 16, 65}, 1)));
   backward_cases.cases.push_back(ignoring_everything(backward({2, 7, 16, 65}, 1, true)));
   forward_cases.cases.push_back(narrow(forward({2, 7, 16, 65}, 1), DType::bf16));
