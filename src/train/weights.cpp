@@ -72,9 +72,10 @@ void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill 
 
 }  // namespace
 
-void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor) {
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which) {
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
+    if (which == Parameters::frozen && !is_frozen(value)) continue;
     const Initializer& initializer = value.parameter->initializer;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
@@ -176,7 +177,7 @@ SafetensorsFile open_weights(const std::filesystem::path& folder) {
 
 void check_weights(const Graph& graph, const std::filesystem::path& folder) { stored_parameters(graph, open_weights(folder)); }
 
-void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor) {
+void load_weights(const Graph& graph, const std::filesystem::path& folder, Executor& executor, Parameters which) {
   const SafetensorsFile file = open_weights(folder);
   const std::vector<const StoredTensor*> stored = stored_parameters(graph, file);
   std::array<std::byte, 1 << 16> staging;
@@ -184,6 +185,7 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     const StoredTensor& tensor = *stored[next++];
+    if (which == Parameters::frozen && !is_frozen(value)) continue;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
       fill_part(part, value.type.dtype, done,
@@ -191,6 +193,11 @@ void load_weights(const Graph& graph, const std::filesystem::path& folder, Execu
       done += std::ssize(part) / size_of(value.type.dtype);
     });
   }
+}
+
+void fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which) {
+  if (source.folder.empty()) return initialize_parameters(graph, source.seed, executor, which);
+  load_weights(graph, source.folder, executor, which);
 }
 
 namespace {
@@ -234,6 +241,16 @@ std::string parameters_hash(const Graph& graph, const Executor& executor) {
     executor.read(id, [&](std::span<const std::byte> part) { hasher.add(part); });
   }
   return hasher.hex();
+}
+
+std::vector<std::string> hashes_of(const std::vector<ValueId>& values, const Executor& executor) {
+  std::vector<std::string> hashes;
+  for (const ValueId id : values) {
+    Hasher hasher;
+    executor.read(id, [&](std::span<const std::byte> part) { hasher.add(part); });
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
 }
 
 }  // namespace plimsoll
