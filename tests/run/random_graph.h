@@ -1,6 +1,6 @@
 // Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
-// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16. A
-// seed is a network.
+// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16,
+// with some of its parameters frozen. A seed is a network.
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@ class NetworkMaker {
 
   RandomNetwork make() {
     add_parameters();
+    freeze();
     const std::int64_t b = network_.batch, t = network_.context;
     network_.tokens = builder_.add_input("tokens", {DType::i32, Shape{b, t}});
     network_.targets = builder_.add_input("targets", {DType::i32, Shape{b, t}});
@@ -101,6 +102,19 @@ class NetworkMaker {
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
+  }
+
+  // Of each four seeds one freezes nothing, two some or most of its parameters, and one all up to some layer.
+  void freeze() {
+    std::mt19937 random(seed_ + 1000);
+    const std::vector<ValueId> parameters = network_.graph.parameters();
+    const unsigned kind = seed_ % 4;
+    const std::size_t end = random() % parameters.size();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const unsigned draw = random() % 4;
+      const bool frozen = kind == 3 ? i < end : kind > 0 && (kind == 1 ? draw == 0 : draw != 0);
+      network_.graph.values[parameters[i]].parameter->trainable = !frozen || parameters[i] == gamma_;
+    }
   }
 
   ValueId block(ValueId x, std::size_t index) {
@@ -181,13 +195,18 @@ class FramedNetwork {
     network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
     return ops::embedding(builder, network_.tokens, table_, positions_, "x");
   }
+  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->trainable = false; }
+  void freeze_frame() {
+    for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
+  }
   ValueId dropout(ValueId x) { return ops::dropout(builder, x, network_.sample_ids, 0.1, 7); }
-  RandomNetwork end(ValueId x) {
+  RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     const GraphBuilder::Scope scope(builder, "head");
     x = ops::layer_norm(builder, x, gamma_, beta_, 1e-5);
     const ValueId losses = ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
-    network_.training = add_training(network_.graph, losses, {}, 0);
+    network_.training = add_training(network_.graph, losses, optimizer, 0);
+    apply_precision(network_.graph, compute);
     return std::move(network_);
   }
 
@@ -242,6 +261,47 @@ inline RandomNetwork unrolled_network(std::int64_t batch) {
     if (i % 4 == 1) state = frame.dropout(state);
   }
   return frame.end(state);
+}
+
+// Blocks that share one matrix, each with a bias of its own.
+inline RandomNetwork shared_network(std::int64_t batch, const OptimizerSettings& optimizer, DType compute) {
+  constexpr std::int64_t kContext = 24, kVocab = 40, kWidth = 32;
+  constexpr int kBlocks = 6;
+  FramedNetwork frame(batch, kContext, kVocab, kWidth);
+  GraphBuilder& builder = frame.builder;
+  const ValueId weight = frame.parameter("w", {kWidth, kWidth});
+  std::vector<ValueId> biases;
+  for (int i = 0; i < kBlocks; ++i) biases.push_back(frame.parameter("b" + std::to_string(i), Shape{kWidth}));
+  ValueId x = frame.begin();
+  for (int i = 0; i < kBlocks; ++i) {
+    const GraphBuilder::Scope scope(builder, "block" + std::to_string(i));
+    const ValueId made =
+        ops::gelu(builder, ops::linear(builder, x, weight, biases[static_cast<std::size_t>(i)], "linear"), "gelu");
+    x = ops::add(builder, x, frame.dropout(made), "residual");
+  }
+  return frame.end(x, optimizer, compute);
+}
+
+// Blocks whose matrices are frozen and large, and whose biases are trained.
+inline RandomNetwork frozen_network(std::int64_t batch) {
+  constexpr std::int64_t kContext = 8, kVocab = 40, kWidth = 256;
+  constexpr int kBlocks = 4;
+  FramedNetwork frame(batch, kContext, kVocab, kWidth);
+  GraphBuilder& builder = frame.builder;
+  std::vector<std::pair<ValueId, ValueId>> layers;
+  for (int i = 0; i < kBlocks; ++i) {
+    const std::string name = "h" + std::to_string(i);
+    layers.emplace_back(frame.parameter(name + ".w", {kWidth, kWidth}), frame.parameter(name + ".b", Shape{kWidth}));
+    frame.freeze(layers.back().first);
+  }
+  frame.freeze_frame();
+  ValueId x = frame.begin();
+  for (int i = 0; i < kBlocks; ++i) {
+    const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+    const auto& [weight, bias] = layers[static_cast<std::size_t>(i)];
+    x = ops::add(builder, x, ops::gelu(builder, ops::linear(builder, x, weight, bias, "linear"), "gelu"), "residual");
+  }
+  return frame.end(x);
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }
