@@ -263,45 +263,63 @@ inline RandomNetwork unrolled_network(std::int64_t batch) {
   return frame.end(state);
 }
 
-// Blocks that share one matrix, each with a bias of its own.
-inline RandomNetwork shared_network(std::int64_t batch, const OptimizerSettings& optimizer, DType compute) {
-  constexpr std::int64_t kContext = 24, kVocab = 40, kWidth = 32;
-  constexpr int kBlocks = 6;
-  FramedNetwork frame(batch, kContext, kVocab, kWidth);
-  GraphBuilder& builder = frame.builder;
-  const ValueId weight = frame.parameter("w", {kWidth, kWidth});
-  std::vector<ValueId> biases;
-  for (int i = 0; i < kBlocks; ++i) biases.push_back(frame.parameter("b" + std::to_string(i), Shape{kWidth}));
-  ValueId x = frame.begin();
-  for (int i = 0; i < kBlocks; ++i) {
-    const GraphBuilder::Scope scope(builder, "block" + std::to_string(i));
-    const ValueId made =
-        ops::gelu(builder, ops::linear(builder, x, weight, biases[static_cast<std::size_t>(i)], "linear"), "gelu");
-    x = ops::add(builder, x, frame.dropout(made), "residual");
+// Blocks of a norm, a matrix with a bias, and a residual sum.
+class BlockNetwork {
+ public:
+  FramedNetwork frame;
+
+  BlockNetwork(std::int64_t batch, std::int64_t context, std::int64_t width, bool shared) : frame(batch, context, 40, width) {
+    for (int i = 0; i < kBlocks; ++i) {
+      const std::string name = "h" + std::to_string(i);
+      const ValueId weight = shared && i > 0 ? blocks_[0].weight : frame.parameter(name + ".w", {width, width});
+      blocks_.push_back({weight, frame.parameter(name + ".b", Shape{width}),
+                         frame.parameter(name + ".norm.g", Shape{width}, Initializer::Kind::ones),
+                         frame.parameter(name + ".norm.b", Shape{width})});
+    }
   }
-  return frame.end(x, optimizer, compute);
+  // All but the biases.
+  void freeze() {
+    frame.freeze_frame();
+    for (const Block& block : blocks_) {
+      for (const ValueId parameter : {block.weight, block.gamma, block.beta}) frame.freeze(parameter);
+    }
+  }
+  RandomNetwork make(const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
+    GraphBuilder& builder = frame.builder;
+    ValueId x = frame.begin();
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+      const auto within = [&](const char* part, auto&& make) {
+        const GraphBuilder::Scope inner(builder, part);
+        return make();
+      };
+      const ValueId normed = within("norm", [&] { return ops::layer_norm(builder, x, block.gamma, block.beta, 1e-5); });
+      const ValueId made = within(
+          "fc", [&] { return ops::gelu(builder, ops::linear(builder, normed, block.weight, block.bias, "linear"), "gelu"); });
+      x = ops::add(builder, x, frame.dropout(made), "residual");
+    }
+    return frame.end(x, optimizer, compute);
+  }
+
+ private:
+  static constexpr int kBlocks = 6;
+  struct Block {
+    ValueId weight, bias, gamma, beta;
+  };
+  std::vector<Block> blocks_;
+};
+
+// One matrix for all blocks.
+inline RandomNetwork shared_network(std::int64_t batch, const OptimizerSettings& optimizer, DType compute) {
+  return BlockNetwork(batch, 24, 32, true).make(optimizer, compute);
 }
 
-// Blocks whose matrices are frozen and large, and whose biases are trained.
+// Large matrices that are frozen, and biases that are trained.
 inline RandomNetwork frozen_network(std::int64_t batch) {
-  constexpr std::int64_t kContext = 8, kVocab = 40, kWidth = 256;
-  constexpr int kBlocks = 4;
-  FramedNetwork frame(batch, kContext, kVocab, kWidth);
-  GraphBuilder& builder = frame.builder;
-  std::vector<std::pair<ValueId, ValueId>> layers;
-  for (int i = 0; i < kBlocks; ++i) {
-    const std::string name = "h" + std::to_string(i);
-    layers.emplace_back(frame.parameter(name + ".w", {kWidth, kWidth}), frame.parameter(name + ".b", Shape{kWidth}));
-    frame.freeze(layers.back().first);
-  }
-  frame.freeze_frame();
-  ValueId x = frame.begin();
-  for (int i = 0; i < kBlocks; ++i) {
-    const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
-    const auto& [weight, bias] = layers[static_cast<std::size_t>(i)];
-    x = ops::add(builder, x, ops::gelu(builder, ops::linear(builder, x, weight, bias, "linear"), "gelu"), "residual");
-  }
-  return frame.end(x);
+  BlockNetwork network(batch, 8, 512, false);
+  network.freeze();
+  return network.make();
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }
