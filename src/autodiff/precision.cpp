@@ -134,14 +134,15 @@ class Precision {
   }
 
   // The builder appends the cast to the order, before the first node that reads it. What rests is rounded again for the backward
-  // pass: a copy that waited for it would take half of its bytes. So is a gradient for each layer: sums of residual paths hand
-  // one and the same to many, and a copy would live as long as all of them.
+  // pass: a copy that waited for it would take half of its bytes. So are for each line a gradient, since sums of residual paths
+  // hand one and the same to many, and what several layers share: a copy would live as long as all of them.
   ValueId rounded(const Node& reader, ValueId value) {
     const Value& what = graph_.values[value];
     const bool again = reader.backward && what.persistent();
     const bool gradient = what.producer.valid() && graph_.nodes[what.producer].backward;
+    const bool by_line = gradient || what.persistent();
     const auto [place, fresh] =
-        known_.emplace(std::tuple(value, reader.section, again, gradient ? std::string(reader.line) : std::string()), ValueId{});
+        known_.emplace(std::tuple(value, reader.section, again, by_line ? std::string(reader.line) : std::string()), ValueId{});
     if (!fresh) return place->second;
     builder_.set_section(reader.section, reader.backward);
     builder_.set_role(reader.backward && (gradient || again) ? Role::gradient : Role::activation);

@@ -1,7 +1,10 @@
 #include "autodiff/training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -134,10 +137,10 @@ class Backward : public GradientContext {
 
   ValueId add_rounded(ValueId parameter, ValueId gradient, ValueId into) {
     const std::string name = builder_.value(parameter).name.text() + ".grad";
-    ensure(!builder_.value(into).version_of.valid(), "autodiff",
-           "a gradient that is added twice would round with the same noise");
     if (!step_.valid()) step_ = builder_.add_input("batch.step", {DType::u32, Shape{2}});
-    const ops::RoundingAttributes attributes{rounding_of(settings_, name)};
+    // Each of the additions that a shared parameter gets rounds with noise of its own.
+    const int addition = ++additions_[parameter];
+    const ops::RoundingAttributes attributes{rounding_of(settings_, addition == 1 ? name : fmt::format("{}.{}", name, addition))};
     builder_.rename(gradient, name + ".part");
     const ValueId sum = builder_.add1(ops::kAccumulateRounded, attributes, {gradient, step_, into}, "grad.sum");
     builder_.rename(sum, name);
@@ -186,7 +189,8 @@ class Backward : public GradientContext {
 
   std::int64_t accumulation_;
   const OptimizerSettings& settings_;
-  std::set<ValueId> narrow_;  // parameters whose gradients are summed in 16 bits
+  std::set<ValueId> narrow_;          // parameters whose gradients are summed in 16 bits
+  std::map<ValueId, int> additions_;  // of each of them, so far
   ValueId step_;
   GraphBuilder builder_;
   std::vector<LossRoot> roots_;
@@ -365,12 +369,13 @@ class UpdateSection {
     return builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs)).back();
   }
 
-  // Three passes over the gradient, in each of which it may stream.
+  // Three passes over the gradient, in each of which it may stream. What has more than two axes is the matrix whose rows are its
+  // last axis.
   ValueId factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
     const std::string name = builder_.value(parameter).name.text();
     const Shape shape = builder_.shape(parameter);
     const NoiseKey rounding = settings_.parameters == DType::f32 ? NoiseKey{} : rounding_of(settings_, name);
-    const ops::FactoredAttributes attributes{shape.rank() == 2,       decay,   coefficient.valid(), settings_.clip_value,
+    const ops::FactoredAttributes attributes{shape.rank() >= 2,       decay,   coefficient.valid(), settings_.clip_value,
                                              settings_.average_blend, rounding};
     const auto with_coefficient = [&](std::vector<ValueId> inputs) {
       if (coefficient.valid()) inputs.push_back(coefficient);
@@ -383,8 +388,8 @@ class UpdateSection {
       names.emplace_back(state);
     };
     if (attributes.factored) {
-      add_state("rows", Shape{shape[0]});
-      add_state("columns", Shape{shape[1]});
+      add_state("rows", Shape{shape.elements() / shape.last()});
+      add_state("columns", Shape{shape.last()});
     } else {
       add_state("v", shape);
     }

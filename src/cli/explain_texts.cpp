@@ -20,6 +20,11 @@ const CodeExplanation kExplanations[] = {
     {"E-CKPT-FORMAT", "The checkpoint does not fit this run.", "It is damaged, or was written with another model or optimizer.",
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
+    {"E-CKPT-FROZEN", "Frozen parameters are not what they were when the run began.",
+     "A checkpoint does not hold what is frozen, but where it came from and its hash. The folder has gone, moved, or holds other "
+     "weights.",
+     "Put the folder back as it was, at the path that the message names, and resume.",
+     "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before it first saved: every ten minutes, at the end and when it is interrupted, unless train.save_every says "
      "otherwise.",

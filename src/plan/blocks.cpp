@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -15,6 +19,8 @@ namespace {
 struct Piece {
   std::vector<NodeId> nodes;
   bool held = false;
+  std::size_t backward_end = 0;  // place of the last backward node of its lines, counted from 1
+  std::size_t fed_until = std::numeric_limits<std::size_t>::max();  // of the last one that reads what is fed into it
 };
 
 std::vector<NodeId> forward_nodes(const Graph& graph) {
@@ -66,6 +72,45 @@ std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
   return pieces;
 }
 
+// What is fed is there until the last backward node that reads it: until a line's own one, where that does.
+void find_backward(const Graph& graph, std::vector<Piece>& pieces) {
+  std::unordered_map<Symbol, std::size_t> end_of_line;
+  std::map<ValueId, std::size_t> last_read;
+  std::set<std::pair<std::string, ValueId>> read_by_line;
+  std::size_t place = 0;
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    const Node& node = graph.nodes[id];
+    if (!node.backward) continue;
+    end_of_line[node.line] = ++place;
+    for (const ValueId input : node.inputs) last_read[input] = place, read_by_line.emplace(node.line.text(), input);
+  }
+  for (Piece& piece : pieces) {
+    for (const NodeId id : piece.nodes) {
+      const Node& node = graph.nodes[id];
+      if (const auto end = end_of_line.find(node.line); end != end_of_line.end())
+        piece.backward_end = std::max(piece.backward_end, end->second);
+      for (const ValueId input : node.inputs) {
+        const Value& value = graph.values[input];
+        if (value.persistent() || value.producer.valid() || read_by_line.contains({node.line.text(), input})) continue;
+        const auto read = last_read.find(input);
+        piece.fed_until = std::min(piece.fed_until, read == last_read.end() ? 0 : read->second);
+      }
+    }
+  }
+}
+
+// Whether what comes into pieces [begin, end) is there until their backward pass ends, whatever they and others make again: their
+// bytes then are their own affair. Where some layers are frozen it need not be.
+bool stands_alone(const std::vector<Piece>& pieces, std::size_t begin, std::size_t end) {
+  if (begin > 0 && !pieces[begin - 1].held) return false;
+  std::size_t backward_end = 0, fed_until = std::numeric_limits<std::size_t>::max();
+  for (std::size_t i = begin; i < end; ++i) {
+    backward_end = std::max(backward_end, pieces[i].backward_end);
+    fed_until = std::min(fed_until, pieces[i].fed_until);
+  }
+  return fed_until >= backward_end;
+}
+
 // Op, types and where inputs come from, relative to the piece; names, sites and noise keys do not count.
 std::string structure(const Graph& graph, const Piece& piece) {
   std::map<ValueId, std::size_t> inside;
@@ -92,7 +137,7 @@ struct Run {
 };
 
 // The periodic run that covers most nodes; of equal ones the shortest period. The period holds more than one node, so that a
-// chain of single ops is not taken for layers, and hands on what is held whatever its neighbours do.
+// chain of single ops is not taken for layers, and each of them stands alone.
 Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes) {
   std::vector<std::size_t> nodes_before{0};
   for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.nodes.size());
@@ -100,10 +145,12 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>
   std::size_t most = 0;
   for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {
     for (std::size_t begin = 0; begin + 2 * period <= hashes.size(); ++begin) {
-      if (nodes_before[begin + period] - nodes_before[begin] < 2 || !pieces[begin + period - 1].held) continue;
+      if (nodes_before[begin + period] - nodes_before[begin] < 2 || !stands_alone(pieces, begin, begin + period)) continue;
       std::size_t end = begin + period;
       while (end < hashes.size() && hashes[end] == hashes[end - period]) ++end;
-      const Run run{begin, period, (end - begin) / period};
+      Run run{begin, period, 1};
+      while (run.repeats < (end - begin) / period && stands_alone(pieces, begin + run.pieces(), begin + run.pieces() + period))
+        ++run.repeats;
       const std::size_t nodes = nodes_before[begin + run.pieces()] - nodes_before[begin];
       if (run.repeats < 2 || nodes <= most) continue;
       best = run;
@@ -113,13 +160,16 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>
   return best;
 }
 
-// Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block.
+// Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block, or
+// what of its end stands alone.
 Run whole_stretch(const std::vector<Piece>& pieces) {
   const auto several = [](const Piece& piece) { return piece.nodes.size() > 1; };
   const auto first = std::find_if(pieces.begin(), pieces.end(), several);
   const auto last = std::find_if(pieces.rbegin(), pieces.rend(), several);
-  if (first == pieces.end()) return {};
-  return {static_cast<std::size_t>(first - pieces.begin()), static_cast<std::size_t>(last.base() - first), 1};
+  const auto end = static_cast<std::size_t>(last.base() - pieces.begin());
+  auto begin = static_cast<std::size_t>(first - pieces.begin());
+  while (begin < end && !stands_alone(pieces, begin, end)) ++begin;
+  return begin < end ? Run{begin, end - begin, 1} : Run{};
 }
 
 std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
@@ -137,7 +187,8 @@ std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
 }  // namespace
 
 std::vector<GraphBlock> find_blocks(const Graph& graph) {
-  const std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
+  std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
+  find_backward(graph, pieces);
   std::vector<std::string> hashes;
   for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
   Run run = longest_run(pieces, hashes);

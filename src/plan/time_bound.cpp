@@ -39,6 +39,8 @@ struct Around {
 
 std::int64_t padding_of(const Value& value) { return (align_up(value.bytes(), kAlignment) - value.bytes()).n; }
 
+bool is_frozen(const Value& value) { return value.parameter && !value.parameter->trainable; }
+
 bool is_sum(const Graph& graph, const Buffer& buffer) {
   return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
 }
@@ -71,7 +73,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
     persistent_ += buffer.bytes.n;
     const Role role = graph.values[buffer.value].role;
     if (role != Role::parameter && role != Role::optimizer_state) continue;
-    movable_ += buffer.bytes.n;
+    (is_frozen(graph.values[buffer.value]) ? frozen_ : movable_) += buffer.bytes.n;
     padding_ += padding_of(graph.values[buffer.value]);
   }
   const int loss = find_losses(simulation).front();
@@ -188,24 +190,32 @@ double TimeCuts::all_again(const Cut& cut, const Moments& moments, double bytes)
          static_cast<double>(moments.without_sums) * once(bytes - static_cast<double>(sums_));
 }
 
-// What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches;
-// what blocks hold passes it at each moment. Past a tier's room the next link is passed as well.
+// What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches,
+// and frozen ones once on the way in: they go first. What blocks hold passes it at each moment. Past a tier's room the next link
+// is passed as well.
 struct TimeCuts::Links {
   struct Way {
     const Link *in, *out;
-    double rate;    // of the slower way
     double before;  // bytes that rest nearer
+
+    // The most bytes that come in within some seconds where all go out again but `frozen` of them, and the other way round.
+    double most_within(double seconds, double frozen) const {
+      return std::min(in->alone() * seconds, out->alone() * seconds + frozen);
+    }
+    double seconds_for(double inward, double frozen) const {
+      return std::max(inward / in->alone(), std::max(0.0, inward - frozen) / out->alone());
+    }
   };
   std::vector<Way> links;
-  double room = 0, persistent, moments;
+  double room = 0, persistent, frozen, moments;
 
-  Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t moments)
-      : persistent(static_cast<double>(movable)), moments(static_cast<double>(moments)) {
+  Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t frozen, std::int64_t moments)
+      : persistent(static_cast<double>(movable)), frozen(static_cast<double>(frozen)), moments(static_cast<double>(moments)) {
     if (request.optimizer_state == RestPolicy::memory) return;  // then all else stays as well
     for (std::size_t i = 0; i < request.beyond.size(); ++i) {
       const auto *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
       if (in == nullptr || out == nullptr) break;
-      links.push_back({in, out, std::min(in->alone(), out->alone()), room});
+      links.push_back({in, out, room});
       room += static_cast<double>(request.beyond[i].n);
     }
   }
@@ -213,16 +223,16 @@ struct TimeCuts::Links {
   // Bytes that rest elsewhere at each moment: every round of a window runs the same instructions.
   double most_within(double seconds) const {
     if (links.empty()) return 0;
-    const double passes = links.front().rate * seconds, once = std::min(persistent, passes);
+    const double passes = links.front().most_within(seconds, frozen), once = std::min(persistent + frozen, passes);
     double most = std::min(room, once + (passes - once) / moments);
-    for (const Way& link : links) most = std::min(most, link.before + link.rate * seconds);
+    for (const Way& link : links) most = std::min(most, link.before + link.most_within(seconds, frozen));
     return most;
   }
 
   double seconds_for(double bytes) const {
-    const double once = std::min(persistent, bytes);
-    double seconds = links.empty() ? 0 : (once + (bytes - once) * moments) / links.front().rate;
-    for (const Way& link : links) seconds = std::max(seconds, (bytes - link.before) / link.rate);
+    const double once = std::min(persistent + frozen, bytes);
+    double seconds = links.empty() ? 0 : links.front().seconds_for(once + (bytes - once) * moments, frozen);
+    for (const Way& link : links) seconds = std::max(seconds, link.seconds_for(bytes - link.before, frozen));
     return seconds;
   }
 
@@ -286,7 +296,7 @@ TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std:
   TimeBound most;
   for (const Cut& cut : cuts_) {
     const Moments each = moments(cut, group);
-    const Links links(request, machine, movable_ + (each.with_sums > 0 ? sums_ : 0), each.with_sums + each.without_sums);
+    const Links links(request, machine, movable_ + (each.with_sums > 0 ? sums_ : 0), frozen_, each.with_sums + each.without_sums);
     const TimeBound bound = at(cut, each, arena, kernels, loss_scratch, links);
     if (bound.seconds() > most.seconds()) most = bound;
   }

@@ -2,7 +2,7 @@
 // forward value that later backward nodes read is in memory, or its node runs once more, or it comes in from another tier. So two
 // resources pay for what does not fit: kernels for what runs again, the links for what leaves memory; of both a fraction is taken
 // where that is cheaper. It holds for plans that compute each gradient once, in the order of the graph, by the same instructions
-// in each round of a window; every persistent value that moves is one that an update changes, so that it passes both ways.
+// in each round of a window. What an update changes passes a link both ways if it moves, what is frozen comes in alone.
 //
 // What reads parameters and state behind the last gradient finds no more of them in memory than the arena holds, and leaves no
 // more there: the rest passes beside those kernels alone, and what they take no time for is waited for.
@@ -60,7 +60,8 @@ class TimeCuts {
 
   std::int64_t accumulation_;                 // micro-batches of an update
   std::int64_t persistent_ = 0;               // bytes
-  std::int64_t movable_ = 0;                  // of them, those that may rest elsewhere
+  std::int64_t movable_ = 0;                  // of them, those that may rest elsewhere and that an update changes
+  std::int64_t frozen_ = 0;                   // of them, parameters that nothing changes
   std::int64_t padding_ = 0;                  // of what may move
   std::int64_t sums_ = 0, sums_padding_ = 0;  // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;

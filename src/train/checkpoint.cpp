@@ -21,13 +21,17 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kState = "plimsoll.progress";
+constexpr const char* kFrozen = "plimsoll.frozen";
 constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
 
-Error corrupt(const std::filesystem::path& file, std::string what) {
+std::string begin_anew(const std::filesystem::path& file) {
   const std::filesystem::path run = file.parent_path();
-  return data_error("E-CKPT-CORRUPT", file.string(), std::move(what), "the bytes that were saved",
-                    {fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
-                                 shell_quoted(new_folder_beside(run).string()))});
+  return fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
+                     shell_quoted(new_folder_beside(run).string()));
+}
+
+Error corrupt(const std::filesystem::path& file, std::string what) {
+  return data_error("E-CKPT-CORRUPT", file.string(), std::move(what), "the bytes that were saved", {begin_anew(file)});
 }
 
 void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hasher& read) {
@@ -41,10 +45,45 @@ std::vector<ValueId> saved_values(const Graph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (value.role == Role::parameter || value.role == Role::optimizer_state) {
-      if (value.persistent()) values.push_back(ValueId{i});
+      if (value.persistent() && !is_frozen(value)) values.push_back(ValueId{i});
     }
   }
   return values;
+}
+
+std::vector<ValueId> frozen_values(const Graph& graph) {
+  std::vector<ValueId> values;
+  for (const ValueId id : graph.parameters()) {
+    if (is_frozen(graph.values[id])) values.push_back(id);
+  }
+  return values;
+}
+
+// Empty where nothing is frozen.
+std::string frozen_text(const Graph& graph, const FrozenWeights& frozen) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  ensure(frozen.hashes.size() == values.size(), "checkpoint", "not every frozen parameter has a hash");
+  if (values.empty()) return {};
+  nlohmann::json object = {{"seed", frozen.source.seed}, {"hashes", nlohmann::json::object()}};
+  if (!frozen.source.folder.empty()) object["folder"] = std::filesystem::absolute(frozen.source.folder).string();
+  for (std::size_t i = 0; i < values.size(); ++i) object["hashes"][graph.values[values[i]].name.text()] = frozen.hashes[i];
+  return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+// What that text takes at the most: a path, and of each parameter its name and its hash.
+Bytes frozen_bytes(const Graph& graph) {
+  constexpr std::int64_t kPath = 1 << 13, kEach = 48;
+  std::int64_t bytes = 0;
+  for (const ValueId id : frozen_values(graph)) bytes += std::ssize(graph.values[id].name.text()) + kEach;
+  return Bytes{bytes == 0 ? 0 : bytes + kPath};
+}
+
+std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t progress_bytes, std::int64_t frozen_bytes) {
+  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{progress_bytes}}};
+  if (frozen_bytes > 0) specs.push_back({kFrozen, DType::u8, Shape{frozen_bytes}});
+  for (const ValueId id : saved_values(graph))
+    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
+  return specs;
 }
 
 std::string progress_text(const Progress& progress) {
@@ -151,15 +190,17 @@ SafetensorsFile open(const std::filesystem::path& path) {
 
 }  // namespace
 
-void save_checkpoint(const Graph& graph, const Progress& progress, const std::filesystem::path& file, const Executor& executor) {
-  const std::string text = progress_text(progress);
-  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{static_cast<std::int64_t>(text.size())}}};
-  const std::vector<ValueId> values = saved_values(graph);
-  for (const ValueId id : values)
-    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
-  SafetensorsWriter writer(file, std::move(specs), Checksums::each);
+FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, const Executor& executor) {
+  return {source, hashes_of(frozen_values(graph), executor)};
+}
+
+void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen, const std::filesystem::path& file,
+                     const Executor& executor) {
+  const std::string text = progress_text(progress), of_frozen = frozen_text(graph, frozen);
+  SafetensorsWriter writer(file, specs_of(graph, std::ssize(text), std::ssize(of_frozen)), Checksums::each);
   writer.append(kState, std::as_bytes(std::span(text)));
-  for (const ValueId id : values) {
+  if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
+  for (const ValueId id : saved_values(graph)) {
     executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
@@ -167,18 +208,73 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const std::fi
 
 Bytes checkpoint_bytes(const Graph& graph) {
   constexpr std::int64_t kMostCounters = 4096;
-  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{kMostCounters}}};
-  for (const ValueId id : saved_values(graph)) {
-    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
-  }
-  return safetensors_bytes(specs, Checksums::each);
+  return safetensors_bytes(specs_of(graph, kMostCounters, frozen_bytes(graph).n), Checksums::each);
 }
 
 Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
 
-Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {
+namespace {
+
+// What the checkpoint says of the frozen parameters of the graph: all of them, and no others.
+FrozenWeights parse_frozen(const Graph& graph, const SafetensorsFile& file) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  const StoredTensor* stored = file.find(kFrozen);
+  const auto other = [&](const std::string& what) {
+    return data_error("E-CKPT-FORMAT", file.path(), what, "a checkpoint of this model and optimizer");
+  };
+  if (stored == nullptr && values.empty()) return {};
+  if (stored == nullptr || values.empty())
+    throw other(fmt::format("{} parameters are frozen in this run, and {} in that of the checkpoint",
+                            values.empty() ? "no" : "some", stored == nullptr ? "none" : "some"));
+  if (stored->bytes > frozen_bytes(graph).n) throw other("its frozen parameters are others");
+  std::string text(static_cast<std::size_t>(stored->bytes), '\0');
+  file.read_into(*stored, std::as_writable_bytes(std::span(text)));
+  Hasher hasher;
+  compare(file, *stored, hasher.add(std::as_bytes(std::span(text))));
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    const nlohmann::json& hashes = object.at("hashes");
+    FrozenWeights frozen{{object.value("folder", std::string()), object.at("seed").get<std::uint64_t>()}, {}};
+    if (hashes.size() != values.size()) throw std::out_of_range(fmt::format("it has {} frozen parameters", hashes.size()));
+    for (const ValueId id : values) frozen.hashes.push_back(hashes.at(graph.values[id].name.text()).get<std::string>());
+    return frozen;
+  } catch (const std::exception& error) {
+    throw other(fmt::format("its frozen parameters are others: {}", error.what()));
+  }
+}
+
+Error changed(const SafetensorsFile& file, const FrozenWeights& frozen, const std::string& what) {
+  const std::string source = frozen.source.folder.empty() ? fmt::format("random numbers under the seed {}", frozen.source.seed)
+                                                          : frozen.source.folder.string();
+  return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", source, what),
+                    "the bytes with which the run began, which a checkpoint does not hold", {begin_anew(file.path())});
+}
+
+// From their source, of which they have to be the bytes that they were.
+void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWeights& frozen, Executor& executor) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  if (values.empty()) return;
+  try {
+    fill_parameters(graph, frozen.source, executor, Parameters::frozen);
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal || frozen.source.folder.empty()) throw;
+    throw changed(file, frozen, error.message);
+  }
+  const std::vector<std::string> now = hashes_of(values, executor);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (now[i] == frozen.hashes[i]) continue;
+    throw changed(file, frozen,
+                  fmt::format("{} has the hash {} and had {}", graph.values[values[i]].name.text(), now[i], frozen.hashes[i]));
+  }
+}
+
+}  // namespace
+
+Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {
   const SafetensorsFile file = open(path);
   const Progress progress = parse(file);
+  FrozenWeights frozen = parse_frozen(graph, file);
+  load_frozen(graph, file, frozen, executor);
   for (const ValueId id : saved_values(graph)) {
     const Value& value = graph.values[id];
     const StoredTensor* tensor = file.find(value.name.text());
@@ -195,7 +291,7 @@ Progress load_checkpoint(const Graph& graph, const std::filesystem::path& path, 
     });
     compare(file, *tensor, hasher);
   }
-  return progress;
+  return {progress, std::move(frozen)};
 }
 
 }  // namespace plimsoll

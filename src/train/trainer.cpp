@@ -109,14 +109,15 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
       executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     if (checkpoint != nullptr) {
-      const Progress saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
-      ensure(saved.micro_batch == plan_.decisions.micro_batch, "trainer",
+      Checkpoint saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
+      ensure(saved.progress.micro_batch == plan_.decisions.micro_batch, "trainer",
              "the checkpoint goes in other micro-batches than the plan");
-      progress_ = saved;
-    } else if (config_.model.init.empty()) {
-      initialize_parameters(plan_.graph, static_cast<std::uint64_t>(config_.seed), executor_);
+      progress_ = saved.progress;
+      frozen_ = std::move(saved.frozen);
     } else {
-      load_weights(plan_.graph, config_.model.config, config_.model.init, executor_);
+      const WeightSource source{config_.model.init, static_cast<std::uint64_t>(config_.seed)};
+      fill_parameters(plan_.graph, source, executor_);
+      frozen_ = frozen_weights(plan_.graph, source, executor_);
     }
   });
   next_micro_ = progress_.samples / progress_.micro_batch;
@@ -321,7 +322,7 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
 
 void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
   enter(Phase::save);
-  executor_.save([&] { save_checkpoint(plan_.graph, progress_, file, executor_); });
+  executor_.save([&] { save_checkpoint(plan_.graph, progress_, frozen_, file, executor_); });
 }
 
 void Trainer::save_weights_to(const std::filesystem::path& folder, bool averages) {

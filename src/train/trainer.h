@@ -120,6 +120,7 @@ class Trainer {
   std::vector<SampleRef> refs_;
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
+  FrozenWeights frozen_;            // by which a checkpoint finds them again
   std::optional<LossScale> scale_;  // of fp16
   std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
   Faults faults_;

@@ -17,7 +17,7 @@
 #include "device/cpu/parallel.h"
 #include "formats/safetensors.h"
 #include "graph/builder.h"
-#include "models/family.h"
+#include "models/all.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
@@ -73,9 +73,10 @@ void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill 
 
 }  // namespace
 
-void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor) {
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which) {
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
+    if (which == Parameters::frozen && !is_frozen(value)) continue;
     const Initializer& initializer = value.parameter->initializer;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
@@ -179,7 +180,8 @@ void check_weights(const Graph& graph, const ModelConfig& config, const std::fil
   stored_parameters(graph, config, open_weights(folder));
 }
 
-void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor) {
+void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
+                  Parameters which) {
   const SafetensorsFile file = open_weights(folder);
   const std::vector<const StoredTensor*> stored = stored_parameters(graph, config, file);
   std::array<std::byte, 1 << 16> staging;
@@ -187,6 +189,7 @@ void load_weights(const Graph& graph, const ModelConfig& config, const std::file
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     const StoredTensor& tensor = *stored[next++];
+    if (which == Parameters::frozen && !is_frozen(value)) continue;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
       fill_part(part, value.type.dtype, done,
@@ -194,6 +197,11 @@ void load_weights(const Graph& graph, const ModelConfig& config, const std::file
       done += std::ssize(part) / size_of(value.type.dtype);
     });
   }
+}
+
+void fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which) {
+  if (source.folder.empty()) return initialize_parameters(graph, source.seed, executor, which);
+  load_weights(graph, read_model(source.folder), source.folder, executor, which);
 }
 
 namespace {
@@ -243,6 +251,16 @@ std::string parameters_hash(const Graph& graph, const Executor& executor) {
     executor.read(id, [&](std::span<const std::byte> part) { hasher.add(part); });
   }
   return hasher.hex();
+}
+
+std::vector<std::string> hashes_of(const std::vector<ValueId>& values, const Executor& executor) {
+  std::vector<std::string> hashes;
+  for (const ValueId id : values) {
+    Hasher hasher;
+    executor.read(id, [&](std::span<const std::byte> part) { hasher.add(part); });
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "models/model_config.h"
@@ -12,10 +13,21 @@
 
 namespace plimsoll {
 
+inline bool is_frozen(const Value& value) { return value.parameter && !value.parameter->trainable; }
+enum class Parameters : std::uint8_t { all, frozen };
+
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.
-void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor);
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all);
 // Fills every parameter from folder/model.safetensors. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor.
-void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor);
+void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
+                  Parameters which = Parameters::all);
+
+// What parameters begin as.
+struct WeightSource {
+  std::filesystem::path folder;  // of a Hugging Face model; empty: random numbers
+  std::uint64_t seed = 0;        // of those
+};
+void fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which = Parameters::all);
 // What load_weights would throw, from the header of the file alone.
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder);
 // Writes config.json and model.safetensors, each whole or not at all.
@@ -26,5 +38,7 @@ void save_weights(const Graph& graph, const ModelConfig& config, const std::file
 Bytes weights_bytes(const Graph& graph, const ModelConfig& config, bool averages = false);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
+// Of each of them by itself, in the same order.
+std::vector<std::string> hashes_of(const std::vector<ValueId>& values, const Executor& executor);
 
 }  // namespace plimsoll

@@ -75,6 +75,36 @@ TEST(Precision, RoundsWhatProductsRead) {
   }
 }
 
+// A matrix that several lines share is cast for each of them, in each pass: one copy for all would live across all layers.
+TEST(Precision, RoundsASharedMatrixWhereItIsRead) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), w = builder.add_parameter("w", {4, 4}, {}),
+                head = builder.add_parameter("head", {5, 4}, {});
+  const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  ValueId x = h;
+  for (const char* line : {"one", "two", "three"}) {
+    const GraphBuilder::Scope scope(builder, line);
+    x = ops::gelu(builder, ops::linear(builder, x, w, {}, "linear"), "gelu");
+  }
+  add_training(graph, ops::linear_cross_entropy(builder, x, head, targets, units), {}, 0);
+  apply_precision(graph, DType::bf16);
+  std::map<std::pair<std::string, bool>, int> casts, reads;  // of w: by line and pass; of each cast
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    if (node.op == &ops::kCast && node.inputs[0] == w) ++casts[{node.line, node.backward}];
+    for (const ValueId input : node.inputs) {
+      const NodeId producer = graph.values[input].producer;
+      if (!producer.valid() || graph.nodes[producer].op != &ops::kCast || graph.nodes[producer].inputs[0] != w) continue;
+      EXPECT_EQ(node.line, graph.nodes[producer].line);
+      ++reads[{node.line, node.backward}];
+    }
+  }
+  EXPECT_EQ(casts.size(), 6U);
+  EXPECT_EQ(casts, reads);
+}
+
 // Of a model with weights far larger than those of a real one: a few per cent of each tensor.
 class PrecisionOf : public testing::TestWithParam<std::pair<DType, double>> {};
 

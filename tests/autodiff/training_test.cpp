@@ -327,6 +327,99 @@ TEST(AddTraining, FreezingAParameterLeavesTheOtherGradientsAsTheyAre) {
   }
 }
 
+// Outputs that no node reads, no result is and no parameter's sum ends in.
+std::vector<std::string> wasted(const Graph& graph) {
+  std::set<ValueId> read(graph.results.begin(), graph.results.end());
+  for (const Node& node : graph.nodes) read.insert(node.inputs.begin(), node.inputs.end());
+  std::vector<std::string> names;
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    const Node& node = graph.nodes[id];
+    for (const ValueId output : node.backward ? node.outputs : std::vector<ValueId>{}) {
+      if (!read.contains(output) && !graph.values[output].version_of.valid()) names.push_back(graph.values[output].name);
+    }
+  }
+  return names;
+}
+
+// The gradient of a frozen head alone would be as large as the head.
+TEST(AddTraining, WhatIsFrozenCostsNoGradient) {
+  const std::vector<std::string> all{"table", "positions", "head", "linear.weight", "linear.bias", "norm.weight", "norm.bias"};
+  for (unsigned which = 0; which + 1 < 1U << all.size(); ++which) {
+    std::vector<std::string> frozen;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((which >> i & 1U) != 0) frozen.push_back(all[i]);
+    }
+    FrozenModel model(frozen);
+    add_training(model.graph, model.losses, {}, 0);
+    EXPECT_EQ(wasted(model.graph), std::vector<std::string>{}) << which;
+  }
+}
+
+TEST(AddTraining, TheBackwardPassEndsBelowTheLowestTrainedValue) {
+  const auto lines = [](const std::string& trained) {
+    std::vector<std::string> frozen{"table", "positions", "head", "linear.weight", "linear.bias", "norm.weight", "norm.bias"};
+    std::erase(frozen, trained);
+    FrozenModel model(frozen);
+    add_training(model.graph, model.losses, {}, 0);
+    std::vector<std::string> ops;
+    for (const NodeId id : model.graph.section_order(Section::micro)) {
+      if (model.graph.nodes[id].backward) ops.emplace_back(model.graph.nodes[id].op->name);
+    }
+    if (!ops.empty() && ops.back() == "sum_losses") ops.pop_back();
+    return ops;
+  };
+  using Ops = std::vector<std::string>;
+  EXPECT_EQ(lines("head"), (Ops{"linear_cross_entropy_backward"}));
+  EXPECT_EQ(lines("norm.weight"), (Ops{"linear_cross_entropy_backward", "layer_norm_backward"}));
+  EXPECT_EQ(lines("norm.bias"), (Ops{"linear_cross_entropy_backward", "sum_rows"}));
+  EXPECT_EQ(lines("linear.bias"), (Ops{"linear_cross_entropy_backward", "layer_norm_backward", "sum_rows"}));
+}
+
+// Three products add to the sum of one matrix in 16 bits: each rounds with noise of its own, the first one with that of a matrix
+// that is read once.
+TEST(AddTraining, SharedMatricesRoundEachAdditionByItself) {
+  OptimizerSettings settings;
+  settings.gradients = DType::bf16;
+  settings.seed = 9;
+  const auto keys = [&](int lines) {
+    Graph graph;
+    GraphBuilder builder(graph);
+    const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), w = builder.add_parameter("w", {4, 4}, {}),
+                  head = builder.add_parameter("head", {5, 4}, {});
+    const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                  units = builder.add_input("units", {DType::f32, {1}});
+    ValueId x = ops::gelu(builder, h, "x");
+    for (int i = 0; i < lines; ++i) x = ops::linear(builder, x, w, {}, "linear" + std::to_string(i));
+    add_training(graph, ops::linear_cross_entropy(builder, x, head, targets, units), settings, 0);
+    std::vector<NoiseKey> found;
+    for (const NodeId id : graph.order) {
+      const Node& node = graph.nodes[id];
+      if (node.op == &ops::kAccumulateRounded) found.push_back(node.attributes.as<ops::RoundingAttributes>().rounding);
+    }
+    return found;
+  };
+  const std::vector<NoiseKey> once = keys(1), shared = keys(3);
+  ASSERT_EQ(once.size(), 1U);
+  ASSERT_EQ(shared.size(), 3U);
+  EXPECT_EQ(shared[0], once[0]);
+  EXPECT_EQ(std::set<NoiseKey>(shared.begin(), shared.end()).size(), 3U);
+}
+
+// A tensor of three axes is a matrix of rows as long as its last one.
+TEST(AddTraining, AdafactorFactorsTensorsOfMoreAxes) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId h = builder.add_parameter("h", {2, 3, 4}, {}), head = builder.add_parameter("head", {5, 4}, {});
+  const ValueId targets = builder.add_input("targets", {DType::i32, {2, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  OptimizerSettings settings;
+  settings.kind = OptimizerSettings::Kind::adafactor;
+  add_training(graph, ops::linear_cross_entropy(builder, h, head, targets, units), settings, 0);
+  EXPECT_FALSE(graph.find("h.v").valid());
+  EXPECT_EQ(graph.values[graph.find("h.rows")].bytes(), Bytes{6 * 4});
+  EXPECT_EQ(graph.values[graph.find("h.columns")].bytes(), Bytes{4 * 4});
+}
+
 // A parameter that two ops read gets the sum of both gradients.
 TEST(AddTraining, AddsTheGradientsOfASharedParameter) {
   Graph graph;

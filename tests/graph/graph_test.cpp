@@ -182,8 +182,8 @@ TEST(Verify, FindsBytesThatOneOpUpdatesTwice) {
     const ValueId into = builder.add_persistent("g.grad", {DType::f32, Shape{3}}, Role::accumulator),
                   other = builder.add_persistent("b.grad", {DType::f32, Shape{3}}, Role::accumulator),
                   row = builder.add_input("row", {DType::f32, Shape{2}}), gamma = builder.add_input("g", {DType::f32, Shape{3}});
-    builder.add(ops::kLayerNormBackward, ops::AccumulateAttributes{true}, {e.z, e.x, row, row, gamma, into, same ? into : other},
-                {"grad", "g.grad", "b.grad"});
+    builder.add(ops::kLayerNormBackward, ops::LayerNormBackwardAttributes{true},
+                {e.z, e.x, row, row, gamma, into, same ? into : other}, {"grad", "g.grad", "b.grad"});
     sort_sections(e.graph);
   };
   Example e;

@@ -163,13 +163,13 @@ void expect_refusal(const OpDef& op, const Attributes& attributes, const std::ve
 TEST(TypeRules, ScalarsHaveNoLastAxis) {
   const Shape scalar, one{1};
   expect_refusal(ops::kLayerNorm, ops::LayerNormAttributes{}, {scalar, one, one});
-  expect_refusal(ops::kLayerNormBackward, ops::AccumulateAttributes{}, {scalar, scalar, one, one, one});
+  expect_refusal(ops::kLayerNormBackward, ops::LayerNormBackwardAttributes{}, {scalar, scalar, one, one, one});
   expect_refusal(ops::kSumRows, ops::AccumulateAttributes{}, {scalar});
 }
 
 TEST(TypeRules, LayerNormBackwardComparesEveryInput) {
   const std::vector<Shape> good{{2, 3, 5}, {2, 3, 5}, {6}, {6}, {5}, {5}, {5}};
-  const ops::AccumulateAttributes accumulate{true};
+  const ops::LayerNormBackwardAttributes accumulate{true};
   EXPECT_NO_THROW(ops::kLayerNormBackward.infer(accumulate, f32_of(good)));
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::vector<Shape> bad = good;

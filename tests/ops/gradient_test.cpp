@@ -37,6 +37,7 @@ class OneNode : public GradientContext {
     builder_.set_section(Section::micro, /*backward=*/true);
     node_.op->gradient(*this);
     verify(graph_);
+    expect_no_waste();
   }
 
   const Graph& graph() const { return graph_; }
@@ -59,15 +60,27 @@ class OneNode : public GradientContext {
         << "the gradient of input " << input << " is of another type";
     contributions_.at(input) = gradient;
   }
-  void replace(std::size_t, ValueId) override {}
+  void replace(std::size_t, ValueId value) override { replaced_ = value; }
 
  private:
+  // A gradient that nobody asked for costs its bytes and its seconds all the same.
+  void expect_no_waste() const {
+    std::set<ValueId> used(contributions_.begin(), contributions_.end());
+    used.insert(replaced_);
+    for (const Node& node : graph_.nodes) used.insert(node.inputs.begin(), node.inputs.end());
+    for (const Node& node : graph_.nodes) {
+      for (const ValueId output : node.backward ? node.outputs : std::vector<ValueId>{}) {
+        EXPECT_TRUE(used.contains(output)) << node.op->name << " makes " << graph_.values[output].name.text() << " for nobody";
+      }
+    }
+  }
+
   Graph graph_;
   GraphBuilder builder_;
   const Setting& setting_;
   Node node_;
   std::vector<ValueId> inputs_, contributions_, accumulators_;
-  ValueId seed_;
+  ValueId seed_, replaced_;
 };
 
 // The scalar that is differentiated: what flows into the first output times the output.
@@ -164,7 +177,13 @@ TEST_P(Gradient, AgreesWithFiniteDifferences) {
     check(a_case, {wanted, wanted}, expected);
     if (wanted.size() == 1) continue;
     check(a_case, {wanted, {*wanted.rbegin()}}, expected);
-    for (const std::size_t only : wanted) check(a_case, {{only}, {}}, expected);
+    for (const std::size_t only : wanted) {
+      check(a_case, {{only}, {}}, expected);
+      check(a_case, {{only}, {only}}, expected);
+      std::set<std::size_t> others = wanted;
+      others.erase(only);
+      check(a_case, {others, others}, expected);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "plan/small_models.h"
+#include "run/random_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -180,6 +181,28 @@ TEST(TimeBound, TheUpdateWaitsForWhatMemoryDoesNotHold) {
   // A window of one round that does not clip updates within the backward pass, beside its kernels.
   EXPECT_GT(ShortOf(6).with_arena(held, with_links(rate)).waits, 0);
   EXPECT_EQ(ShortOf(6, 0).with_arena(held, with_links(rate)).waits, 0);
+}
+
+// What is frozen comes in and does not go out: a slow way out says nothing of it.
+TEST(TimeBound, FrozenParametersComeInAlone) {
+  Place place = with_links(2e8);
+  for (Link& link : place.machine.links) {
+    if (link.from == "ram") link.bytes_per_second = 1e6;
+  }
+  PlanRequest request;
+  request.effective_batch = request.micro_batch.emplace(2);
+  request.units_per_sample = frozen_network(2).context;
+  request.beyond = place.beyond;
+  OpCatalogue catalogue = round_catalogue();
+  PlanSpace space([](std::int64_t micro) { return frozen_network(micro).graph; }, request, place.machine, catalogue);
+  int moved = 0;
+  for (int i = 0; i <= 6; ++i) {
+    const Bytes budget{space.floor().n + (space.ceiling().n - space.floor().n) * i / 6};
+    const Plan plan = std::get<Plan>(space.best({budget, {}, {}}));
+    EXPECT_LE(plan.bound_seconds.seconds(), plan.update_seconds * kLastBits) << i;
+    moved += plan.bound_seconds.transfers > 0 ? 1 : 0;
+  }
+  EXPECT_GT(moved, 2);
 }
 
 TEST(TimeBound, ATierHasRoomForWhatItHolds) {

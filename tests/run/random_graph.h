@@ -1,6 +1,6 @@
 // Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
-// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16. A
-// seed is a network.
+// attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16,
+// with some of its parameters frozen. A seed is a network.
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@ class NetworkMaker {
 
   RandomNetwork make() {
     add_parameters();
+    freeze();
     const std::int64_t b = network_.batch, t = network_.context;
     network_.tokens = builder_.add_input("tokens", {DType::i32, Shape{b, t}});
     network_.targets = builder_.add_input("targets", {DType::i32, Shape{b, t}});
@@ -101,6 +102,19 @@ class NetworkMaker {
     partners_.clear();
     for (std::size_t j = 0; j < layers_.size(); ++j)
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
+  }
+
+  // Of each four seeds one freezes nothing, two some or most of its parameters, and one all up to some layer.
+  void freeze() {
+    std::mt19937 random(seed_ + 1000);
+    const std::vector<ValueId> parameters = network_.graph.parameters();
+    const unsigned kind = seed_ % 4;
+    const std::size_t end = random() % parameters.size();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const unsigned draw = random() % 4;
+      const bool frozen = kind == 3 ? i < end : kind > 0 && (kind == 1 ? draw == 0 : draw != 0);
+      network_.graph.values[parameters[i]].parameter->trainable = !frozen || parameters[i] == gamma_;
+    }
   }
 
   ValueId block(ValueId x, std::size_t index) {
@@ -181,13 +195,18 @@ class FramedNetwork {
     network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
     return ops::embedding(builder, network_.tokens, table_, positions_, "x");
   }
+  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->trainable = false; }
+  void freeze_frame() {
+    for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
+  }
   ValueId dropout(ValueId x) { return ops::dropout(builder, x, network_.sample_ids, 0.1, 7); }
-  RandomNetwork end(ValueId x) {
+  RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     const GraphBuilder::Scope scope(builder, "head");
     x = ops::layer_norm(builder, x, gamma_, beta_, 1e-5);
     const ValueId losses = ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
-    network_.training = add_training(network_.graph, losses, {}, 0);
+    network_.training = add_training(network_.graph, losses, optimizer, 0);
+    apply_precision(network_.graph, compute);
     return std::move(network_);
   }
 
@@ -242,6 +261,65 @@ inline RandomNetwork unrolled_network(std::int64_t batch) {
     if (i % 4 == 1) state = frame.dropout(state);
   }
   return frame.end(state);
+}
+
+// Blocks of a norm, a matrix with a bias, and a residual sum.
+class BlockNetwork {
+ public:
+  FramedNetwork frame;
+
+  BlockNetwork(std::int64_t batch, std::int64_t context, std::int64_t width, bool shared) : frame(batch, context, 40, width) {
+    for (int i = 0; i < kBlocks; ++i) {
+      const std::string name = "h" + std::to_string(i);
+      const ValueId weight = shared && i > 0 ? blocks_[0].weight : frame.parameter(name + ".w", {width, width});
+      blocks_.push_back({weight, frame.parameter(name + ".b", Shape{width}),
+                         frame.parameter(name + ".norm.g", Shape{width}, Initializer::Kind::ones),
+                         frame.parameter(name + ".norm.b", Shape{width})});
+    }
+  }
+  // All but the biases.
+  void freeze() {
+    frame.freeze_frame();
+    for (const Block& block : blocks_) {
+      for (const ValueId parameter : {block.weight, block.gamma, block.beta}) frame.freeze(parameter);
+    }
+  }
+  RandomNetwork make(const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
+    GraphBuilder& builder = frame.builder;
+    ValueId x = frame.begin();
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+      const auto within = [&](const char* part, auto&& make) {
+        const GraphBuilder::Scope inner(builder, part);
+        return make();
+      };
+      const ValueId normed = within("norm", [&] { return ops::layer_norm(builder, x, block.gamma, block.beta, 1e-5); });
+      const ValueId made = within(
+          "fc", [&] { return ops::gelu(builder, ops::linear(builder, normed, block.weight, block.bias, "linear"), "gelu"); });
+      x = ops::add(builder, x, frame.dropout(made), "residual");
+    }
+    return frame.end(x, optimizer, compute);
+  }
+
+ private:
+  static constexpr int kBlocks = 6;
+  struct Block {
+    ValueId weight, bias, gamma, beta;
+  };
+  std::vector<Block> blocks_;
+};
+
+// One matrix for all blocks.
+inline RandomNetwork shared_network(std::int64_t batch, const OptimizerSettings& optimizer, DType compute) {
+  return BlockNetwork(batch, 24, 32, true).make(optimizer, compute);
+}
+
+// Large matrices that are frozen, and biases that are trained.
+inline RandomNetwork frozen_network(std::int64_t batch) {
+  BlockNetwork network(batch, 8, 512, false);
+  network.freeze();
+  return network.make();
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }

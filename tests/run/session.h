@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/token_files.h"
@@ -55,9 +56,10 @@ class Session {
   static constexpr Bytes kBeyond{1 << 20};
 
   Session(const Config& config, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
-      : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
-        program_(lower(plan)),
-        arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
+      : Session(config, build_training_graph(config, data.facts(), plan.decisions.micro_batch), plan, data, watch) {}
+  // `model`: the graph that was planned.
+  Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
+      : model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());

@@ -19,7 +19,8 @@ struct Operands {
       : a(request.attributes->as<ops::FactoredAttributes>()), first(first_state) {
     const Shape& whole = request.inputs[first + a.states()].shape;
     narrow = request.inputs[first + a.states()].dtype == DType::bf16;
-    shape = a.factored ? cpu::FactoredShape{whole[0], whole[1], true} : cpu::FactoredShape{1, whole.elements(), false};
+    shape =
+        a.factored ? cpu::FactoredShape{ops::rows_of(whole), whole.last(), true} : cpu::FactoredShape{1, whole.elements(), false};
   }
 
   std::size_t behind() const { return first + a.states() + 1; }  // the gradient

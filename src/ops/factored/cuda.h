@@ -10,12 +10,12 @@ namespace plimsoll {
 
 inline constexpr std::int64_t kCudaStrip = 128;  // columns
 
-// A matrix as its shape is, or a vector as one row.
+// A matrix, of all axes but the last as its rows, or a vector as one row.
 struct CudaFactoredShape {
   std::int64_t rows = 1, columns = 0;
 
   CudaFactoredShape(const ops::FactoredAttributes& a, const Shape& shape) {
-    if (a.factored) rows = shape[0];
+    if (a.factored) rows = ops::rows_of(shape);
     columns = shape.elements() / rows;
   }
   std::int64_t elements() const { return rows * columns; }

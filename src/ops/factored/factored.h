@@ -1,14 +1,16 @@
 // Adafactor (Shazeer and Stern, 2018), with PyTorch's semantics: the second moment of a matrix is kept as its means over the rows
-// and over the columns, of anything else in full; steps are relative to the size of the parameter and hold the root mean square
-// of an update at 1. There is no first moment. Each op is one pass over the gradient, in ranges, so that what is paged streams.
+// and over the columns, of a vector in full. A tensor of more axes is taken as one matrix: its rows are its last axis, of all the
+// leading ones together (PyTorch keeps columns for each of these apart). Steps are relative to the size of the parameter and hold
+// the root mean square of an update at 1. There is no first moment. Each op is one pass over the gradient, in ranges, so that
+// what is paged streams.
 #pragma once
 
 #include "graph/builder.h"
 
 namespace plimsoll::ops {
 
-// Of all three ops. The first state is [r] and the second [c] of a parameter [r, c] where it is factored; else there is one, of
-// the parameter's shape.
+// Of all three ops. The first state is [r] and the second [c] of a parameter [..., c] of r c elements where it is factored; else
+// there is one, of the parameter's shape.
 struct FactoredAttributes {
   bool factored = true;
   double weight_decay = 0;

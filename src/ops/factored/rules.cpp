@@ -20,9 +20,9 @@ void check_states(const FactoredAttributes& a, TypeSpan inputs, std::size_t firs
   require(gradient.dtype == DType::f32 || gradient.dtype == DType::bf16, where, "the gradient is " + to_text(gradient),
           "fp32 or bf16");
   if (!a.factored) return require_type(inputs[first], {DType::f32, gradient.shape}, where, "the variance");
-  require(gradient.shape.rank() == 2, where, "the gradient is " + to_text(gradient), "a matrix");
-  require_type(inputs[first], {DType::f32, Shape{gradient.shape[0]}}, where, "the variance of the rows");
-  require_type(inputs[first + 1], {DType::f32, Shape{gradient.shape[1]}}, where, "the variance of the columns");
+  require(gradient.shape.rank() >= 2, where, "the gradient is " + to_text(gradient), "two or more axes");
+  require_type(inputs[first], {DType::f32, Shape{rows_of(gradient.shape)}}, where, "the variance of the rows");
+  require_type(inputs[first + 1], {DType::f32, Shape{gradient.shape.last()}}, where, "the variance of the columns");
 }
 
 void check_behind(const FactoredAttributes& a, TypeSpan inputs, std::size_t next, bool scalars, const char* where) {

@@ -7,8 +7,16 @@ namespace {
 
 cpu::LossShape shape_of(const KernelRequest& request) {
   const Shape &h = request.inputs[0].shape, &w = request.inputs[1].shape;
-  return {
-      h[0] * h[1], h[2], w[0], request.chunks, request.in_ranges, request.inputs[0].dtype, request.inputs[1].dtype == DType::f32};
+  const auto& attributes = request.attributes->as<ops::LossAttributes>();
+  return {h[0] * h[1],
+          h[2],
+          w[0],
+          request.chunks,
+          request.in_ranges,
+          request.inputs[0].dtype,
+          request.inputs[1].dtype == DType::f32,
+          attributes.h,
+          attributes.w};
 }
 
 cpu::LossTerms terms_of(const KernelRequest& request) {
@@ -45,10 +53,12 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   const bool overwrite = !accumulates<ops::LossAttributes>(request);
   const cpu::LossShape shape = shape_of(request);
-  return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads, terms_of(request)), shape,
-                      overwrite](const KernelCall& call) {
-    loss.backward(call.in<void>(0), call.in<void>(1), call.in<std::int32_t>(2), *call.in(3), call.out(0), call.out(1),
-                  call.out(2), overwrite, call.scratch, range_of(call.range, shape));
+  const std::size_t of_w = request.attributes->as<ops::LossAttributes>().of_w();
+  return make_kernel([loss = cpu::LinearCrossEntropy(shape, true, request.threads, terms_of(request)), shape, overwrite,
+                      of_w](const KernelCall& call) {
+    loss.backward(call.in<void>(0), call.in<void>(1), call.in<std::int32_t>(2), *call.in(3), call.out(0),
+                  shape.dh ? call.out(1) : nullptr, shape.dw ? call.out(of_w) : nullptr, overwrite, call.scratch,
+                  range_of(call.range, shape));
   });
 }
 

@@ -137,7 +137,8 @@ class Loss {
       : layout_(request),
         backward_(backward),
         adds_(backward && accumulates<ops::LossAttributes>(request)),
-        terms_(terms_of(request.attributes->as<ops::LossAttributes>(), layout_.vocab)),
+        attributes_(request.attributes->as<ops::LossAttributes>()),
+        terms_(terms_of(attributes_, layout_.vocab)),
         whole_(products(layout_.tile)),
         last_(layout_.tokens % layout_.tile == 0 ? whole_ : products(layout_.tokens % layout_.tile)) {}
 
@@ -147,8 +148,7 @@ class Loss {
     for (const Products* products : {&whole_, &last_}) {
       all += products->logits.algorithm();
       if (!backward_) continue;
-      const Gradients& gradients = *products->gradients;
-      for (const cuda::Gemm* gemm : {&gradients.dh, &gradients.dw, &gradients.first_dw}) all += gemm->algorithm();
+      for (const auto* gemm : {&products->dh, &products->dw, &products->first_dw}) all += *gemm ? (*gemm)->algorithm() : "";
     }
     return hash_hex(all).substr(0, 16);
   }
@@ -160,12 +160,9 @@ class Loss {
   }
 
  private:
-  struct Gradients {
-    cuda::Gemm dh, dw, first_dw;
-  };
   struct Products {
     cuda::Gemm logits;
-    std::optional<Gradients> gradients;
+    std::optional<cuda::Gemm> dh, dw, first_dw;  // of a backward loss, as far as they are made
   };
 
   static cuda::LossTerms terms_of(const ops::LossAttributes& a, std::int64_t vocab) {
@@ -177,13 +174,18 @@ class Loss {
     const auto [vocab, width, row, operands] = std::tuple(layout_.vocab, layout_.width, layout_.row, layout_.operands);
     Products of_rows{
         cuda::Gemm({.m = rows, .n = vocab, .k = width, .transpose_b = true, .operands = operands, .result = operands},
-                   kGemmWorkspace, {.c = row})};
+                   kGemmWorkspace, {.c = row}),
+        {},
+        {},
+        {}};
     if (!backward_) return of_rows;
+    const GemmShape dh{.m = rows, .n = width, .k = vocab, .operands = operands};
+    if (attributes_.h) of_rows.dh.emplace(dh, kGemmWorkspace, cuda::GemmStrides{.a = row});
+    if (!attributes_.w) return of_rows;
     GemmShape dw{.m = vocab, .n = width, .k = rows, .transpose_a = true, .operands = operands};
-    const cuda::Gemm writes(dw, kGemmWorkspace, {.a = row});
+    of_rows.first_dw.emplace(dw, kGemmWorkspace, cuda::GemmStrides{.a = row});
     dw.accumulate = true;
-    of_rows.gradients = {cuda::Gemm({.m = rows, .n = width, .k = vocab, .operands = operands}, kGemmWorkspace, {.a = row}),
-                         cuda::Gemm(dw, kGemmWorkspace, {.a = row}), writes};
+    of_rows.dw.emplace(dw, kGemmWorkspace, cuda::GemmStrides{.a = row});
     return of_rows;
   }
 
@@ -209,15 +211,15 @@ class Loss {
       cuda::launch(kernel, {{static_cast<unsigned>(rows)}, {cuda::kRowThreads}}, call.stream, static_cast<int>(layout_.vocab),
                    layout_.row, terms_, call.in<std::int32_t>(2) + token, call.in(3), logits, call.out(0) + token);
       if (!backward_) continue;
-      const Gradients& gradients = *products.gradients;
-      gradients.dh.run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
-      const cuda::Gemm& dw = token == 0 && !adds_ ? gradients.first_dw : gradients.dw;
-      dw.run(call.stream, logits, of_tile, nullptr, call.out(2), workspace);
+      if (products.dh) products.dh->run(call.stream, logits, w, nullptr, call.out(1) + token * layout_.width, workspace);
+      const std::optional<cuda::Gemm>& dw = token == 0 && !adds_ ? products.first_dw : products.dw;
+      if (dw) dw->run(call.stream, logits, of_tile, nullptr, call.out(attributes_.of_w()), workspace);
     }
   }
 
   CudaLossLayout layout_;
   bool backward_, adds_;
+  ops::LossAttributes attributes_;
   cuda::LossTerms terms_;
   Products whole_, last_;
 };

@@ -68,12 +68,13 @@ ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backw
   return layout;
 }
 
-// The products of a pair of tile sizes: logits, and with `backward` dh and dw.
+// The products of a pair of tile sizes: logits, and with `backward` dh and dw where they are asked for.
 std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, const LossShape& shape, bool backward) {
   const std::int64_t width = shape.width;
   std::vector<GemmShape> shapes = {{.m = rows, .n = columns, .k = width, .transpose_b = true, .operands = shape.operands}};
   if (!backward) return shapes;
-  shapes.push_back({.m = rows, .n = width, .k = columns, .accumulate = true, .operands = shape.operands});
+  if (shape.dh) shapes.push_back({.m = rows, .n = width, .k = columns, .accumulate = true, .operands = shape.operands});
+  if (!shape.dw) return shapes;
   shapes.push_back({.m = columns, .n = width, .k = rows, .transpose_a = true, .accumulate = true, .operands = shape.operands});
   return shapes;
 }
@@ -105,6 +106,7 @@ std::int64_t loss_token_tile(std::int64_t vocab) {
 
 LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool library) {
   ensure(shape.tokens > 0 && shape.width > 0 && shape.vocab > 0 && shape.chunks > 0, "loss", "a dimension is not positive");
+  ensure(!backward || shape.dh || shape.dw, "loss", "a backward loss makes no gradient");
   const Tiling tiling = tiling_of(shape, backward);
   std::set<GemmShape> products;
   for (const auto& shapes : all_products(shape, tiling, backward)) products.insert(shapes.begin(), shapes.end());
@@ -121,7 +123,8 @@ LossPlan plan_loss(const LossShape& shape, bool backward, int threads, bool libr
   plan.scratch = Bytes{layout_of(tiling, shape, backward, align_up(scratch, kCacheLine)).end};
   if (backward && !tiling.holds_all()) {
     const double twice = static_cast<double>(tiling.vocab_tiles - tiling.held + 1) / static_cast<double>(tiling.vocab_tiles);
-    plan.work = (3 + twice) / 3;
+    const double once = 1 + int{shape.dh} + int{shape.dw};
+    plan.work = (once + twice) / once;
   }
   return plan;
 }
@@ -264,17 +267,18 @@ struct LinearCrossEntropy::Run {
   // Second pass: dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
   void propagate(std::int64_t t0, std::int64_t t1, float inverse_units, float* dh, float* dw, bool overwrite) const {
     const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
-    if (v_begin == 0) fill((end - first) * width(), 0, dh + first * width());
+    const bool makes_dh = loss.shape_.dh, makes_dw = loss.shape_.dw;
+    if (makes_dh && v_begin == 0) fill((end - first) * width(), 0, dh + first * width());
     for (std::int64_t v = v_begin; v < v_end; ++v) {
       const void* of_w = w_tile(v);
       for (std::int64_t t = t0; t < t1 && !kept(v); ++t) multiply(t, v, of_w);
       differentiate(t0, t1, v, inverse_units);
-      if (overwrite && t0 == 0) fill(tiling.columns(v) * width(), 0, dw + w_offset(v));
+      if (makes_dw && overwrite && t0 == 0) fill(tiling.columns(v) * width(), 0, dw + w_offset(v));
       for (std::int64_t t = t0; t < t1; ++t) {
         const std::vector<Gemm>& gradients = products(t, v).gradients;
         const void* slope = slope_tile(t, v);
-        gradients[0].run(slope, of_w, nullptr, dh + t * tiling.token_tile * width(), library);
-        gradients[1].run(slope, h_tile(t), nullptr, dw + w_offset(v), library);
+        if (makes_dh) gradients.front().run(slope, of_w, nullptr, dh + t * tiling.token_tile * width(), library);
+        if (makes_dw) gradients.back().run(slope, h_tile(t), nullptr, dw + w_offset(v), library);
       }
     }
   }

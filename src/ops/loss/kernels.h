@@ -15,16 +15,17 @@
 namespace plimsoll::cpu {
 
 // With T tiles of tokens and V tiles of the vocabulary: up to T chunks, the logits of ceil(T / chunks) tiles of tokens are held
-// (three products); beyond, ceil(T V / chunks) tiles of one tile of tokens, and the others are computed twice (up to four
-// products). Where the vocabulary comes in ranges, all tokens are worked on together, and the logits of ceil(V / chunks) tiles of
-// the vocabulary are held.
+// (three products, or one less for each gradient that is not made); beyond, ceil(T V / chunks) tiles of one tile of tokens, and
+// the others are computed twice (up to four products). Where the vocabulary comes in ranges, all tokens are worked on together,
+// and the logits of ceil(V / chunks) tiles of the vocabulary are held.
 struct LossShape {
   std::int64_t tokens = 0, width = 0, vocab = 0;
   int chunks = 1;
   bool in_ranges = false;
   // Of h. Where it has 16 bits, tiles of w and of the logits' gradient are rounded to it as well, and products are added in fp32.
   DType operands = DType::f32;
-  bool rounds_table = true;  // to 16 bits; else w has the operands' dtype itself
+  bool rounds_table = true;   // to 16 bits; else w has the operands' dtype itself
+  bool dh = true, dw = true;  // the gradients that a backward loss makes
 };
 
 // The rows of w, and of dw, that a call has: whole tiles, or all that is left. Ranges come in ascending order, all of them for
@@ -66,7 +67,7 @@ class LinearCrossEntropy {
   }
 
   // As forward, and the gradient of sum(losses) * inverse_units: writes dh [tokens, width], adds to dw [vocab, width] or, with
-  // `overwrite`, writes it. Only where built with `backward`.
+  // `overwrite`, writes it. Only where built with `backward`. What the shape does not ask for may be null.
   void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
                 float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const;
   void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
@@ -79,7 +80,7 @@ class LinearCrossEntropy {
  private:
   struct Products {  // of one pair of tile sizes
     Gemm logits;
-    std::vector<Gemm> gradients;  // dh, dw; empty in a forward-only loss
+    std::vector<Gemm> gradients;  // dh, dw, as far as they are made; empty in a forward-only loss
   };
   struct Run;
 

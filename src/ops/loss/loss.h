@@ -12,15 +12,19 @@ namespace plimsoll::ops {
 // s = label_smoothing (Szegedy et al., 2016, as in PyTorch) and z = z_loss (de Brebisson and Vincent, 2016; PaLM).
 struct LossAttributes {
   double label_smoothing = 0, z_loss = 0;
-  bool accumulate = false;  // backward: the last input is the accumulator of d_w, updated in place
+  bool accumulate = false;                        // backward: the last input is the accumulator of d_w, updated in place
+  bool h = true, w = true;                        // backward: the gradients that it makes
+  std::size_t of_w() const { return h ? 2 : 1; }  // the output that is d_w
   friend bool operator==(const LossAttributes&, const LossAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("label_smoothing", label_smoothing), v("z_loss", z_loss), v("accumulate", accumulate);
+    if (!h) v("h", h);
+    if (!w) v("w", w);
   }
 };
 
-// Backward: (h, w, targets, inverse_units, [into w]) -> losses, d_h, d_w: the gradient of sum(losses) * inverse_units.
+// Backward: (h, w, targets, inverse_units, [into w]) -> losses, [d_h], [d_w]: the gradient of sum(losses) * inverse_units.
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
 // h [b, t, c] of fp32, or of 16 bits, to which w, unless it is that already, and the logits' gradient are rounded then as well;

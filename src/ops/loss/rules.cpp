@@ -28,32 +28,46 @@ std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<LossAttributes>().accumulate;
-  require_inputs(inputs, accumulate ? 5 : 4, "linear_cross_entropy_backward");
+  const auto& attributes = any.as<LossAttributes>();
+  require_inputs(inputs, attributes.accumulate ? 5 : 4, "linear_cross_entropy_backward");
   check(inputs);
+  std::vector<ValueType> outputs{{DType::f32, inputs[2].shape}};
+  if (attributes.h) outputs.push_back({DType::f32, inputs[0].shape});
   const ValueType of_table{DType::f32, inputs[1].shape};
-  if (accumulate) require_type(inputs[4], of_table, "linear_cross_entropy_backward", "the accumulator");
-  return {{DType::f32, inputs[2].shape}, {DType::f32, inputs[0].shape}, of_table};
+  if (attributes.accumulate) require_type(inputs[4], of_table, "linear_cross_entropy_backward", "the accumulator");
+  if (attributes.w) outputs.push_back(of_table);
+  return outputs;
 }
 
-template <int kProducts>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+// The logits, and each gradient.
+int products_of_backward(const LossAttributes& attributes) { return 1 + int{attributes.h} + int{attributes.w}; }
+
+Cost cost_of(int products, TypeSpan inputs, TypeSpan outputs) {
   const double rows = static_cast<double>(rows_of(inputs[0].shape));
-  return {2.0 * kProducts * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs),
+  return {2.0 * products * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs),
           inputs[0].dtype};
+}
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return cost_of(1, inputs, outputs); }
+Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
+  return cost_of(products_of_backward(any.as<LossAttributes>()), inputs, outputs);
 }
 
 void gradient(GradientContext& context) {
-  const ValueId into = context.accumulator(1);
+  LossAttributes attributes = context.node().attributes.as<LossAttributes>();
+  attributes.h = context.wants(0);
+  attributes.w = context.wants(1);
+  if (!attributes.h && !attributes.w) return;
+  const ValueId into = attributes.w ? context.accumulator(1) : ValueId{};
   std::vector<ValueId> inputs{context.input(0), context.input(1), context.input(2), context.input(3)};
   if (into.valid()) inputs.push_back(into);
-  LossAttributes attributes = context.node().attributes.as<LossAttributes>();
   attributes.accumulate = into.valid();
-  const auto outputs =
-      context.builder().add(kLinearCrossEntropyBackward, attributes, std::move(inputs), {"losses", "grad", "weight.grad"});
+  std::vector<std::string> names{"losses"};
+  if (attributes.h) names.emplace_back("grad");
+  if (attributes.w) names.emplace_back("weight.grad");
+  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, attributes, std::move(inputs), std::move(names));
   context.replace(0, outputs[0]);
-  if (context.wants(0)) context.contribute(0, outputs[1]);
-  if (context.wants(1)) context.contribute(1, outputs[2]);
+  if (attributes.h) context.contribute(0, outputs[1]);
+  if (attributes.w) context.contribute(1, outputs[attributes.of_w()]);
 }
 
 // The table is rounded tile by tile, if it is not narrow itself.
@@ -70,15 +84,16 @@ RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
 }
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
-  if (!any.as<LossAttributes>().accumulate) return {};
-  return {{4, 2, AliasKind::accumulates}};
+  const auto& attributes = any.as<LossAttributes>();
+  if (!attributes.accumulate) return {};
+  return {{4, attributes.of_w(), AliasKind::accumulates}};
 }
 
 }  // namespace
 
 const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .infer = infer,
-                                .cost = cost<1>,
+                                .cost = cost,
                                 .gradient = gradient,
                                 .ranges = ranges,
                                 .narrow = narrow,
@@ -87,7 +102,7 @@ const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .chunked = true};
 const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .infer = infer_backward,
-                                        .cost = cost<3>,
+                                        .cost = cost_of_backward,
                                         .not_differentiable = kFirstOrderOnly,
                                         .aliases = aliases_of_backward,
                                         .ranges = ranges_of_backward,

@@ -19,16 +19,27 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   return bind_to(0.0F);
 }
 
+struct Gradients {
+  float *dx, *dgamma, *dbeta;  // null: not made
+};
+Gradients gradients_of(const ops::LayerNormBackwardAttributes& made, const KernelCall& call) {
+  return {made.x ? call.out(0) : nullptr, made.gamma ? call.out(made.of_gamma()) : nullptr,
+          made.beta ? call.out(made.of_beta()) : nullptr};
+}
+
 KernelChoice choose_backward(const KernelRequest& request) {
   const Rows x(request.inputs[1]);
-  return own_kernel(cpu::layer_norm_backward_scratch(x.rows, x.width));
+  const auto& made = request.attributes->as<ops::LayerNormBackwardAttributes>();
+  return own_kernel(cpu::layer_norm_backward_scratch(x.rows, x.width, made.sums()));
 }
 
 std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  return make_kernel([x = Rows(request.inputs[1]), accumulate](const KernelCall& call) {
-    cpu::layer_norm_backward(x.rows, x.width, call.in(0), call.in(1), call.in(2), call.in(3), call.in(4), call.out(0),
-                             call.out(1), call.out(2), accumulate, call.scratch);
+  const bool accumulate = accumulates<ops::LayerNormBackwardAttributes>(request);
+  const auto made = request.attributes->as<ops::LayerNormBackwardAttributes>();
+  return make_kernel([x = Rows(request.inputs[1]), made, accumulate](const KernelCall& call) {
+    const auto [dx, dgamma, dbeta] = gradients_of(made, call);
+    cpu::layer_norm_backward(x.rows, x.width, call.in(0), call.in(1), call.in(2), call.in(3), call.in(4), dx, dgamma, dbeta,
+                             accumulate, call.scratch);
   });
 }
 

@@ -41,7 +41,14 @@ __global__ void __launch_bounds__(Row::kBlock)
 struct LayerNormBackward {
   std::int64_t rows, width;
   const float *dy, *x, *mean, *rstd, *gamma;
-  float *dx, *partials;  // [groups, 2, width]
+  float *dx, *partials;  // [groups, sums, width]
+};
+
+// The gradients that a kernel makes.
+template <bool kOfX, bool kOfGamma, bool kOfBeta>
+struct Makes {
+  static constexpr bool kX = kOfX, kGamma = kOfGamma, kBeta = kOfBeta;
+  static constexpr int kSums = int{kOfGamma} + int{kOfBeta};
 };
 
 // Over a row: of dy gamma, and of dy gamma z, with z the normalised x.
@@ -74,7 +81,7 @@ __device__ __forceinline__ RowSums sum_of_team(RowSums mine, int turn, int team_
 
 // A block takes a row for each team of its threads at a time. A thread has the same columns of each of its rows, and their sums
 // in registers; at the end those of the teams are added in order.
-template <int kPacks>
+template <int kPacks, class M>
 __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPacks <= 2 ? 2 : 1)
     layer_norm_backward_kernel(LayerNormBackward n, int team_threads, int teams) {
   using Floats = Pack<float, 4>;
@@ -109,13 +116,16 @@ __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPa
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         z[p].at[e] = (z[p].at[e] - mean) * rstd;
-        const float scaled = dy[p].at[e] * gamma[p].at[e];
-        sums.gradient += scaled;
-        sums.projection += scaled * z[p].at[e];
-        dgamma[p].at[e] += dy[p].at[e] * z[p].at[e];
-        dbeta[p].at[e] += dy[p].at[e];
+        if constexpr (M::kX) {
+          const float scaled = dy[p].at[e] * gamma[p].at[e];
+          sums.gradient += scaled;
+          sums.projection += scaled * z[p].at[e];
+        }
+        if constexpr (M::kGamma) dgamma[p].at[e] += dy[p].at[e] * z[p].at[e];
+        if constexpr (M::kBeta) dbeta[p].at[e] += dy[p].at[e];
       }
     }
+    if constexpr (!M::kX) continue;
     sums = sum_of_team(sums, turn, team_threads / kWarp);
     const RowSums means{sums.gradient * inverse, sums.projection * inverse};
 #pragma unroll
@@ -126,19 +136,20 @@ __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPa
       store_pack(dy[p], n.dx + begin + column_of(p));
     }
   }
-  float* const partials = n.partials + static_cast<std::int64_t>(blockIdx.x) * 2 * width;
+  if constexpr (M::kSums == 0) return;
+  float* const partials = n.partials + static_cast<std::int64_t>(blockIdx.x) * M::kSums * width;
   float* const of_teams = teams == 1 ? partials : shared_memory<float>();
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     if (column_of(p) >= width) continue;
-    store_pack(dgamma[p], of_teams + team * 2 * width + column_of(p));
-    store_pack(dbeta[p], of_teams + (team * 2 + 1) * width + column_of(p));
+    if constexpr (M::kGamma) store_pack(dgamma[p], of_teams + team * M::kSums * width + column_of(p));
+    if constexpr (M::kBeta) store_pack(dbeta[p], of_teams + (team * M::kSums + M::kSums - 1) * width + column_of(p));
   }
   if (teams == 1) return;
   __syncthreads();
-  for (int column = static_cast<int>(threadIdx.x); column < 2 * width; column += static_cast<int>(blockDim.x)) {
+  for (int column = static_cast<int>(threadIdx.x); column < M::kSums * width; column += static_cast<int>(blockDim.x)) {
     float sum = of_teams[column];
-    for (int i = 1; i < teams; ++i) sum += of_teams[i * 2 * width + column];
+    for (int i = 1; i < teams; ++i) sum += of_teams[i * M::kSums * width + column];
     partials[column] = sum;
   }
 }
@@ -147,15 +158,16 @@ __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPa
 // row, by its warps in turn.
 constexpr int kWarpsOfBlock = 8;
 
+template <class M>
 __global__ void __launch_bounds__(kWarpsOfBlock* kWarp) layer_norm_columns_kernel(LayerNormBackward n) {
   __shared__ RowSums of_warps[kWarpsOfBlock][kWarp];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane_of_warp();
   RowSums sums{0, 0};  // of dbeta and of dgamma
   const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kWarpsOfBlock;
   for (std::int64_t row = blockIdx.y * kWarpsOfBlock + warp_of_block(); column < n.width && row < n.rows; row += step) {
-    const float dy = n.dy[row * n.width + column], z = (n.x[row * n.width + column] - n.mean[row]) * n.rstd[row];
-    sums.gradient += dy;
-    sums.projection += dy * z;
+    const float dy = n.dy[row * n.width + column];
+    if constexpr (M::kBeta) sums.gradient += dy;
+    if constexpr (M::kGamma) sums.projection += dy * ((n.x[row * n.width + column] - n.mean[row]) * n.rstd[row]);
   }
   of_warps[warp_of_block()][lane_of_warp()] = sums;
   __syncthreads();
@@ -164,9 +176,9 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarp) layer_norm_columns_kerne
     sums.gradient += of_warps[w][lane_of_warp()].gradient;
     sums.projection += of_warps[w][lane_of_warp()].projection;
   }
-  float* const partials = n.partials + blockIdx.y * 2 * n.width;
-  partials[column] = sums.projection;
-  partials[n.width + column] = sums.gradient;
+  float* const partials = n.partials + blockIdx.y * M::kSums * n.width;
+  if constexpr (M::kGamma) partials[column] = sums.projection;
+  if constexpr (M::kBeta) partials[(M::kSums - 1) * n.width + column] = sums.gradient;
 }
 
 template <class Row>
@@ -189,17 +201,20 @@ __global__ void __launch_bounds__(Row::kBlock) layer_norm_dx_kernel(LayerNormBac
 }
 
 // The sums of groups, and dx.
+template <class M>
 void run_backward(const LayerNormBackward& n, const CudaLayerNormLayout& layout, void* stream) {
   const auto groups = static_cast<unsigned>(layout.groups);
   if (layout.packs == 0) {
     const auto strips = static_cast<unsigned>(ceil_div(n.width, std::int64_t{kWarp}));
-    launch(layer_norm_columns_kernel, {{strips, groups}, {static_cast<unsigned>(kWarpsOfBlock * kWarp)}}, stream, n);
+    const Grid grid{{strips, groups}, {static_cast<unsigned>(kWarpsOfBlock * kWarp)}};
+    if constexpr (M::kSums > 0) launch(layer_norm_columns_kernel<M>, grid, stream, n);
+    if constexpr (!M::kX) return;
     if (n.width <= 1024) return launch(layer_norm_dx_kernel<PassedRow<1>>, grid_of_rows<PassedRow<1>>(n.rows), stream, n);
     return launch(layer_norm_dx_kernel<PassedRow<16>>, grid_of_rows<PassedRow<16>>(n.rows), stream, n);
   }
-  const auto kernel = layout.packs == 1   ? layer_norm_backward_kernel<1>
-                      : layout.packs == 2 ? layer_norm_backward_kernel<2>
-                                          : layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks>;
+  const auto kernel = layout.packs == 1   ? layer_norm_backward_kernel<1, M>
+                      : layout.packs == 2 ? layer_norm_backward_kernel<2, M>
+                                          : layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks, M>;
   const auto shared_bytes = static_cast<std::size_t>(layout.shared().n);
   launch(kernel, {{groups}, {static_cast<unsigned>(layout.team * layout.teams)}, shared_bytes}, stream, n, layout.team,
          layout.teams);
@@ -228,16 +243,38 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   return bind_to(0.0f);
 }
 
-std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
-  const bool add = accumulates<ops::AccumulateAttributes>(request);
-  cuda::allow_shared(cuda::layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks>, CudaLayerNormLayout::kMostShared);
-  return make_kernel([layout = CudaLayerNormLayout(request.inputs[1]), add](const KernelCall& call) {
-    const cuda::LayerNormBackward n{layout.rows, layout.width, call.in(0),
-                                    call.in(1),  call.in(2),   call.in(3),
-                                    call.in(4),  call.out(0),  reinterpret_cast<float*>(call.scratch)};
-    cuda::run_backward(n, layout, call.stream);
-    cuda::add_groups(layout.groups, 2 * layout.width, n.partials, {call.out(1), call.out(2), add}, call.stream);
+template <class M>
+std::unique_ptr<Kernel> bind_backward_of(const KernelRequest& request) {
+  const bool add = accumulates<ops::LayerNormBackwardAttributes>(request);
+  cuda::allow_shared(cuda::layer_norm_backward_kernel<CudaLayerNormLayout::kMostPacks, M>, CudaLayerNormLayout::kMostShared);
+  return make_kernel([layout = CudaLayerNormLayout(request), add](const KernelCall& call) {
+    constexpr std::size_t kFirst = M::kX ? 1 : 0;  // of the sums
+    const cuda::LayerNormBackward n{layout.rows,
+                                    layout.width,
+                                    call.in(0),
+                                    call.in(1),
+                                    call.in(2),
+                                    call.in(3),
+                                    call.in(4),
+                                    M::kX ? call.out(0) : nullptr,
+                                    reinterpret_cast<float*>(call.scratch)};
+    cuda::run_backward<M>(n, layout, call.stream);
+    if constexpr (M::kSums == 0) return;
+    const cuda::ColumnSums sums{call.out(kFirst), M::kSums == 2 ? call.out(kFirst + 1) : nullptr, add};
+    cuda::add_groups(layout.groups, M::kSums * layout.width, n.partials, sums, call.stream);
   });
+}
+
+std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
+  using cuda::Makes;
+  const auto& made = request.attributes->as<ops::LayerNormBackwardAttributes>();
+  if (!made.x) {
+    return made.beta ? bind_backward_of<Makes<false, true, true>>(request) : bind_backward_of<Makes<false, true, false>>(request);
+  }
+  if (made.gamma && made.beta) return bind_backward_of<Makes<true, true, true>>(request);
+  if (made.gamma) return bind_backward_of<Makes<true, true, false>>(request);
+  if (made.beta) return bind_backward_of<Makes<true, false, true>>(request);
+  return bind_backward_of<Makes<true, false, false>>(request);
 }
 
 }  // namespace

@@ -23,7 +23,12 @@ struct CudaLayerNormLayout {
   // Of a block; few enough that two blocks of up to two packs have the registers that they need side by side.
   static constexpr int most_threads(int packs) { return packs < kMostPacks ? 448 : kMostThreads; }
 
-  explicit CudaLayerNormLayout(const ValueType& x) : rows(Rows(x).rows), width(Rows(x).width) {
+  std::int64_t sums;  // dgamma and dbeta, as far as they are made
+
+  explicit CudaLayerNormLayout(const KernelRequest& backward)
+      : rows(Rows(backward.inputs[1]).rows),
+        width(Rows(backward.inputs[1]).width),
+        sums(backward.attributes->as<ops::LayerNormBackwardAttributes>().sums()) {
     if (width % 4 == 0 && width <= 4 * kMostPacks * kMostThreads) {
       packs = width <= 128 ? 1 : width <= 8 * most_threads(2) ? 2 : kMostPacks;
       team = static_cast<int>(round_up(ceil_div(width, std::int64_t{4} * packs), std::int64_t{32}));
@@ -33,14 +38,14 @@ struct CudaLayerNormLayout {
     groups = std::clamp(ceil_div(rows, std::int64_t{teams}), std::int64_t{1}, std::max(std::int64_t{1}, most));
   }
   // Of a block, to add up what its teams have.
-  Bytes shared() const { return Bytes{teams == 1 ? 0 : teams * 2 * width * 4}; }
+  Bytes shared() const { return Bytes{teams == 1 ? 0 : teams * sums * width * 4}; }
   static constexpr std::size_t kMostShared = std::size_t{2} * 2 * (kMostThreads / 2 * 4 * kMostPacks) * 4;  // two teams
-  Bytes scratch() const { return Bytes{groups * 2 * width * 4}; }
+  Bytes scratch() const { return Bytes{groups * sums * width * 4}; }
 
  private:
   static constexpr std::int64_t kBlocks = 264, kSmallBlocks = 1056;  // that fill a GPU of 132 multiprocessors
 };
 
-inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return CudaLayerNormLayout(request.inputs[1]).scratch(); }
+inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return CudaLayerNormLayout(request).scratch(); }
 
 }  // namespace plimsoll

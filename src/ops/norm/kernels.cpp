@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "tensor/half.h"
 
@@ -36,9 +37,11 @@ struct Forward {
 struct Backward {
   std::int64_t rows, width;
   const float *dy, *x, *mean, *rstd, *gamma;
-  float *dx, *dgamma, *dbeta;
+  float *dx, *dgamma, *dbeta;  // null: not made
   bool accumulate;
-  float* partials;  // [tiles, 2, padded width]
+  float* partials;  // [tiles, sums, padded width]
+
+  std::int64_t sums() const { return std::int64_t{dgamma != nullptr} + std::int64_t{dbeta != nullptr}; }
 };
 
 inline std::int64_t padded(std::int64_t width) { return round_up(width, 16); }
@@ -120,7 +123,8 @@ struct RowMeans {
   float gradient, projection;  // means over the row of dy * gamma and of dy * gamma * xhat
 };
 
-// Also adds the row to the partial sums of its tile.
+// Also adds the row to the partial sums of its tile. Without dx the means are of no use and are 0.
+template <bool kX, bool kGamma, bool kBeta>
 HWY_INLINE RowMeans reduce_row(const norm::Backward& n, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float mean,
                                float rstd, float* HWY_RESTRICT dgamma, float* HWY_RESTRICT dbeta) {
   const Floats center = hn::Set(F32(), mean), factor = hn::Set(F32(), rstd);
@@ -129,19 +133,25 @@ HWY_INLINE RowMeans reduce_row(const norm::Backward& n, const float* HWY_RESTRIC
   for (; i + kLanes <= n.width; i += kLanes) {
     fetch_ahead(dy + i);
     fetch_ahead(x + i);
-    const Floats d = load(dy + i), hat = hn::Mul(hn::Sub(load(x + i), center), factor), scaled = hn::Mul(d, load(n.gamma + i));
-    gradient = hn::Add(gradient, scaled);
-    projection = hn::MulAdd(scaled, hat, projection);
-    hn::Store(hn::MulAdd(d, hat, hn::Load(F32(), dgamma + i)), F32(), dgamma + i);
-    hn::Store(hn::Add(d, hn::Load(F32(), dbeta + i)), F32(), dbeta + i);
+    const Floats d = load(dy + i), hat = hn::Mul(hn::Sub(load(x + i), center), factor);
+    if constexpr (kX) {
+      const Floats scaled = hn::Mul(d, load(n.gamma + i));
+      gradient = hn::Add(gradient, scaled);
+      projection = hn::MulAdd(scaled, hat, projection);
+    }
+    if constexpr (kGamma) hn::Store(hn::MulAdd(d, hat, hn::Load(F32(), dgamma + i)), F32(), dgamma + i);
+    if constexpr (kBeta) hn::Store(hn::Add(d, hn::Load(F32(), dbeta + i)), F32(), dbeta + i);
   }
   float gradient_sum = total(gradient, hn::Zero(F32())), projection_sum = total(projection, hn::Zero(F32()));
   for (; i < n.width; ++i) {
-    const float hat = (x[i] - mean) * rstd, scaled = dy[i] * n.gamma[i];
-    gradient_sum += scaled;
-    projection_sum += scaled * hat;
-    dgamma[i] += dy[i] * hat;
-    dbeta[i] += dy[i];
+    const float hat = (x[i] - mean) * rstd;
+    if constexpr (kX) {
+      const float scaled = dy[i] * n.gamma[i];
+      gradient_sum += scaled;
+      projection_sum += scaled * hat;
+    }
+    if constexpr (kGamma) dgamma[i] += dy[i] * hat;
+    if constexpr (kBeta) dbeta[i] += dy[i];
   }
   const float inverse = 1.0f / static_cast<float>(n.width);
   return {gradient_sum * inverse, projection_sum * inverse};
@@ -168,24 +178,35 @@ HWY_INLINE void gradient_row(const norm::Backward& n, std::int64_t row, const Ro
   }
 }
 
-void backward_tile(const norm::Backward& n, std::int64_t tile) {
-  const std::int64_t stride = norm::padded(n.width);
-  float* const dgamma = n.partials + 2 * tile * stride;
-  float* const dbeta = dgamma + stride;
-  std::memset(dgamma, 0, static_cast<std::size_t>(2 * stride) * 4);
+template <bool kX, bool kGamma, bool kBeta>
+HWY_INLINE void backward_tile_of(const norm::Backward& n, std::int64_t tile) {
+  const std::int64_t stride = norm::padded(n.width), sums = n.sums();
+  float* const dgamma = n.partials + sums * tile * stride;
+  float* const dbeta = kGamma ? dgamma + stride : dgamma;
+  if constexpr (kGamma || kBeta) std::memset(dgamma, 0, static_cast<std::size_t>(sums * stride) * 4);
   for (std::int64_t r = tile * norm::kRowTile; r < std::min(n.rows, (tile + 1) * norm::kRowTile); ++r) {
-    const RowMeans means = reduce_row(n, n.dy + r * n.width, n.x + r * n.width, n.mean[r], n.rstd[r], dgamma, dbeta);
-    gradient_row(n, r, means);
+    const RowMeans means =
+        reduce_row<kX, kGamma, kBeta>(n, n.dy + r * n.width, n.x + r * n.width, n.mean[r], n.rstd[r], dgamma, dbeta);
+    if constexpr (kX) gradient_row(n, r, means);
   }
 }
 
-// sums [begin, end) = or += the partials of every tile in ascending order; `which` is 0 for dgamma, 1 for dbeta.
+void backward_tile(const norm::Backward& n, std::int64_t tile) {
+  const bool gamma = n.dgamma != nullptr, beta = n.dbeta != nullptr;
+  if (n.dx == nullptr) return beta ? backward_tile_of<false, true, true>(n, tile) : backward_tile_of<false, true, false>(n, tile);
+  if (gamma && beta) return backward_tile_of<true, true, true>(n, tile);
+  if (gamma) return backward_tile_of<true, true, false>(n, tile);
+  if (beta) return backward_tile_of<true, false, true>(n, tile);
+  backward_tile_of<true, false, false>(n, tile);
+}
+
+// sums [begin, end) = or += the partials of every tile in ascending order; `which` is that of their place within a tile's.
 HWY_INLINE void combine(const norm::Backward& n, std::int64_t which, std::int64_t begin, std::int64_t end,
                         float* HWY_RESTRICT sums) {
   const std::int64_t stride = norm::padded(n.width), tiles = norm::tiles(n.rows);
   alignas(64) float sum[norm::kColumnTile] = {};
   for (std::int64_t t = 0; t < tiles; ++t) {
-    const float* partial = n.partials + (2 * t + which) * stride + begin;
+    const float* partial = n.partials + (n.sums() * t + which) * stride + begin;
     for (std::int64_t i = 0; i < end - begin; i += kLanes) {
       hn::Store(hn::Add(hn::Load(F32(), sum + i), hn::Load(F32(), partial + i)), F32(), sum + i);
     }
@@ -195,8 +216,8 @@ HWY_INLINE void combine(const norm::Backward& n, std::int64_t which, std::int64_
 
 void combine_columns(const norm::Backward& n, std::int64_t tile) {
   const std::int64_t begin = tile * norm::kColumnTile, end = std::min(n.width, begin + norm::kColumnTile);
-  combine(n, 0, begin, end, n.dgamma);
-  combine(n, 1, begin, end, n.dbeta);
+  if (n.dgamma != nullptr) combine(n, 0, begin, end, n.dgamma);
+  if (n.dbeta != nullptr) combine(n, n.sums() - 1, begin, end, n.dbeta);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -233,8 +254,8 @@ void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, co
   run_forward({rows, width, epsilon, x, gamma, beta, nullptr, nullptr, y, mean, rstd});
 }
 
-Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
-  return Bytes{norm::tiles(rows) * 2 * norm::padded(width) * 4};
+Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, std::int64_t sums) {
+  return Bytes{norm::tiles(rows) * sums * norm::padded(width) * 4};
 }
 
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
@@ -242,7 +263,9 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const float* dy,
                          bool accumulate_dgamma_dbeta, std::byte* scratch) {
   const norm::Backward n{
       rows, width, dy, x, mean, rstd, gamma, dx, dgamma, dbeta, accumulate_dgamma_dbeta, reinterpret_cast<float*>(scratch)};
+  ensure(dx != nullptr || dgamma != nullptr, "layer_norm", "no gradient of x or gamma is made");
   parallel_for(norm::tiles(rows), [&](std::int64_t tile) { HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile); });
+  if (n.sums() == 0) return;
   parallel_for(ceil_div(width, norm::kColumnTile), [&](std::int64_t tile) { HWY_DYNAMIC_DISPATCH(combine_columns)(n, tile); });
 }
 

@@ -17,7 +17,25 @@ struct LayerNormAttributes {
   }
 };
 
-// Backward: (dy, x, mean, rstd, gamma, [into gamma, into beta]) -> dx, dgamma, dbeta.
+// The gradients that the backward op makes: that of x or of gamma, at least. With `accumulate` its last inputs are the
+// accumulators of gamma and beta, as far as these are made.
+struct LayerNormBackwardAttributes {
+  bool accumulate = false;
+  bool x = true, gamma = true, beta = true;
+  std::int64_t sums() const { return std::int64_t{gamma} + std::int64_t{beta}; }
+  std::size_t of_gamma() const { return x ? 1 : 0; }  // outputs
+  std::size_t of_beta() const { return of_gamma() + (gamma ? 1 : 0); }
+  friend bool operator==(const LayerNormBackwardAttributes&, const LayerNormBackwardAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("accumulate", accumulate);
+    if (!x) v("x", x);
+    if (!gamma) v("gamma", gamma);
+    if (!beta) v("beta", beta);
+  }
+};
+
+// Backward: (dy, x, mean, rstd, gamma, [into gamma], [into beta]) -> [dx], [dgamma], [dbeta].
 extern const OpDef kLayerNorm, kLayerNormBackward;
 
 ValueId layer_norm(GraphBuilder& builder, ValueId x, ValueId gamma, ValueId beta, double epsilon);

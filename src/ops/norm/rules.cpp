@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "graph/gradient.h"
 #include "ops/check.h"
 #include "ops/norm/norm.h"
+#include "ops/reduce/reduce.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -31,30 +35,45 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
-// Whether one call can add to both accumulators: it either writes both or adds to both, so both have been added to in this window
-// or none has.
-bool same_state(const GraphBuilder& builder, ValueId a, ValueId b) {
-  if (!a.valid() || !b.valid() || a == b) return false;
-  return builder.value(a).version_of.valid() == builder.value(b).version_of.valid();
+// Whether one call can add to all accumulators: it either writes all or adds to all, so all have been added to in this window or
+// none has.
+bool same_state(const GraphBuilder& builder, const std::vector<ValueId>& into) {
+  if (into.empty() || !std::ranges::all_of(into, [](ValueId each) { return each.valid(); })) return false;
+  const bool twice = into.size() == 2 && into.front() == into.back();
+  const auto begun = [&](ValueId each) { return builder.value(each).version_of.valid(); };
+  return !twice && begun(into.front()) == begun(into.back());
 }
 
 void gradient(GradientContext& context) {
   GraphBuilder& builder = context.builder();
-  const ValueId into_gamma = context.accumulator(1), into_beta = context.accumulator(2);
-  const bool accumulate = same_state(builder, into_gamma, into_beta);
-  std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
-  if (accumulate) inputs.insert(inputs.end(), {into_gamma, into_beta});
-  const auto outputs =
-      builder.add(kLayerNormBackward, AccumulateAttributes{accumulate}, std::move(inputs), {"grad", "weight.grad", "bias.grad"});
+  const std::array wants{context.wants(0), context.wants(1), context.wants(2)};
+  // That of beta alone is a sum of rows, for which x need not be held.
+  if (wants[2] && !wants[0] && !wants[1]) return context.contribute(2, kSumRows, AccumulateAttributes{}, {context.gradient(0)});
+  constexpr std::array kNames{"grad", "weight.grad", "bias.grad"};
+  std::vector<std::size_t> made;
+  std::vector<ValueId> into;
+  std::vector<std::string> names;
   for (const std::size_t i : {0, 1, 2}) {
-    if (context.wants(i)) context.contribute(i, outputs[i]);
+    if (!wants[i]) continue;
+    made.push_back(i);
+    names.emplace_back(kNames[i]);
+    if (i > 0) into.push_back(context.accumulator(i));
   }
+  if (made.empty()) return;
+  const bool accumulate = same_state(builder, into);
+  std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
+  if (accumulate) inputs.insert(inputs.end(), into.begin(), into.end());
+  const LayerNormBackwardAttributes attributes{accumulate, wants[0], wants[1], wants[2]};
+  const auto outputs = builder.add(kLayerNormBackward, attributes, std::move(inputs), std::move(names));
+  for (std::size_t i = 0; i < made.size(); ++i) context.contribute(made[i], outputs[i]);
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const bool accumulate = any.as<AccumulateAttributes>().accumulate;
-  require_inputs(inputs, accumulate ? 7 : 5, "layer_norm_backward");
+  const auto& a = any.as<LayerNormBackwardAttributes>();
   constexpr const char* kWhere = "layer_norm_backward";
+  require(a.x || a.gamma, kWhere, "it makes no gradient of x or gamma", "one of them; that of beta alone is a sum of rows");
+  const auto sums = static_cast<std::size_t>(a.sums());
+  require_inputs(inputs, a.accumulate ? 5 + sums : 5, kWhere);
   require_dtype(inputs, DType::f32, kWhere);
   require_same(inputs[0], inputs[1], kWhere);
   const Shape& x = inputs[1].shape;
@@ -64,15 +83,18 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require_type(inputs[3], row, kWhere, "rstd");
   require_type(inputs[4], weight, kWhere, "gamma");
   for (std::size_t i = 5; i < inputs.size(); ++i) require_type(inputs[i], weight, kWhere, "an accumulator");
-  return {inputs[1], inputs[4], inputs[4]};
+  std::vector<ValueType> outputs(sums, inputs[4]);
+  if (a.x) outputs.insert(outputs.begin(), inputs[1]);
+  return outputs;
 }
 
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
-  std::vector<Alias> aliases{{0, 0, AliasKind::may_overwrite}};
-  if (any.as<AccumulateAttributes>().accumulate) {
-    aliases.push_back({5, 1, AliasKind::accumulates});
-    aliases.push_back({6, 2, AliasKind::accumulates});
-  }
+  const auto& a = any.as<LayerNormBackwardAttributes>();
+  std::vector<Alias> aliases;
+  if (a.x) aliases.push_back({0, 0, AliasKind::may_overwrite});
+  if (!a.accumulate) return aliases;
+  if (a.gamma) aliases.push_back({5, a.of_gamma(), AliasKind::accumulates});
+  if (a.beta) aliases.push_back({a.gamma ? std::size_t{6} : std::size_t{5}, a.of_beta(), AliasKind::accumulates});
   return aliases;
 }
 

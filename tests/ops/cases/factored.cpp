@@ -99,7 +99,7 @@ struct Parts {
 void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
   const Fill positive{0.01, 1};
   std::vector<CaseInput> states{f32(shape, positive)}, coefficient;
-  if (a.factored) states = {f32({shape[0]}, positive), f32({shape[1]}, positive)};
+  if (a.factored) states = {f32({shape.elements() / shape.last()}, positive), f32({shape.last()}, positive)};
   if (a.clipped) coefficient = {f32({1}, {0.1, 1})};
   const auto make = [&](std::vector<CaseInput> before, std::vector<CaseInput> behind, std::size_t scalars) {
     OpCase made{a, std::move(before)};
@@ -132,7 +132,8 @@ void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
 
 Parts parts() {
   Parts all;
-  for (const Shape& shape : {Shape{1, 1}, Shape{65, 33}, Shape{3, 40001}, Shape{130, 1024}, Shape{65, 1540}}) {
+  for (const Shape& shape :
+       {Shape{1, 1}, Shape{65, 33}, Shape{3, 40001}, Shape{130, 1024}, Shape{65, 1540}, Shape{3, 5, 33}, Shape{2, 1, 70, 1024}}) {
     add(all, shape, {});
     add(all, shape, {.weight_decay = 0.1, .clipped = false, .clip_value = 0.3, .average_blend = 0.25});
   }

@@ -55,7 +55,10 @@ std::vector<Numbers> loss_backward(const ReferenceCall& call) {
       }
     }
   }
-  return {losses, dh, dw};
+  std::vector<Numbers> outputs{losses};
+  if (terms.h) outputs.push_back(dh);
+  if (terms.w) outputs.push_back(dw);
+  return outputs;
 }
 
 struct Extents {
@@ -113,6 +116,15 @@ std::vector<OpCases> loss_cases() {
     forward_cases.cases.push_back(forward({2, 7, 16, 65}, 1, terms));
     for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true, terms));
   }
+  // A frozen table, and a trained one above all that is frozen.
+  const Extents small{2, 7, 16, 65};
+  for (const OpCase& frozen : {backward(small, 1, false, {.w = false}), backward(small, 1, false, {.h = false}),
+                               backward(small, 1, true, {.h = false}), in_window(backward(small, 1, true, {.h = false}))}) {
+    backward_cases.cases.push_back(frozen);
+    backward_cases.cases.push_back(narrow(frozen, DType::bf16));
+  }
+  backward_cases.cases.push_back(backward(tiled, 5, false, {.w = false}));
+  backward_cases.cases.push_back(backward(tiled, 64, true, {.h = false}));
   forward_cases.cases.push_back(ignoring_everything(forward({2, 7, 16, 65}, 1)));
   backward_cases.cases.push_back(ignoring_everything(backward({2, 7, 16, 65}, 1, true)));
   forward_cases.cases.push_back(narrow(forward({2, 7, 16, 65}, 1), DType::bf16));

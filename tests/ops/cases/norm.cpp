@@ -40,9 +40,10 @@ std::vector<Numbers> layer_norm_backward(const ReferenceCall& call) {
   const Numbers &dy = call.values[0], &x = call.values[1], &mean = call.values[2], &rstd = call.values[3],
                 &gamma = call.values[4];
   const std::size_t width = gamma.size();
-  const bool accumulate = call.attributes.as<ops::AccumulateAttributes>().accumulate;
+  const auto& made = call.attributes.as<ops::LayerNormBackwardAttributes>();
   Numbers dx(x.size()), dgamma(width), dbeta(width);
-  if (accumulate) dgamma = call.values[5], dbeta = call.values[6];
+  if (made.accumulate && made.gamma) dgamma = call.values[5];
+  if (made.accumulate && made.beta) dbeta = call.values.back();
   for (std::size_t row = 0; row < mean.size(); ++row) {
     const auto z = [&](std::size_t i) { return (x[row * width + i] - mean[row]) * rstd[row]; };
     double sum = 0, projected = 0;
@@ -56,7 +57,11 @@ std::vector<Numbers> layer_norm_backward(const ReferenceCall& call) {
       dx[row * width + i] = rstd[row] * (dy[row * width + i] * gamma[i] - sum / n - z(i) * projected / n);
     }
   }
-  return {dx, dgamma, dbeta};
+  std::vector<Numbers> outputs;
+  if (made.x) outputs.push_back(dx);
+  if (made.gamma) outputs.push_back(dgamma);
+  if (made.beta) outputs.push_back(dbeta);
+  return outputs;
 }
 
 struct Extents {
@@ -69,6 +74,8 @@ const std::vector<Extents>& extents() {
   return list;
 }
 const Extents kLarge{{4, 1024, 768}};
+const ops::LayerNormBackwardAttributes kParts[] = {
+    {.gamma = false}, {.beta = false}, {.gamma = false, .beta = false}, {.x = false}, {.x = false, .beta = false}};
 
 // A GPU holds rows of up to 8,192 in registers, in pieces that differ; wider and odd ones it reads again. Groups of rows may have
 // more than one turn.
@@ -82,11 +89,10 @@ OpCase forward(const Extents& e, double epsilon) {
   return {ops::LayerNormAttributes{epsilon}, {wanted(e.x, {-2, 3}), wanted({e.x.last()}, {0.5, 1.5}), wanted({e.x.last()})}};
 }
 
-OpCase backward(const Extents& e, bool accumulate, bool overwrite) {
+OpCase backward(const Extents& e, ops::LayerNormBackwardAttributes made, bool overwrite) {
   const Shape width{e.x.last()}, rows{e.rows()};
-  OpCase result{ops::AccumulateAttributes{accumulate},
-                {f32(e.x), f32(e.x, {-2, 3}), f32(rows), f32(rows), f32(width, {0.5, 1.5})}};
-  if (accumulate) result.inputs.insert(result.inputs.end(), {f32(width), f32(width)});
+  OpCase result{made, {f32(e.x), f32(e.x, {-2, 3}), f32(rows), f32(rows), f32(width, {0.5, 1.5})}};
+  if (made.accumulate) result.inputs.insert(result.inputs.end(), static_cast<std::size_t>(made.sums()), f32(width));
   result.overwrite = overwrite;
   result.derive = [](std::vector<Numbers>& values) {
     const Statistics s = statistics(values[1], values[4].size(), 1e-5);
@@ -106,7 +112,17 @@ std::vector<OpCases> norm_cases() {
       rounded.attributes = ops::LayerNormAttributes{1e-5, dtype};
       forward_cases.push_back(std::move(rounded));
     }
-    backward_cases.insert(backward_cases.end(), {backward(e, false, false), backward(e, true, false), backward(e, true, true)});
+    backward_cases.insert(backward_cases.end(), {backward(e, {}, false), backward(e, {true}, false), backward(e, {true}, true)});
+  }
+  // What is frozen has no gradient, and what nothing trained stands behind.
+  for (const ops::LayerNormBackwardAttributes& made : kParts) {
+    for (const Extents& e : {Extents{{7, 65}}, Extents{{40, 200}}, Extents{{2, 3600}}}) {
+      ops::LayerNormBackwardAttributes adds = made;
+      adds.accumulate = true;
+      backward_cases.push_back(backward(e, made, false));
+      backward_cases.push_back(backward(e, adds, false));
+      if (made.sums() > 0) backward_cases.push_back(backward(e, adds, true));
+    }
   }
   for (const Extents& e : wide_extents()) {
     for (const DType output : {DType::f32, DType::bf16}) {
@@ -114,11 +130,11 @@ std::vector<OpCases> norm_cases() {
       wide.attributes = ops::LayerNormAttributes{1e-5, output};
       forward_cases.push_back(std::move(wide));
     }
-    backward_cases.push_back(backward(e, true, false));
+    backward_cases.push_back(backward(e, {true}, false));
   }
   forward_cases.push_back(forward({{7, 65}}, 0.1));
   forward_cases.push_back(timed(forward(kLarge, 1e-5)));
-  backward_cases.push_back(timed(backward(kLarge, true, false)));
+  backward_cases.push_back(timed(backward(kLarge, {true}, false)));
   return {{&ops::kLayerNorm, layer_norm, forward_cases, {}}, {&ops::kLayerNormBackward, layer_norm_backward, backward_cases, {}}};
 }
 
