@@ -95,6 +95,9 @@ const CodeExplanation kExplanations[] = {
      "Build where CUDA 13 is installed, or name the folder of its libraries: of a toolkit, or of PyTorch's packages "
      "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
+    {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
+     "The model has an op that only the CPU runs, and a plan for a GPU was asked for.", "Train it on the CPU.",
+     "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-UNVERIFIED", "The CUDA backend has not been proved on a GPU.",
      "Its kernels run in the tests, over an emulation, but none has run on a device so far: numbers, bytes and times are not "
      "known to be right there.",

@@ -14,7 +14,11 @@
 #include "autodiff/small_gpt2.h"
 #include "graph/builder.h"
 #include "nn/layers.h"
-#include "ops/all.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
 #include "ops/update/update.h"
 
 namespace plimsoll::test {

@@ -12,7 +12,14 @@
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "graph/builder.h"
-#include "ops/all.h"
+#include "ops/attention/attention.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
+#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 
