@@ -26,7 +26,9 @@
   CPU_AND_GPU(dropout)                              \
   CPU_AND_GPU(loss)                                 \
   CPU_AND_GPU(update)                               \
-  CPU_AND_GPU(factored)
+  CPU_AND_GPU(factored)                             \
+  CPU_ONLY(cross_entropy)                           \
+  CPU_ONLY(squared_error)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)
