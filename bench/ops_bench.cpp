@@ -9,9 +9,10 @@
 #include <string>
 
 #include "device/cpu/parallel.h"
-#include "ops/all.h"
 #include "ops/cases/bound_case.h"
+#include "ops/matmul/matmul.h"
 #include "ops/op_catalogue.h"
+#include "ops/shape/shape_ops.h"
 
 namespace {
 

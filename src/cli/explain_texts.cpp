@@ -100,6 +100,9 @@ const CodeExplanation kExplanations[] = {
      "Build where CUDA 13 is installed, or name the folder of its libraries: of a toolkit, or of PyTorch's packages "
      "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
+    {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
+     "The model has an op that only the CPU runs, and a plan for a GPU was asked for.", "Train it on the CPU.",
+     "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-UNVERIFIED", "The CUDA backend has not been proved on a GPU.",
      "Its kernels run in the tests, over an emulation, but none has run on a device so far: numbers, bytes and times are not "
      "known to be right there.",
@@ -120,6 +123,9 @@ const CodeExplanation kExplanations[] = {
      "tokens of four bytes) is refused, and files of several formats or widths are.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-LABEL", "A label is no class of the model.",
+     "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
+     "Give the model as many classes as the data has, or look at the row that the message names.", "plimsoll train CONFIG"},
     {"E-DATA-MISSING", "A data file does not exist or cannot be opened.",
      "Paths in a configuration are relative to its folder, those of --set to the current one.",
      "Check the path that the message names.", "plimsoll train CONFIG --set data.train=PATH"},

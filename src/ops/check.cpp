@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "graph/gradient.h"
+
 namespace plimsoll::ops {
 
 void require(bool ok, std::string_view where, const std::string& message, const std::string& expected) {
@@ -32,6 +34,13 @@ void require_dtype(TypeSpan values, DType expected, std::string_view where) {
     require(value.dtype == expected, where, fmt::format("an input is {}", to_text(value)),
             fmt::format("pass {}; cast converts", name(expected)));
   }
+}
+
+void require_root(const GradientContext& context) {
+  if (!context.gradient(0).valid()) return;
+  throw config_error("E-GRADIENT", context.node().line,
+                     fmt::format("another loss is made of the losses of {}", context.node().op->name),
+                     "a backward pass begins at this op: train on its losses");
 }
 
 double bytes_touched(TypeSpan inputs, TypeSpan outputs) {

@@ -22,6 +22,9 @@ void require_dtype(TypeSpan values, DType expected, std::string_view where);
 // fp32, bf16 or fp16.
 void require_computable(const ValueType& value, std::string_view where);
 
+// For the gradient rule of a loss, whose backward op takes no gradient: throws E-GRADIENT where one flows into its first output.
+void require_root(const GradientContext& context);
+
 std::string to_text(const ValueType& type);
 // Bytes of all inputs and outputs: what an op that touches everything once moves.
 double bytes_touched(TypeSpan inputs, TypeSpan outputs);

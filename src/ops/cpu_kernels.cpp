@@ -10,12 +10,11 @@ namespace {
 
 std::unordered_map<const OpDef*, CpuKernel> gather() {
   std::unordered_map<const OpDef*, CpuKernel> table;
-  for (const CpuKernels& family :
-       {matmul_cpu_kernels(), elementwise_cpu_kernels(), norm_cpu_kernels(), softmax_cpu_kernels(), attention_cpu_kernels(),
-        embedding_cpu_kernels(), reduce_cpu_kernels(), shape_cpu_kernels(), cast_cpu_kernels(), dropout_cpu_kernels(),
-        loss_cpu_kernels(), update_cpu_kernels(), factored_cpu_kernels()}) {
+#define PLIMSOLL_KERNELS(NAME) NAME##_cpu_kernels(),
+  for (const CpuKernels& family : {PLIMSOLL_OP_FAMILIES(PLIMSOLL_KERNELS, PLIMSOLL_KERNELS)}) {
     for (const CpuKernel& kernel : family) table.emplace(kernel.op, kernel);
   }
+#undef PLIMSOLL_KERNELS
   return table;
 }
 

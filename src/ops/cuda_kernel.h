@@ -23,18 +23,8 @@ bool cuda_takes_ranges(const OpDef& op);
 
 // Each family's kernels, gathered by find_cuda_kernel.
 using CudaKernels = std::vector<CudaKernel>;
-CudaKernels matmul_cuda_kernels();
-CudaKernels elementwise_cuda_kernels();
-CudaKernels norm_cuda_kernels();
-CudaKernels softmax_cuda_kernels();
-CudaKernels attention_cuda_kernels();
-CudaKernels embedding_cuda_kernels();
-CudaKernels reduce_cuda_kernels();
-CudaKernels shape_cuda_kernels();
-CudaKernels cast_cuda_kernels();
-CudaKernels dropout_cuda_kernels();
-CudaKernels loss_cuda_kernels();
-CudaKernels update_cuda_kernels();
-CudaKernels factored_cuda_kernels();
+#define PLIMSOLL_DECLARE(NAME) CudaKernels NAME##_cuda_kernels();
+PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_NO_FAMILY)
+#undef PLIMSOLL_DECLARE
 
 }  // namespace plimsoll

@@ -7,12 +7,11 @@ namespace {
 
 std::unordered_map<const OpDef*, CudaKernel> gather() {
   std::unordered_map<const OpDef*, CudaKernel> table;
-  for (const CudaKernels& family :
-       {matmul_cuda_kernels(), elementwise_cuda_kernels(), shape_cuda_kernels(), cast_cuda_kernels(), dropout_cuda_kernels(),
-        attention_cuda_kernels(), loss_cuda_kernels(), update_cuda_kernels(), factored_cuda_kernels(), norm_cuda_kernels(),
-        softmax_cuda_kernels(), reduce_cuda_kernels(), embedding_cuda_kernels()}) {
+#define PLIMSOLL_KERNELS(NAME) NAME##_cuda_kernels(),
+  for (const CudaKernels& family : {PLIMSOLL_OP_FAMILIES(PLIMSOLL_KERNELS, PLIMSOLL_NO_FAMILY)}) {
     for (const CudaKernel& kernel : family) table.emplace(kernel.op, kernel);
   }
+#undef PLIMSOLL_KERNELS
   return table;
 }
 

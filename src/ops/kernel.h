@@ -10,6 +10,7 @@
 
 #include "graph/kernel_catalogue.h"
 #include "ops/check.h"
+#include "ops/families.h"
 
 namespace plimsoll {
 
@@ -64,19 +65,9 @@ const CpuKernel* find_cpu_kernel(const OpDef& op);
 
 // Each family's kernels, gathered by find_cpu_kernel.
 using CpuKernels = std::vector<CpuKernel>;
-CpuKernels matmul_cpu_kernels();
-CpuKernels elementwise_cpu_kernels();
-CpuKernels norm_cpu_kernels();
-CpuKernels softmax_cpu_kernels();
-CpuKernels attention_cpu_kernels();
-CpuKernels embedding_cpu_kernels();
-CpuKernels reduce_cpu_kernels();
-CpuKernels shape_cpu_kernels();
-CpuKernels cast_cpu_kernels();
-CpuKernels dropout_cpu_kernels();
-CpuKernels loss_cpu_kernels();
-CpuKernels update_cpu_kernels();
-CpuKernels factored_cpu_kernels();
+#define PLIMSOLL_DECLARE(NAME) CpuKernels NAME##_cpu_kernels();
+PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
+#undef PLIMSOLL_DECLARE
 
 // Whether the kernel adds to its accumulator: not where the op has none, and not in the call that writes it.
 template <class A>

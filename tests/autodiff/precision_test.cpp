@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "autodiff/small_gpt2.h"
-#include "ops/all.h"
+#include "ops/cast/cast.h"
 
 namespace plimsoll {
 void PrintTo(DType dtype, std::ostream* out) { *out << name(dtype); }

@@ -11,7 +11,13 @@
 #include "base/philox.h"
 #include "graph/builder.h"
 #include "graph/kernel_catalogue.h"
-#include "ops/all.h"
+#include "ops/attributes.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
+#include "ops/shape/shape_ops.h"
+#include "ops/update/update.h"
 
 namespace plimsoll {
 namespace {

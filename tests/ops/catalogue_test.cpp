@@ -1,7 +1,9 @@
 // Where the catalogue takes seconds from.
 #include <gtest/gtest.h>
 
-#include "ops/all.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
 #include "ops/op_catalogue.h"
 
 namespace plimsoll {

@@ -1,14 +1,22 @@
-// Walks ops/all.h and demands of each op what planning, running and testing need of it.
+// Walks ops/families.h and demands of each op what planning, running and testing need of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <set>
 #include <string>
 
-#include "ops/all.h"
+#include "ops/attention/attention.h"
 #include "ops/cases/cases.h"
+#include "ops/cuda_kernel.h"
+#include "ops/families.h"
 #include "ops/kernel.h"
+#include "ops/norm/norm.h"
+#include "ops/reduce/reduce.h"
 
 namespace plimsoll::test {
 namespace {
@@ -16,7 +24,7 @@ namespace {
 // What works on one width alone says of which inputs, and makes one thing.
 TEST(AlikeOps, SayTheirInputs) {
   int alike = 0;
-  for (const OpDef* op : ops::kAllOps) {
+  for (const OpDef* op : ops::all_ops()) {
     if (!op->alike) continue;
     ++alike;
     EXPECT_NE(op->either, nullptr) << op->name;
@@ -24,6 +32,48 @@ TEST(AlikeOps, SayTheirInputs) {
     EXPECT_EQ(op->rounded, nullptr) << op->name;
   }
   EXPECT_EQ(alike, 4);
+}
+
+// Of src/ops, where each family has a folder.
+TEST(Families, AreTheFolders) {
+#define PLIMSOLL_NAME(NAME) #NAME,
+  const std::set<std::string> both{PLIMSOLL_OP_FAMILIES(PLIMSOLL_NAME, PLIMSOLL_NO_FAMILY)},
+      cpu_only{PLIMSOLL_OP_FAMILIES(PLIMSOLL_NO_FAMILY, PLIMSOLL_NAME)};
+#undef PLIMSOLL_NAME
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(PLIMSOLL_SOURCE_DIR) + "/src/ops")) {
+    if (!entry.is_directory()) continue;
+    ++folders;
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(both.contains(name) != cpu_only.contains(name)) << name << " is to be in ops/families.h once";
+    EXPECT_EQ(both.contains(name), exists(entry.path() / "cuda.cu")) << name;
+  }
+  EXPECT_EQ(folders, both.size() + cpu_only.size());
+}
+
+// What is for all families names none of them: the list alone does.
+TEST(Families, AreListedOnce) {
+  std::string families = "(";
+#define PLIMSOLL_NAME(NAME) families += #NAME "|";
+  PLIMSOLL_OP_FAMILIES(PLIMSOLL_NAME, PLIMSOLL_NAME)
+#undef PLIMSOLL_NAME
+  families.back() = ')';
+  const std::regex named("\\b" + families + "(_ops|_cpu_kernels|_cuda_kernels|_cases)\\b|#include \"ops/" + families +
+                         "/(?!tiles)");
+  int files = 0;
+  for (const char* folder : {"/src/ops", "/tests/ops/cases"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(PLIMSOLL_SOURCE_DIR) + folder)) {
+      const std::string name = entry.path().filename(), stem = entry.path().stem();
+      const bool of_family = std::regex_match(stem, std::regex(families));
+      if (!entry.is_regular_file() || of_family || name == "CMakeLists.txt") continue;
+      ++files;
+      std::ifstream file(entry.path());
+      const std::string text{std::istreambuf_iterator<char>(file), {}};
+      std::smatch match;
+      EXPECT_FALSE(std::regex_search(text, match, named)) << name << ": " << match.str();
+    }
+  }
+  EXPECT_GT(files, 10);
 }
 
 class Completeness : public testing::TestWithParam<const OpDef*> {
@@ -47,12 +97,12 @@ class Completeness : public testing::TestWithParam<const OpDef*> {
 
 TEST(Ops, HaveNamesOfTheirOwn) {
   std::set<std::string_view> names;
-  for (const OpDef* op : ops::kAllOps) EXPECT_TRUE(!op->name.empty() && names.insert(op->name).second) << op->name;
+  for (const OpDef* op : ops::all_ops()) EXPECT_TRUE(!op->name.empty() && names.insert(op->name).second) << op->name;
 }
 
 TEST(Ops, HaveCasesOnlyIfTheyAreListed) {
   for (const OpCases& cases : all_cases()) {
-    EXPECT_NE(std::find(ops::kAllOps.begin(), ops::kAllOps.end(), cases.op), ops::kAllOps.end()) << cases.op->name;
+    EXPECT_NE(std::find(ops::all_ops().begin(), ops::all_ops().end(), cases.op), ops::all_ops().end()) << cases.op->name;
   }
 }
 
@@ -60,6 +110,22 @@ TEST_P(Completeness, TypesCostAndKernel) {
   EXPECT_NE(op().infer, nullptr);
   EXPECT_NE(op().cost, nullptr);
   EXPECT_TRUE(op().view || find_cpu_kernel(op()) != nullptr);
+}
+
+// A plan is made without asking the module that has the kernels.
+TEST_P(Completeness, PlansForAGpuKnowWhetherThereIsAKernel) {
+  const OpCase& a_case = cases().front();
+  const std::vector<ValueType> inputs = input_types(a_case), outputs = output_types(op(), a_case);
+  const KernelRequest request{.op = &op(), .attributes = &a_case.attributes, .inputs = inputs, .outputs = outputs};
+  std::string refusal;
+  try {
+    choose_cuda(request);
+  } catch (const Error& error) {
+    refusal = error.what();
+    EXPECT_EQ(error.code, "E-CUDA-OP");
+    EXPECT_EQ(error.where, op().name);
+  }
+  EXPECT_EQ(refusal.empty(), find_cuda_kernel(op()) != nullptr) << refusal;
 }
 
 TEST_P(Completeness, GradientOrTheReasonWhyThereIsNone) { EXPECT_NE(op().gradient != nullptr, !op().not_differentiable.empty()); }
@@ -199,7 +265,7 @@ TEST(TypeRules, AttentionBackwardComparesEveryInput) {
   EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{0}, std::span(good).first(2)), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Completeness, testing::ValuesIn(ops::kAllOps),
+INSTANTIATE_TEST_SUITE_P(Ops, Completeness, testing::ValuesIn(ops::all_ops()),
                          [](const auto& each) { return std::string(each.param->name); });
 
 }  // namespace

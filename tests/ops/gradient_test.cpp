@@ -7,8 +7,8 @@
 
 #include "autodiff/dense_run.h"
 #include "graph/gradient.h"
-#include "ops/all.h"
 #include "ops/cases/bound_case.h"
+#include "ops/families.h"
 
 namespace plimsoll::test {
 namespace {
@@ -189,7 +189,7 @@ TEST_P(Gradient, AgreesWithFiniteDifferences) {
 
 std::vector<const OpDef*> differentiable_ops() {
   std::vector<const OpDef*> list;
-  std::copy_if(ops::kAllOps.begin(), ops::kAllOps.end(), std::back_inserter(list),
+  std::copy_if(ops::all_ops().begin(), ops::all_ops().end(), std::back_inserter(list),
                [](const OpDef* op) { return op->gradient != nullptr; });
   return list;
 }

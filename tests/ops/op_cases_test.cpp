@@ -6,9 +6,10 @@
 #include <ostream>
 
 #include "base/ceil_div.h"
-#include "ops/all.h"
 #include "ops/cases/bound_case.h"
 #include "ops/cuda_kernel.h"
+#include "ops/families.h"
+#include "ops/matmul/matmul.h"
 
 namespace plimsoll::test {
 namespace {
@@ -171,7 +172,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsInAnyNumberOfChunks) {
 
 std::vector<OpOn> all_on(const Backend& backend) {
   std::vector<OpOn> ops;
-  for (const OpDef* op : ops::kAllOps) {
+  for (const OpDef* op : ops::all_ops()) {
     if (&backend == &kCpu || find_cuda_kernel(*op) != nullptr) ops.push_back({op, &backend});
   }
   return ops;

@@ -200,6 +200,14 @@ TEST(UnusualNetworks, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   }
 }
 
+// A loss whose logits are held, and that is a forward node of its own.
+TEST(Classifier, EveryBudgetIsExactAndHasTheSameBits) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular(classifier_network, {}, with_replays, with_disk);
+  run_irregular(classifier_network, {kGiB}, with_replays, with_disk);
+  EXPECT_GE(with_disk, 1u);
+}
+
 TEST(Fuzz, RandomNetworks) {
   cpu::set_thread_count(2);
   if (const char* seed = std::getenv("PLIMSOLL_FUZZ_SEED"); seed != nullptr)

@@ -12,7 +12,15 @@
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "graph/builder.h"
-#include "ops/all.h"
+#include "ops/attention/attention.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
+#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 
@@ -203,14 +211,23 @@ class FramedNetwork {
   RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     const GraphBuilder::Scope scope(builder, "head");
     x = ops::layer_norm(builder, x, gamma_, beta_, 1e-5);
-    const ValueId losses = ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units);
+    return train(ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units), optimizer, compute);
+  }
+  // With a head of its own, whose logits are held, and a plain loss over them.
+  RandomNetwork end(ValueId x, ValueId weight, ValueId bias) {
+    const GraphBuilder::Scope scope(builder, "head");
+    x = ops::linear(builder, ops::layer_norm(builder, x, gamma_, beta_, 1e-5), weight, bias, "logits");
+    return train(ops::cross_entropy(builder, x, network_.targets, network_.inverse_units, {0.1}));
+  }
+
+ private:
+  RandomNetwork train(ValueId losses, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     sort_sections(network_.graph);
     network_.training = add_training(network_.graph, losses, optimizer, 0);
     apply_precision(network_.graph, compute);
     return std::move(network_);
   }
 
- private:
   ValueId table_, positions_, gamma_, beta_;
 };
 
@@ -320,6 +337,26 @@ inline RandomNetwork frozen_network(std::int64_t batch) {
   BlockNetwork network(batch, 8, 512, false);
   network.freeze();
   return network.make();
+}
+
+// Repeated blocks, and a classifier of each position.
+inline RandomNetwork classifier_network(std::int64_t batch) {
+  constexpr std::int64_t kContext = 16, kClasses = 40, kWidth = 24, kBlocks = 5;
+  FramedNetwork frame(batch, kContext, kClasses, kWidth);
+  GraphBuilder& builder = frame.builder;
+  std::vector<std::pair<ValueId, ValueId>> blocks;
+  for (std::int64_t i = 0; i <= kBlocks; ++i) {
+    const std::string name = i < kBlocks ? "b" + std::to_string(i) : "head";
+    const std::int64_t outputs = i < kBlocks ? kWidth : kClasses;
+    blocks.emplace_back(frame.parameter(name + ".w", {kWidth, outputs}), frame.parameter(name + ".b", Shape{outputs}));
+  }
+  ValueId x = frame.begin();
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    const GraphBuilder::Scope scope(builder, "b" + std::to_string(i));
+    const ValueId wide = ops::gelu(builder, ops::linear(builder, x, blocks[i].first, blocks[i].second, "linear"), "gelu");
+    x = ops::add(builder, x, frame.dropout(wide), "sum");
+  }
+  return frame.end(x, blocks.back().first, blocks.back().second);
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }

@@ -7,7 +7,13 @@
 
 #include "graph/builder.h"
 #include "nn/layers.h"
-#include "ops/all.h"
+#include "ops/attention/attention.h"
+#include "ops/dropout/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/embedding/embedding.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
+#include "ops/reduce/reduce.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,9 @@
 #include "base/philox.h"
 #include "graph/gradient.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/cuda.h"
 #include "ops/check.h"
+#include "ops/families.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -95,6 +97,8 @@ const OpDef kAttentionBackward{.name = "attention_backward",
                                .rounded = rounded,
                                .costly = true,
                                .random = true};
+
+OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {cuda_attention_backward_scratch}}}; }
 
 ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, std::int64_t heads, double dropout,
                   std::uint64_t seed) {

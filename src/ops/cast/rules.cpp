@@ -3,6 +3,7 @@
 #include "graph/gradient.h"
 #include "ops/cast/cast.h"
 #include "ops/check.h"
+#include "ops/families.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -33,6 +34,8 @@ void gradient(GradientContext& context) {
 }  // namespace
 
 const OpDef kCast{.name = "cast", .infer = infer, .cost = cost, .gradient = gradient};
+
+OpList cast_ops() { return {{&kCast}}; }
 
 ValueId cast(GraphBuilder& builder, ValueId x, DType to, std::string name) {
   return builder.add1(kCast, CastAttributes{to}, {x}, std::move(name));

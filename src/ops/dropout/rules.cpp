@@ -4,6 +4,7 @@
 #include "graph/gradient.h"
 #include "ops/check.h"
 #include "ops/dropout/dropout.h"
+#include "ops/families.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -41,6 +42,8 @@ const OpDef kDropout{.name = "dropout",
                      .aliases = aliases,
                      .elementwise = true,
                      .random = true};
+
+OpList dropout_ops() { return {{&kDropout}}; }
 
 ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed) {
   if (probability == 0) return x;

@@ -1,6 +1,7 @@
 #include "graph/gradient.h"
 #include "ops/check.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/families.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -121,6 +122,11 @@ const OpDef kAccumulateRounded{.name = "accumulate_rounded",
                                .cost = cost<3>,
                                .not_differentiable = kFirstOrderOnly,
                                .aliases = into_third};
+
+OpList elementwise_ops() {
+  return {{&kAdd},        {&kMultiply},         {&kScale}, {&kGelu}, {&kGeluBackward}, {&kRelu}, {&kReluBackward},
+          {&kAccumulate}, {&kAccumulateRounded}};
+}
 
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {
   return builder.add1(kAdd, NoAttributes{}, {a, b}, std::move(name));

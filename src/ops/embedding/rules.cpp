@@ -2,7 +2,9 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/embedding/cuda.h"
 #include "ops/embedding/embedding.h"
+#include "ops/families.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -166,6 +168,12 @@ const OpDef kSelectRow{.name = "select_row",
                        .infer = infer_select,
                        .cost = cost_of_select,
                        .not_differentiable = "it serves generation, which has no backward pass"};
+
+OpList embedding_ops() {
+  return {{&kEmbedding},        {&kTokenGradient, {cuda_token_gradient_scratch}},
+          {&kPositionGradient}, {&kTokenSlots, {cuda_token_slots_scratch}},
+          {&kAddRows},          {&kSelectRow}};
+}
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name) {
   for (const ValueId each : {table, positions}) {

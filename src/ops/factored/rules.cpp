@@ -2,7 +2,9 @@
 
 #include "ops/attributes.h"
 #include "ops/check.h"
+#include "ops/factored/cuda.h"
 #include "ops/factored/factored.h"
+#include "ops/families.h"
 #include "ops/update/update.h"
 
 namespace plimsoll::ops {
@@ -110,5 +112,11 @@ const OpDef kAdafactor{.name = "adafactor",
                        .not_differentiable = kUpdateOnly,
                        .aliases = aliases_of_update,
                        .ranges = ranges_of_update};
+
+OpList factored_ops() {
+  return {{&kUpdateVariance, {cuda_update_variance_scratch}},
+          {&kUpdateSize, {cuda_update_size_scratch}},
+          {&kAdafactor, {cuda_adafactor_scratch}}};
+}
 
 }  // namespace plimsoll::ops

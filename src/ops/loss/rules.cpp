@@ -2,6 +2,8 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
+#include "ops/loss/cuda.h"
 #include "ops/loss/loss.h"
 
 namespace plimsoll::ops {
@@ -110,6 +112,12 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .either = either,
                                         .costly = true,
                                         .chunked = true};
+
+// A GPU works on the whole vocabulary at once: a table that does not fit beside its tile fits no GPU.
+OpList loss_ops() {
+  return {{&kLinearCrossEntropy, {cuda_loss_scratch, true, true}},
+          {&kLinearCrossEntropyBackward, {cuda_loss_scratch, true, true}}};
+}
 
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
                              const LossAttributes& attributes) {

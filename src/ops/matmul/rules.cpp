@@ -2,6 +2,8 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
+#include "ops/matmul/cuda.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/shape_ops.h"
@@ -121,6 +123,8 @@ const OpDef kMatmul{.name = "matmul",
                     .narrow = narrow,
                     .rounded = rounded,
                     .costly = true};
+
+OpList matmul_ops() { return {{&kMatmul, {cuda_matmul_scratch, true}}}; }
 
 ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name) {
   return builder.add1(kMatmul, attributes, {a, b}, std::move(name));

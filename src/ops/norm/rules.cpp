@@ -5,6 +5,8 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
+#include "ops/norm/cuda.h"
 #include "ops/norm/norm.h"
 #include "ops/reduce/reduce.h"
 
@@ -106,6 +108,8 @@ const OpDef kLayerNormBackward{.name = "layer_norm_backward",
                                .cost = cost,
                                .not_differentiable = kFirstOrderOnly,
                                .aliases = aliases_of_backward};
+
+OpList norm_ops() { return {{&kLayerNorm}, {&kLayerNormBackward, {cuda_layer_norm_scratch}}}; }
 
 ValueId layer_norm(GraphBuilder& builder, ValueId x, ValueId gamma, ValueId beta, double epsilon) {
   return builder.add(kLayerNorm, LayerNormAttributes{epsilon}, {x, gamma, beta}, {"", "mean", "rstd"}).front();

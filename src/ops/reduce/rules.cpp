@@ -2,6 +2,8 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
+#include "ops/reduce/cuda.h"
 #include "ops/reduce/reduce.h"
 
 namespace plimsoll::ops {
@@ -98,5 +100,13 @@ const OpDef kCountSmall{.name = "count_small",
                         .cost = one_pass,
                         .not_differentiable = kFirstOrderOnly,
                         .aliases = into_second};
+
+OpList reduce_ops() {
+  return {{&kReduce},
+          {&kBroadcastLast},
+          {&kSumRows, {cuda_sum_rows_scratch}},
+          {&kSumLosses},
+          {&kCountSmall, {cuda_count_small_scratch}}};
+}
 
 }  // namespace plimsoll::ops

@@ -2,6 +2,7 @@
 
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
 #include "ops/shape/shape_ops.h"
 
 namespace plimsoll::ops {
@@ -50,6 +51,8 @@ const OpDef kReshape{.name = "reshape",
                      .aliases = view_of_first,
                      .view = true};
 const OpDef kTranspose{.name = "transpose", .infer = infer_transpose, .cost = one_copy, .gradient = gradient_of_transpose};
+
+OpList shape_ops() { return {{&kReshape}, {&kTranspose}}; }
 
 ValueId reshape(GraphBuilder& builder, ValueId x, Shape shape, std::string name) {
   return builder.add1(kReshape, ReshapeAttributes{std::move(shape)}, {x}, std::move(name));

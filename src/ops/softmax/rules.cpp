@@ -1,5 +1,6 @@
 #include "graph/gradient.h"
 #include "ops/check.h"
+#include "ops/families.h"
 #include "ops/softmax/softmax.h"
 
 namespace plimsoll::ops {
@@ -34,6 +35,8 @@ void gradient(GradientContext& context) {
 const OpDef kSoftmax{.name = "softmax", .infer = infer, .cost = cost, .gradient = gradient};
 const OpDef kSoftmaxBackward{
     .name = "softmax_backward", .infer = infer_backward, .cost = cost, .not_differentiable = kFirstOrderOnly};
+
+OpList softmax_ops() { return {{&kSoftmax}, {&kSoftmaxBackward}}; }
 
 ValueId softmax(GraphBuilder& builder, ValueId x, std::string name) {
   return builder.add1(kSoftmax, NoAttributes{}, {x}, std::move(name));

@@ -1,5 +1,7 @@
 #include "base/ceil_div.h"
 #include "ops/check.h"
+#include "ops/families.h"
+#include "ops/update/cuda.h"
 #include "ops/update/update.h"
 
 namespace plimsoll::ops {
@@ -124,5 +126,14 @@ const OpDef kClip{.name = "clip", .infer = infer_clip, .cost = cost_of_few, .not
 constinit const OpDef kAdamW = update_op<AdamWAttributes, 15>("adamw");
 constinit const OpDef kLion = update_op<LionAttributes, 9>("lion");
 constinit const OpDef kSgd = update_op<SgdAttributes, 6>("sgd");
+
+OpList update_ops() {
+  return {{&kSumOfSquares, {cuda_sum_of_squares_scratch}},
+          {&kClip},
+          {&kReport},
+          {&kAdamW, {cuda_update_scratch}},
+          {&kLion, {cuda_update_scratch}},
+          {&kSgd, {cuda_update_scratch}}};
+}
 
 }  // namespace plimsoll::ops

@@ -17,11 +17,11 @@ namespace {
 
 std::vector<OpCases> gather() {
   std::vector<OpCases> all;
-  for (const auto& family :
-       {matmul_cases(), elementwise_cases(), norm_cases(), softmax_cases(), attention_cases(), embedding_cases(), reduce_cases(),
-        shape_cases(), cast_cases(), dropout_cases(), loss_cases(), update_cases(), factored_cases()}) {
+#define PLIMSOLL_CASES(NAME) NAME##_cases(),
+  for (const auto& family : {PLIMSOLL_OP_FAMILIES(PLIMSOLL_CASES, PLIMSOLL_CASES)}) {
     all.insert(all.end(), family.begin(), family.end());
   }
+#undef PLIMSOLL_CASES
   return all;
 }
 

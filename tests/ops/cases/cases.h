@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "ops/families.h"
 
 namespace plimsoll {
 
@@ -66,19 +67,10 @@ struct OpCases {
   std::optional<std::size_t> root_scale;
 };
 
-std::vector<OpCases> matmul_cases();
-std::vector<OpCases> elementwise_cases();
-std::vector<OpCases> norm_cases();
-std::vector<OpCases> softmax_cases();
-std::vector<OpCases> attention_cases();
-std::vector<OpCases> embedding_cases();
-std::vector<OpCases> reduce_cases();
-std::vector<OpCases> shape_cases();
-std::vector<OpCases> cast_cases();
-std::vector<OpCases> dropout_cases();
-std::vector<OpCases> loss_cases();
-std::vector<OpCases> update_cases();
-std::vector<OpCases> factored_cases();
+// Of each family, in its own file.
+#define PLIMSOLL_DECLARE(NAME) std::vector<OpCases> NAME##_cases();
+PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
+#undef PLIMSOLL_DECLARE
 
 // Of every op.
 const std::vector<OpCases>& all_cases();

@@ -1,0 +1,28 @@
+// Softmax cross-entropy of logits over classes: the loss of a classifier. Labels below zero are ignored: loss 0, gradient 0.
+// A language model's head has too many logits to hold them all: its loss is linear_cross_entropy (ops/loss).
+#pragma once
+
+#include "graph/builder.h"
+
+namespace plimsoll::ops {
+
+// With logits x of C classes, L = logsumexp(x) and label t, a row's loss is L - (1 - s) x[t] - s mean(x), where
+// s = label_smoothing (Szegedy et al., 2016, as in PyTorch).
+struct CrossEntropyAttributes {
+  double label_smoothing = 0;
+  friend bool operator==(const CrossEntropyAttributes&, const CrossEntropyAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("label_smoothing", label_smoothing);
+  }
+};
+
+// Backward: (logits, labels, scale) -> d_logits, the gradient of sum(losses) * scale.
+extern const OpDef kCrossEntropy, kCrossEntropyBackward;
+
+// logits f32 [..., classes], labels i32 [...], scale f32 [1] -> losses f32 [...]. The scale multiplies the gradient alone: for a
+// mean over a window it is one over the window's labels. A backward pass begins here: no other op may read the losses.
+ValueId cross_entropy(GraphBuilder& builder, ValueId logits, ValueId labels, ValueId scale,
+                      const CrossEntropyAttributes& attributes = {});
+
+}  // namespace plimsoll::ops

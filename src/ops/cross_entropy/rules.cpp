@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/families.h"
+
+namespace plimsoll::ops {
+namespace {
+
+// Returns the shape of the labels.
+Shape check(const Attributes& any, TypeSpan inputs, std::string_view where) {
+  require_inputs(inputs, 3, where);
+  require_dtype(inputs.first(1), DType::f32, where);
+  const Shape& logits = inputs[0].shape;
+  require(logits.rank() >= 2 && logits.last() >= 1, where, fmt::format("logits is {}", to_text(inputs[0])),
+          "pass (rows, classes), or more axes before the classes");
+  Shape rows = logits;
+  rows.pop_back();
+  require_type(inputs[1], {DType::i32, rows}, where, "labels");
+  require_type(inputs[2], {DType::f32, Shape{1}}, where, "scale");
+  const double smoothing = any.as<CrossEntropyAttributes>().label_smoothing;
+  require(smoothing >= 0 && smoothing <= 1, where, fmt::format("label_smoothing is {}", smoothing), "a number from 0 to 1");
+  return rows;
+}
+
+std::vector<ValueType> infer(const Attributes& attributes, TypeSpan inputs) {
+  return {{DType::f32, check(attributes, inputs, "cross_entropy")}};
+}
+
+std::vector<ValueType> infer_backward(const Attributes& attributes, TypeSpan inputs) {
+  check(attributes, inputs, "cross_entropy_backward");
+  return {inputs[0]};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {20.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient(GradientContext& context) {
+  require_root(context);
+  if (!context.wants(0)) return;
+  context.contribute(0, context.builder().add1(kCrossEntropyBackward, context.node().attributes,
+                                               {context.input(0), context.input(1), context.input(2)}, "grad"));
+}
+
+std::vector<Alias> over_logits(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
+
+}  // namespace
+
+const OpDef kCrossEntropy{.name = "cross_entropy", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kCrossEntropyBackward{.name = "cross_entropy_backward",
+                                  .infer = infer_backward,
+                                  .cost = cost,
+                                  .not_differentiable = kFirstOrderOnly,
+                                  .aliases = over_logits};
+
+OpList cross_entropy_ops() { return {{&kCrossEntropy}, {&kCrossEntropyBackward}}; }
+
+ValueId cross_entropy(GraphBuilder& builder, ValueId logits, ValueId labels, ValueId scale,
+                      const CrossEntropyAttributes& attributes) {
+  return builder.add1(kCrossEntropy, attributes, {logits, labels, scale}, "losses");
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,23 @@
+#include "ops/families.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<const OpDef*> gather() {
+  std::vector<const OpDef*> all;
+#define PLIMSOLL_OPS(NAME) NAME##_ops(),
+  for (const OpList& family : {PLIMSOLL_OP_FAMILIES(PLIMSOLL_OPS, PLIMSOLL_OPS)}) {
+    for (const ListedOp& each : family) all.push_back(each.op);
+  }
+#undef PLIMSOLL_OPS
+  return all;
+}
+
+}  // namespace
+
+const std::vector<const OpDef*>& all_ops() {
+  static const std::vector<const OpDef*> all = gather();
+  return all;
+}
+
+}  // namespace plimsoll::ops
