@@ -52,7 +52,10 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
-  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  return train_graph(config, config.model.config.family().build(config.model.config, shape, options), data, micro_batch);
+}
+
+TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
   TrainingGraph result;
   result.graph = std::move(model.graph);
   result.micro = model.pass(Section::micro);

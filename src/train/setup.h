@@ -35,6 +35,8 @@ struct TrainingGraph {
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
+// The same of the forward passes that a family has built.
+TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
 
 // The graph of one section alone, for commands that only need weights.
 struct InferenceGraph {

@@ -14,6 +14,9 @@
 
 #include "autodiff/small_gpt2.h"
 #include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
 
 namespace plimsoll {
 void PrintTo(DType dtype, std::ostream* out) { *out << name(dtype); }

@@ -540,7 +540,7 @@ struct Perceptron {
     };
     for (const int steps : {1, 2}) {
       run.run(Section::micro, steps == 1);
-      EXPECT_NEAR(run.get(values.loss_total)[0], steps * total("", 0, 0), 1e-5);
+      EXPECT_NEAR(run.get(values.loss_totals.front())[0], steps * total("", 0, 0), 1e-5);
       for (const ValueId parameter : graph.parameters()) {
         const std::string name = graph.values[parameter].name.text();
         const Numbers gradient = run.get(trained.find(name + ".grad"));

@@ -67,16 +67,17 @@ TEST_F(PrefetchTest, TokensOfFourBytes) {
   write_raw(folder / "b.bin", wide_llmc_bytes(rest));
   const TokenFile wide = open_source({std::vector{folder / "a.bin", folder / "b.bin"}, "llmc", 65536, {}, {}});
   for (auto& buffer : buffers) buffer.resize(static_cast<std::size_t>(staging_bytes(kMicro, kContext, 4)));
-  Prefetcher narrow_reader(source, samples, kMicro, staging());
+  Prefetcher narrow_reader(*tokens, "x.bin", kMicro, staging());
   std::array<std::vector<std::byte>, 2> others = buffers;
-  Prefetcher reader(wide, samples, kMicro, {others[0], others[1]});
+  const TokenSource wide_tokens(wide, kContext);
+  Prefetcher reader(wide_tokens, "a.bin", kMicro, {others[0], others[1]});
   Buffers expected(kMicro, kContext), out(kMicro, kContext);
   for (std::uint32_t sample = 0; sample < 2400; sample += 37) {
     const std::vector<SampleRef> refs{{0, sample}, {0, sample + 1}, {1, 2499 - sample}};
     narrow_reader.submit(refs);
     reader.submit(refs);
-    narrow_reader.take(expected.view());
-    reader.take(out.view());
+    narrow_reader.take(expected.fields());
+    reader.take(out.fields());
     ASSERT_EQ(out, expected) << "sample " << sample;
   }
 }

@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "data/window.h"
 #include "formats/safetensors.h"
-#include "graph/builder.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -21,14 +19,10 @@ constexpr std::int64_t kMicro = 2;
 
 // build_training_graph, with some parameters frozen.
 TrainingGraph with_frozen(const Config& config, DataFacts facts, std::int64_t micro) {
-  ModelGraph model = build_gpt2(config.model.shape, {micro, 0, false, config.model.context}, 7);
+  const ModelConfig& gpt2 = config.model.config;
+  ModelGraph model = gpt2.family().build(gpt2, {micro, 0, false, config.model.context}, {.seed = 7});
   for (const char* name : kFrozen) model.graph.values[model.graph.find(name)].parameter->trainable = false;
-  TrainingGraph result{std::move(model.graph), model.micro, model.evaluate, model.evaluate_total, {}, {}, {}};
-  result.training = add_training(result.graph, model.losses, optimizer_settings(config), config.train.effective_batch / micro);
-  GraphBuilder builder(result.graph);
-  const ValueType type{DType::u8, Shape{staging_bytes(micro, config.model.context, facts.bytes_per_token)}};
-  for (ValueId& staging : result.staging) staging = builder.add_persistent("data.staging", type, Role::staging);
-  return result;
+  return train_graph(config, std::move(model), facts, micro);
 }
 
 class Frozen : public testing::Test {
