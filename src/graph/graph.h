@@ -113,7 +113,8 @@ struct Graph {
 // Moves the nodes of each section together, in kSections order; keeps the order within a section.
 void sort_sections(Graph& graph);
 
-// Alias pairs of a node, as value ids. What the node reads a second time, at a position without such a pair, it may not overwrite.
+// Alias pairs of a node, as value ids. What the node reads a second time, at a position without such a pair, it may not
+// overwrite.
 struct NodeAlias {
   ValueId input, output;
   AliasKind kind;

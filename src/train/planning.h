@@ -58,7 +58,7 @@ OpCatalogue catalogue_of(const MachineRecord& record);
 struct PlanExtras {
   bool values = false;
   bool levers = false;
-  int frontier_points = 0;  // 0: no frontier
+  int frontier_points = 0;                   // 0: no frontier
   std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
 };
 

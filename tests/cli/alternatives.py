@@ -117,7 +117,8 @@ def summary(test):
     test.near("seconds", run["seconds"], 6 * plan["predicted"]["update_seconds"], 1e-9)
     text = test.succeeds(*SIM)
     micro = plan["batch"]["micro"]
-    for word in (f"{parameters:,} parameters; 6 updates, 48 samples", f"micro-batch {micro} chosen; `train.micro_batch = {micro}`"):
+    pinned = f"micro-batch {micro} chosen; `train.micro_batch = {micro}`"
+    for word in (f"{parameters:,} parameters; 6 updates, 48 samples", pinned):
         test.that(word in text, f"{word}: {text}")
     test.that("chosen" not in test.succeeds(*SIM, "--set", "train.micro_batch=2"), "a given micro-batch is not chosen")
     long = test.succeeds(*SIM, "--set", "train.updates=1000000000")

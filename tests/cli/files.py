@@ -29,7 +29,8 @@ def flips(test):
     draw = random.Random(7)
     places = {
         "length": [0, 1],
-        "header": [whole.index(b"plimsoll.xxh3") + 3, whole.index(b"plimsoll.xxh3") + 60, *(draw.randrange(8, header) for _ in range(6))],
+        "header": [whole.index(b"plimsoll.xxh3") + 3, whole.index(b"plimsoll.xxh3") + 60,
+                   *(draw.randrange(8, header) for _ in range(6))],  # fmt: skip
         "counters": [whole.index(b'"checksums"') + 4, *(header + draw.randrange(begin, end) for _ in range(6))],
         "tensors": [len(whole) - 1, *(draw.randrange(header + end, len(whole)) for _ in range(5))],
     }

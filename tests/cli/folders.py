@@ -115,7 +115,8 @@ def formats(test):
     test.write("c.toml", SHAPE.format('train="t.bin",validation="t.txt"'))
     for command in (["plan", "c.toml"], ["train", "c.toml", "--run", "run"]):
         test.fails(5, "E-DATA-FORMAT", *command, *MEMORY)
-    for name, content in (("x.jsonl", '{"text": "a"}\n'), ("x.txt.gz", b"\x1f\x8b\x08" + bytes(99)), ("utf16.txt", "text".encode("utf-16"))):
+    foreign = {"x.jsonl": '{"text": "a"}\n', "x.txt.gz": b"\x1f\x8b\x08" + bytes(99), "utf16.txt": "text".encode("utf-16")}
+    for name, content in foreign.items():
         test.write(name, content)
         test.fails(5, "E-DATA-FORMAT", "plan", "from.toml", *MEMORY, "--set", f"data.train={test.path(name)}")
 
@@ -156,7 +157,8 @@ def widths(test):
         train(test, ["c.toml", *MEMORY, "--set", "train.evaluate_every=1"], f"{one}-{other}")
         evaluations = test.path(f"{one}-{other}/eval.jsonl").read_text().splitlines()
         mixed.append((bits(test, f"{one}-{other}"), [json.loads(line)["loss_bits"] for line in evaluations]))
-    test.that(len(mixed[0][1]) >= 2 and mixed[0] == mixed[1] == mixed[2], f"widths of train and validation change no bit: {mixed}")
+    equal = mixed[0] == mixed[1] == mixed[2]
+    test.that(len(mixed[0][1]) >= 2 and equal, f"widths of train and validation change no bit: {mixed}")
 
 
 def large_ids(test):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What users of other programs write: names mean what they mean there or are refused, all faults are told, sizes in their spelling."""
+"""What users of other programs write: names mean what they mean there or are refused; all faults are told; sizes."""
 
 import json
 import re
@@ -113,7 +113,8 @@ def generating(test):
     ):
         weights.write_text(content)
         result = test.run("generate", "--weights", "run", "--prompt", "x")
-        test.that(result.code == 5 and said in result.text()[1] and re.search("gpt-?2", result.text()[1].lower()), f"{said}: {result.text()[1]}")
+        text = result.text()[1]
+        test.that(result.code == 5 and said in text and re.search("gpt-?2", text.lower()), f"{said}: {text}")
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run goes on with when it is resumed: its own settings and budgets, unless they are given anew; also where it was moved."""
+"""What a run goes on with when it is resumed: its own settings and budgets, unless they are given anew."""
 
 import json
 import os
@@ -145,7 +145,8 @@ def moved(test):
     home.mkdir()
     test.write("one/t.txt", prose(3, 6000))
     test.write("base.toml", 'model={layers=1,width=16,heads=2,context=32,vocab=260}\n'
-               'data={train="one/t.txt",format="bpe",vocabulary="vocabulary"}\ntrain={effective_batch=4,updates=2}\n')  # fmt: skip
+               'data={train="one/t.txt",format="bpe",vocabulary="vocabulary"}\n'
+               "train={effective_batch=4,updates=2}\n")  # fmt: skip
     test.succeeds("train", "base.toml", "--memory", "64MiB", "--run", "one/b")
     test.write("one/f.toml", 'model={init="b/weights",context=32}\ndata={train="t.txt",format="bpe"}\n'
                'train={effective_batch=4,updates=3}\n')  # fmt: skip

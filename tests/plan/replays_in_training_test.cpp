@@ -28,8 +28,7 @@ std::vector<Alias> pairs_of(const Node& node) { return aliases_of(*node.op, node
 
 bool updates(const Node& node, std::size_t input) {
   const std::vector<Alias> pairs = pairs_of(node);
-  return std::any_of(pairs.begin(), pairs.end(),
-                     [&](const Alias& pair) { return in_place(pair.kind) && pair.input == input; });
+  return std::any_of(pairs.begin(), pairs.end(), [&](const Alias& pair) { return in_place(pair.kind) && pair.input == input; });
 }
 
 // The first round of a window writes where later ones add.
