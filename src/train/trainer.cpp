@@ -31,8 +31,7 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated) {
   count = count == 0 ? source.count() : std::min(count, source.count());
   const SampleOrder order{OrderKind::sequential, 0, source.count()};
-  std::vector<FieldBuffer> fields;
-  for (const Field& field : pass.inputs) fields.push_back({field.name, executor.view(field.value)});
+  std::vector<FieldBuffer> fields(pass.inputs.size());
   std::vector<SampleRef> samples;  // of one micro-batch: what is held does not grow with the data
   samples.reserve(static_cast<std::size_t>(batch));
   std::int64_t units = 0;
@@ -44,6 +43,7 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
     }
     executor.run(Section::evaluate, first == 0, [&](Section) {
       source.read(samples, bytes_of(executor, staging));
+      for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
       source.fill(samples, bytes_of(executor, staging), fields);
       for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
     });
@@ -73,13 +73,16 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
   const auto give = [&](ValueId value, const auto& to) {
     const std::vector<ValueId> replicas = replicas_of(plan.graph, value);
     group_.resize(replicas.size());
-    for (std::size_t i = 0; i < replicas.size(); ++i) to(group_[i], executor.view(replicas[i]));
+    for (std::size_t i = 0; i < replicas.size(); ++i) to(group_[i], replicas[i]);
   };
   for (const Field& field : model.micro.inputs) {
-    give(field.value, [&](Fed& fed, const TensorView& view) { fed.fields.push_back({field.name, view}); });
+    give(field.value, [&](Fed& fed, ValueId value) {
+      fed.values.push_back(value);
+      fed.fields.push_back({field.name, executor.view(value)});
+    });
   }
   for (const LossTerm& loss : model.micro.losses) {
-    give(loss.scale, [&](Fed& fed, const TensorView& view) { fed.scales.push_back(view.as_pointer<float>()); });
+    give(loss.scale, [&](Fed& fed, ValueId value) { fed.scales.push_back(value); });
   }
   if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
   refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
@@ -152,11 +155,15 @@ void Trainer::feed_micro(double scale) {
     step[0] = static_cast<std::uint32_t>(progress_.updates + 1);
     step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
   }
-  for (const Fed& fed : group_) {
+  for (Fed& fed : group_) {
+    // Asked anew each time: a device may have to wait until it has taken what was fed before.
+    for (std::size_t i = 0; i < fed.values.size(); ++i) fed.fields[i].view.data = executor_.view(fed.values[i]).data;
     prefetcher_->take(fed.fields);
     keep_prefetching();
     const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
-    for (std::size_t i = 0; i < factors_.size(); ++i) *fed.scales[i] = static_cast<float>(factors_[i] * scale * weight);
+    for (std::size_t i = 0; i < factors_.size(); ++i) {
+      *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
+    }
   }
 }
 

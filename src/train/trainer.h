@@ -127,8 +127,8 @@ class Trainer {
   std::int64_t micro_in_window_ = 0;
   // Of a micro-batch that goes with the others: what the source fills, and the scale of each loss.
   struct Fed {
-    std::vector<FieldBuffer> fields;
-    std::vector<float*> scales;
+    std::vector<ValueId> values, scales;
+    std::vector<FieldBuffer> fields;  // of the values, where they are at the moment
   };
   std::vector<Fed> group_;
   std::vector<double> factors_;  // by loss: its weight over its denominator, of the present window

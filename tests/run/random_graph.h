@@ -340,15 +340,15 @@ inline RandomNetwork frozen_network(std::int64_t batch) {
 }
 
 // Repeated blocks, and a classifier of each position.
-inline RandomNetwork classifier_network(std::int64_t batch) {
-  constexpr std::int64_t kContext = 16, kClasses = 40, kWidth = 24, kBlocks = 5;
-  FramedNetwork frame(batch, kContext, kClasses, kWidth);
+inline RandomNetwork classifier_network(std::int64_t batch, std::int64_t width) {
+  constexpr std::int64_t kContext = 16, kClasses = 40, kBlocks = 5;
+  FramedNetwork frame(batch, kContext, kClasses, width);
   GraphBuilder& builder = frame.builder;
   std::vector<std::pair<ValueId, ValueId>> blocks;
   for (std::int64_t i = 0; i <= kBlocks; ++i) {
     const std::string name = i < kBlocks ? "b" + std::to_string(i) : "head";
-    const std::int64_t outputs = i < kBlocks ? kWidth : kClasses;
-    blocks.emplace_back(frame.parameter(name + ".w", {kWidth, outputs}), frame.parameter(name + ".b", Shape{outputs}));
+    const std::int64_t outputs = i < kBlocks ? width : kClasses;
+    blocks.emplace_back(frame.parameter(name + ".w", {width, outputs}), frame.parameter(name + ".b", Shape{outputs}));
   }
   ValueId x = frame.begin();
   for (std::size_t i = 0; i < kBlocks; ++i) {
