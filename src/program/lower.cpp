@@ -64,18 +64,22 @@ class Lowering {
     std::uint32_t events = 0;
   };
 
-  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written.
+  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written,
+  // and not while the stream reads it already. (Two reads of one range under way at once have given other bits with io_uring.)
   Streamed stream(StepRange range) const {
     std::vector<std::vector<StreamedNodes>> streams;
-    std::map<ValueId, std::size_t> stream_of;  // by pages
-    std::set<ValueId> written;                 // in this range, of what rests elsewhere
+    std::map<ValueId, std::size_t> stream_of;       // by pages
+    std::set<ValueId> written;                      // in this range, of what rests elsewhere
+    std::map<std::size_t, std::set<ValueId>> read;  // by stream
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
       if (what.kind != Step::Kind::node || !graph_.nodes[what.node].pages.valid()) continue;
       const Node& node = graph_.nodes[what.node];
       const bool joins = step != streams_with(graph_, plan_.timeline, step).begin;
       const bool waits = !joins && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-        return graph_.values[input].tier != 0 && written.contains(origin(input));
+        const auto present = stream_of.find(node.pages);
+        const bool again = present != stream_of.end() && read[present->second].contains(origin(input));
+        return graph_.values[input].tier != 0 && (again || written.contains(origin(input)));
       });
       const auto [found, fresh] = stream_of.emplace(node.pages, streams.size());
       if (fresh || waits) {
@@ -89,6 +93,9 @@ class Lowering {
       std::vector<StreamedNodes>& nodes = streams[found->second];
       if (!joins) nodes.emplace_back();
       nodes.back().push_back(std::move(run));
+      for (const ValueId input : node.inputs) {
+        if (graph_.values[input].tier != 0) read[found->second].insert(origin(input));
+      }
       for (const ValueId output : node.outputs) written.insert(origin(output));
     }
     Streamed streamed;
