@@ -52,15 +52,21 @@ struct SourceRequest {
   std::filesystem::path trained = {};
 };
 
-// Errors: E-DATA-MISSING (no file), E-DATA-FILES (a pattern or folder without files), E-DATA-EMPTY, E-DATA-FORMAT (a size that
-// is no whole number of tokens, a broken header, evidently something else, files of several formats or widths), E-DATA-SHORT
-// (fewer than two tokens), E-DATA-TOKEN (the vocabulary of "bpe" is larger than the model's), E-TOKENIZER (text with tokens that
-// would be split, or a model whose tokenizer is not read), E-IO-WRITE (no place for tokens), E-CONFIG-VALUE (unknown format, or
-// "bpe" without a vocabulary). "bpe" takes about 8 MiB of memory for GPT-2's vocabulary, most of it while that is read.
+// "bpe" takes about 8 MiB of memory for GPT-2's vocabulary, most of it while that is read. Errors:
+//   E-DATA-MISSING   there is no file
+//   E-DATA-FILES     a pattern or a folder has no files
+//   E-DATA-EMPTY     a file is empty
+//   E-DATA-FORMAT    a size is no whole number of tokens, a header is broken, a file is evidently something else, or files have
+//                    several formats or widths
+//   E-DATA-SHORT     there are fewer than two tokens
+//   E-DATA-TOKEN     the vocabulary of "bpe" is larger than the model's
+//   E-TOKENIZER      text has tokens that would be split, or the tokenizer of the model is not read
+//   E-IO-WRITE       there is no place for tokens
+//   E-CONFIG-VALUE   the format is unknown, or "bpe" has no vocabulary
 TokenFile open_source(const SourceRequest& request);
 
-// E-DATA-FORMAT where training goes by bytes and validation by tokens of a vocabulary, or the other way round, or one of the two
-// is text that goes through the vocabulary and the other one brings tokens, of whichever. Tokens may differ in width.
+// E-DATA-FORMAT where one of the two is bytes and the other one tokens of a vocabulary. Also where one is text that goes through
+// the vocabulary and the other one brings tokens. Tokens may differ in width.
 void require_one_kind(const TokenFile& train, const TokenFile& validation);
 
 // What the file would be were it there, as far as request and name say it: "bytes", "u16", "u32", "llmc" or "bpe".

@@ -6,8 +6,8 @@
 
 namespace plimsoll::ops {
 
-// With logits x of C classes, L = logsumexp(x) and label t, a row's loss is L - (1 - s) x[t] - s mean(x), where
-// s = label_smoothing (Szegedy et al., 2016, as in PyTorch).
+// A row has logits x and the label t. Its loss is logsumexp(x) - (1 - s) x[t] - s mean(x) with s = label_smoothing (Szegedy et
+// al., 2016, as in PyTorch).
 struct CrossEntropyAttributes {
   double label_smoothing = 0;
   friend bool operator==(const CrossEntropyAttributes&, const CrossEntropyAttributes&) = default;
