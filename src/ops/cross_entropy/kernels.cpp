@@ -16,18 +16,10 @@
 #include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
 #include "ops/softmax/exp-inl.h"
+#include "ops/softmax/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-HWY_INLINE float largest_logit(std::int64_t classes, const float* x) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  Floats best = hn::Set(F32(), kLowest);
-  std::int64_t i = 0;
-  for (; i + kLanes <= classes; i += kLanes) best = hn::Max(best, hn::LoadU(F32(), x + i));
-  if (i < classes) best = hn::Max(best, load_part(x + i, classes - i, kLowest));
-  return hn::GetLane(hn::MaxOfLanes(F32(), best));
-}
 
 // Of term(x[i]); term(fill) is 0.
 template <class Term>
@@ -52,7 +44,7 @@ HWY_INLINE double exponentials_of_row(std::int64_t classes, const float* x, floa
 }
 
 float loss_of_row(std::int64_t classes, const float* x, std::int32_t label, double smoothing) {
-  const float most = largest_logit(classes, x);
+  const float most = row_maximum(classes, x);
   double loss = std::log(exponentials_of_row(classes, x, most)) - (1 - smoothing) * static_cast<double>(x[label] - most);
   if (smoothing != 0) {
     const Floats top = hn::Set(F32(), most);
@@ -63,7 +55,7 @@ float loss_of_row(std::int64_t classes, const float* x, std::int32_t label, doub
 }
 
 void gradient_of_row(std::int64_t classes, const float* x, std::int32_t label, double smoothing, double scale, float* gradient) {
-  const float most = largest_logit(classes, x);
+  const float most = row_maximum(classes, x);
   const Floats top = hn::Set(F32(), most);
   const Floats factor = hn::Set(F32(), static_cast<float>(scale / exponentials_of_row(classes, x, most)));
   const Floats less = hn::Set(F32(), static_cast<float>(scale * smoothing / static_cast<double>(classes)));

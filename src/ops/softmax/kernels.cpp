@@ -13,18 +13,10 @@
 #include "device/cpu/floats-inl.h"
 #include "hwy/highway.h"
 #include "ops/softmax/exp-inl.h"
+#include "ops/softmax/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-HWY_INLINE float row_maximum(std::int64_t width, const float* x) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  Floats best = hn::Set(F32(), kLowest);
-  std::int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) best = hn::Max(best, hn::LoadU(F32(), x + i));
-  if (i < width) best = hn::Max(best, load_part(x + i, width - i, kLowest));
-  return hn::GetLane(hn::MaxOfLanes(F32(), best));
-}
 
 void softmax_row(std::int64_t width, const float* x, float* y) {
   const Floats top = hn::Set(F32(), row_maximum(width, x));
