@@ -64,27 +64,35 @@ class Lowering {
     std::uint32_t events = 0;
   };
 
-  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written,
-  // and not while the stream reads it already. (Two reads of one range under way at once have given other bits with io_uring.)
+  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written. What
+  // nodes of a stream write is there when the stream ends, what a store writes is there at its wait.
   Streamed stream(StepRange range) const {
     std::vector<std::vector<StreamedNodes>> streams;
-    std::map<ValueId, std::size_t> stream_of;       // by pages
-    std::set<ValueId> written;                      // in this range, of what rests elsewhere
-    std::map<std::size_t, std::set<ValueId>> read;  // by stream
+    std::vector<int> begins;                   // first step, by stream
+    std::map<ValueId, std::size_t> stream_of;  // by pages
+    std::set<ValueId> written;                 // by streams in this range, of what rests elsewhere
+    std::map<ValueId, int> stored;             // by transfers in this range: the step that waits for it
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
-      if (what.kind != Step::Kind::node || !graph_.nodes[what.node].pages.valid()) continue;
+      if (what.kind != Step::Kind::node) continue;
       const Node& node = graph_.nodes[what.node];
+      if (node.op->transfer == Transfer::stored) {
+        for (const ValueId output : node.outputs) stored[origin(output)] = step;
+      }
+      if (!node.pages.valid()) continue;
+      const auto present = stream_of.find(node.pages);
       const bool joins = step != streams_with(graph_, plan_.timeline, step).begin;
       const bool waits = !joins && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-        const auto present = stream_of.find(node.pages);
-        const bool again = present != stream_of.end() && read[present->second].contains(origin(input));
-        return graph_.values[input].tier != 0 && (again || written.contains(origin(input)));
+        if (graph_.values[input].tier == 0) return false;
+        const auto at = stored.find(origin(input));
+        const bool late = at != stored.end() && present != stream_of.end() && at->second >= begins[present->second];
+        return late || written.contains(origin(input));
       });
       const auto [found, fresh] = stream_of.emplace(node.pages, streams.size());
       if (fresh || waits) {
         found->second = streams.size();
         streams.emplace_back();
+        begins.push_back(step);
       }
       RunKernel run;
       run.node = what.node;
@@ -93,9 +101,6 @@ class Lowering {
       std::vector<StreamedNodes>& nodes = streams[found->second];
       if (!joins) nodes.emplace_back();
       nodes.back().push_back(std::move(run));
-      for (const ValueId input : node.inputs) {
-        if (graph_.values[input].tier != 0) read[found->second].insert(origin(input));
-      }
       for (const ValueId output : node.outputs) written.insert(origin(output));
     }
     Streamed streamed;

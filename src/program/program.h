@@ -82,7 +82,8 @@ std::string describe(const Instruction& instruction, const Graph& graph);
 
 // Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads,
 // except in place; that every copy is waited for once, in its section, and nothing touches its room meanwhile but what only reads
-// a copy out. Throws an internal error that names the instruction.
+// a copy out; that no copy begins of a range of another tier while one is under way that writes it, or that it would write.
+// Throws an internal error that names the instruction.
 void verify(const Program& program, const Graph& graph);
 
 // "micro 12: h.0.attn.c_attn (matmul) r[0x1000, 0x2000) w[...]": one line per instruction.

@@ -44,6 +44,7 @@ class Verifier {
     Operand room;
     bool in = false;        // it fills the room
     std::uint8_t tier = 0;  // past the first
+    Operand there;          // on that one
   };
 
   [[noreturn]] void fail(const std::string& what) const { throw internal_error("program", who_ + ": " + what); }
@@ -74,7 +75,12 @@ class Verifier {
     if (there.offset.n < 0 || there.offset + there.bytes > program_.stored[there.tier]) {
       fail(fmt::format("{} leaves tier {}", range_text(there), there.tier));
     }
-    if (!in_flight_.emplace(copy.event, Flight{copy.room, in, there.tier}).second)
+    for (const auto& [event, other] : in_flight_) {
+      if (other.tier == there.tier && !(in && other.in) && overlap(other.there, there)) {
+        fail(fmt::format("tier {} {} is that of copy {}, which nothing has waited for", there.tier, range_text(there), event));
+      }
+    }
+    if (!in_flight_.emplace(copy.event, Flight{copy.room, in, there.tier, there}).second)
       fail(fmt::format("copy {} is under way", copy.event));
   }
 

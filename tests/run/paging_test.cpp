@@ -81,6 +81,29 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
   }
 }
 
+// A gradient that a store takes to the disk is there before an update reads it, although a stream reads ahead; the verifier of
+// programs knows which copies are under way.
+TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
+  const ModelShape shape{3, 128, 4, 11, 301};
+  const TokenData data(shape.vocab, 400, 90);
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::adafactor}) {
+    for (const double clip : {0.0, 1.0}) {
+      Config config = paged_config(4, shape);
+      config.optimizer.kind = kind;
+      config.optimizer.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
+      config.train.gradient_clip = clip;
+      for (const std::int64_t group : {1, 2, 4}) {
+        for (const Paging& paging : {Paging{kPageStep, 4, true, true}, Paging{1024, 2, true, true, 1},
+                                     Paging{kPageStep, 3, false, true}, Paging{1 << 20, 4, true, true, 0, true, true}}) {
+          SCOPED_TRACE(fmt::format("{} clip {} group {} page {}", static_cast<int>(kind), clip, group, paging.page));
+          const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, data.files.facts(), paging, group);
+          EXPECT_NO_THROW(verify(lower(plan), plan.graph));
+        }
+      }
+    }
+  }
+}
+
 // Parameters and accumulators of the blocks as well: in every mode of the blocks, with and without a window of several
 // micro-steps, with the norm at the end (clipping) and with updates within the backward pass.
 TEST_P(PagingBy, BlocksStreamInEveryMode) {
