@@ -26,6 +26,7 @@
 #include "cli/environment.h"
 #include "cli/plan_text.h"
 #include "cli/progress.h"
+#include "cli/run_commands.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/signals.h"
@@ -126,9 +127,10 @@ class TrainCommand {
     const bool saved = std::filesystem::exists(checkpoint_, ignored);
     const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
     if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-      if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on_command(), slower_command(0)});
+      if (diverged)
+        throw no_checkpoint("there is no checkpoint but of what has diverged", {commands().go_on(), slower_command(0)});
       throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
-                          {run_diverged(folder_.path()) ? slower_command(0) : again_command()});
+                          {run_diverged(folder_.path()) ? slower_command(0) : commands().again()});
     }
     if (saved) resumed_ = read_progress(checkpoint_);
     if (diverged && config_.train.on_divergence == OnDivergence::proceed) {
@@ -147,47 +149,9 @@ class TrainCommand {
                       std::move(remedies));
   }
 
-  // "plimsoll train CONFIG --run DIR --resume", with what else this command was told that a run does not keep.
-  std::string resume_command() const {
-    std::string text = "plimsoll train";
-    if (!arguments_.config.file.empty()) text += " " + shell_quoted(arguments_.config.file);
-    text += fmt::format(" --run {} --resume", shell_quoted(folder_.path().string()));
-    if (arguments_.updates) text += fmt::format(" --updates {}", *arguments_.updates);
-    if (!arguments_.plan.empty()) text += " --plan " + shell_quoted(arguments_.plan);
-    if (arguments_.audit) text += " --audit";
-    return text;
-  }
-
-  // The settings of this run in a folder.
-  std::string begin_command(const std::filesystem::path& run) const {
-    return fmt::format("plimsoll train {} --run {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
-                       shell_quoted(run.string()));
-  }
-
-  // In the same folder, unless it tells of updates.
-  std::string again_command() const {
-    return begin_command(folder_.has_updates() ? new_folder_beside(folder_.path()) : folder_.path());
-  }
-
-  // Another run on the data that there are now, from the weights of this one where they have been saved.
-  std::string other_data_command() const {
-    const std::vector<std::filesystem::path>& names = config_.data.train.names;
-    const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
-    std::string text = begin_command(new_folder_beside(folder_.path())) + " --set " + shell_quoted("data.train=" + data);
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder_.weights() / "model.safetensors", ignored)) return text;
-    return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
-  }
-
-  std::string go_on_command() const { return resume_command() + " --set train.on_divergence=continue"; }
-
-  // From the last checkpoint, or from the beginning in another folder. A checkpoint of the updates in which the loss rose has
-  // diverged itself, whatever the rate is from there on.
+  RunCommands commands() const { return {arguments_, folder_, config_}; }
   std::string slower_command(std::int64_t good_updates) const {
-    const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
-    const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", tried > 1000 * usual ? usual : tried / 10);
-    const bool good = saved_at_ >= 0 && saved_at_ <= good_updates;
-    return (good ? resume_command() : begin_command(new_folder_beside(folder_.path()))) + rate;
+    return commands().slower(saved_at_ >= 0 && saved_at_ <= good_updates);
   }
 
   std::optional<Refused> prepare() {
@@ -210,7 +174,7 @@ class TrainCommand {
     }
     if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
       throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
-                         "the same file as before", {other_data_command()});
+                         "the same file as before", {commands().other_data()});
     }
     return {};
   }
@@ -392,8 +356,7 @@ class TrainCommand {
     } catch (Error& error) {
       if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
       if (error.code != "E-SCALE-FLOOR") throw;
-      error.remedies = {begin_command(new_folder_beside(folder_.path())) + " --set precision.compute=bf16",
-                        slower_command(trainer.progress().updates)};
+      error.remedies = {commands().begin_beside() + " --set precision.compute=bf16", slower_command(trainer.progress().updates)};
       trainer.save_checkpoint_to(folder_.diverged());
       error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
       throw;
@@ -466,7 +429,7 @@ class TrainCommand {
     trainer.save_checkpoint_to(folder_.diverged());
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates), what,
                 fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
-                {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), go_on_command()});
+                {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), commands().go_on()});
   }
 
   // Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
@@ -550,20 +513,10 @@ class TrainCommand {
                          to_text(align_up(report_.measured_arena, kPage))));
     if (done) {
       const std::string weights = folder_.weights().string();
-      say_line(fmt::format("weights: {}\ntry: {}", weights, use_command()));
+      say_line(fmt::format("weights: {}\ntry: {}", weights, commands().use()));
     } else {
-      say_line(fmt::format("continue: {}", resume_command()));
+      say_line(fmt::format("continue: {}", commands().resume()));
     }
-  }
-
-  // Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
-  std::string use_command() const {
-    const std::string weights = shell_quoted(folder_.weights().string());
-    if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
-      return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
-    }
-    return fmt::format("plimsoll eval {} --weights {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
-                       weights);
   }
 
   const TrainArguments& arguments_;

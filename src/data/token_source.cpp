@@ -18,15 +18,6 @@ const TensorView& view_of(std::span<const FieldBuffer> fields, std::string_view 
 
 }  // namespace
 
-void fill_sample_ids(std::span<const SampleRef> samples, std::span<std::uint32_t> ids) {
-  ensure(ids.size() >= 2 * samples.size(), "fill_sample_ids", "there are more samples than rows");
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    ids[2 * i] = samples[i].epoch;
-    ids[2 * i + 1] = samples[i].sample;
-  }
-  std::ranges::fill(ids.subspan(2 * samples.size()), kAbsentSample);
-}
-
 TokenSource::TokenSource(const TokenFile& file, std::int64_t context)
     : file_(file), samples_(make_samples(file.tokens, context, file.name)) {}
 

@@ -5,7 +5,7 @@
 
 #include "data/sample_source.h"
 #include "data/source.h"
-#include "data/window.h"
+#include "data/token_rows.h"
 
 namespace plimsoll {
 

@@ -12,13 +12,6 @@ ValueId Pass::input(std::string_view name) const {
   return found->value;
 }
 
-std::vector<ValueId> Pass::fed() const {
-  std::vector<ValueId> values;
-  for (const Field& field : inputs) values.push_back(field.value);
-  for (const LossTerm& loss : losses) values.push_back(loss.scale);
-  return values;
-}
-
 bool ModelGraph::has(Section section) const { return std::ranges::find(passes, section, &Pass::section) != passes.end(); }
 
 const Pass& ModelGraph::pass(Section section) const {

@@ -49,8 +49,6 @@ struct Pass {
 
   // An internal error where there is no such field.
   ValueId input(std::string_view name) const;
-  // Every value that is fed before a run.
-  std::vector<ValueId> fed() const;
 };
 
 // The batch shape of each section; a section of batch 0 is left out.

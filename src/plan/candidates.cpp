@@ -261,9 +261,7 @@ void BatchCandidates::profile(Option& option, const Simulation& simulation) {
   profiles.assign(blocks().size(), {});
 
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    const int loss = losses.front();
-    if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) continue;
-    const int block = block_of[static_cast<std::size_t>(buffer.begin)];
+    const int block = block_that_saves(buffer, losses.front(), block_of);
     if (block != kOutside) profiles[static_cast<std::size_t>(block)].saved += buffer.bytes.n;
   }
   std::vector<std::int64_t> before(blocks().size() + 1, 0);

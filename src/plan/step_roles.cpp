@@ -54,6 +54,11 @@ std::vector<int> find_losses(const Simulation& simulation) {
   return losses;
 }
 
+int block_that_saves(const Buffer& buffer, int loss, const std::vector<int>& block_of) {
+  const bool kept = !buffer.persistent && buffer.value.valid() && lives(buffer, loss, Phase::steady) && buffer.begin < loss;
+  return kept ? block_of[static_cast<std::size_t>(buffer.begin)] : kOutside;
+}
+
 bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
   const std::vector<int> losses = find_losses(simulation), block_of = block_of_steps(simulation, blocks);
   const auto first_of = [&](int step) {
@@ -72,9 +77,7 @@ bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>&
     end[static_cast<std::size_t>(block)] = std::max(end[static_cast<std::size_t>(block)], step + 1);
   }
   return std::ranges::all_of(simulation.lifetimes.buffers, [&](const Buffer& buffer) {
-    const int loss = losses.front();
-    if (buffer.persistent || !buffer.value.valid() || !lives(buffer, loss, Phase::steady) || buffer.begin >= loss) return true;
-    const int block = block_of[static_cast<std::size_t>(buffer.begin)];
+    const int block = block_that_saves(buffer, losses.front(), block_of);
     return block == kOutside || buffer.end <= end[static_cast<std::size_t>(block)];
   });
 }

@@ -22,6 +22,9 @@ bool is_chunked(const Simulation& simulation, int step);
 // together; without one, the last forward node.
 std::vector<int> find_losses(const Simulation& simulation);
 
+// The block whose forward pass makes what is in the buffer, where that is still there at the loss; else kOutside.
+int block_that_saves(const Buffer& buffer, int loss, const std::vector<int>& block_of);
+
 // Whether the live bytes of a mixture of what blocks do follow from what each does by itself: there is one loss, no block
 // computes on both sides of it, and what a block makes in its forward pass is gone after its backward pass.
 bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks);

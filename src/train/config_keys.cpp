@@ -6,15 +6,14 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <system_error>
 #include <utility>
 
 #include "formats/weights_folder.h"
-#include "models/all.h"
 #include "train/config_aliases.h"
 #include "train/machine_facts.h"
+#include "train/model_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -83,67 +82,6 @@ std::optional<std::int64_t> whole_or_auto(const Setting& s, std::int64_t low, st
     throw type_error(s, fmt::format("\"auto\" or a whole number from {} to {}", low, high));
   }
   return whole(s, low, high);
-}
-
-void set_init(Config& c, const Setting& s) {
-  if (text(s) == "random" || text(s).empty()) {
-    c.model.init.clear();
-    return;
-  }
-  c.model.init = weights_folder(path(s));
-  c.model.config = read_model(c.model.init);
-  c.model.context = facts_of(c.model.config).positions;
-}
-
-void set_preset(Config& c, const Setting& s) {
-  try {
-    c.model.config = model_preset(text(s));
-  } catch (const Error& error) {
-    throw config_error(error.code, s.where, error.message, error.expected, error.remedies);
-  }
-  c.model.preset = text(s);
-  c.model.context = facts_of(c.model.config).positions;
-}
-
-void set_kind(Config& c, const Setting& s) {
-  std::vector<std::string_view> kinds;
-  for (const Family* family : families()) kinds.push_back(family->kind);
-  const Family& family = *families()[choice(s, kinds)];
-  if (c.model.config.empty()) c.model.config = family.defaults();
-  if (&c.model.config.family() == &family) return;
-  throw config_error("E-CONFIG-CONFLICT", s.where,
-                     fmt::format("{} is \"{}\", and the model is a {}", s.name, family.kind, c.model.config.family().kind),
-                     "a preset or a folder of that kind, or neither");
-}
-
-std::string kind_text(const Config& c) { return c.model.config.empty() ? "" : toml_text(c.model.config.family().kind); }
-
-const ModelKey* find_model_key(const Family& family, std::string_view name) {
-  const std::span<const ModelKey> keys = family.keys();
-  const auto found = std::ranges::find(keys, name, &ModelKey::name);
-  return found == keys.end() ? nullptr : &*found;
-}
-
-// Of the model that has been chosen; where none has, of the first family that has such a key.
-void set_model_key(Config& c, const Setting& s, std::string_view name) {
-  for (const Family* family : families()) {
-    if (c.model.config.empty() && find_model_key(*family, name) != nullptr) c.model.config = family->defaults();
-  }
-  const Family& family = c.model.config.family();
-  if (const ModelKey* key = find_model_key(family, name)) {
-    c.model.config = key->set(c.model.config, s);
-    return;
-  }
-  std::vector<std::string_view> names;
-  for (const ModelKey& key : family.keys()) names.push_back(key.name);
-  throw config_error("E-CONFIG-KEY", s.where, fmt::format("{} is no key of a {}", s.name, family.kind),
-                     "its keys are " + joined(names));
-}
-
-// Absent where a folder says it.
-std::string model_key_text(const Config& c, std::string_view name) {
-  const ModelKey* key = c.model.config.empty() ? nullptr : find_model_key(c.model.config.family(), name);
-  return key == nullptr || (key->of_folder && !c.model.init.empty()) ? "" : key->text(c.model.config);
 }
 
 DType precision(const Setting& s, std::string_view key, std::span<const DType> known) {
@@ -305,8 +243,8 @@ const ConfigKey kKeys[] = {
     {"seed", OnResume::forced, "of everything random: order, dropout, new weights", "1",
      [](C& c, const S& s) { c.seed = whole(s, 0, kMaxSeed); }, [](const C& c) { return shown(c.seed); }},
 
-    {"model.preset", OnResume::never, "a shape by name: gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-3m, byte-10m", "\"gpt2\"",
-     set_preset, [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
+    {"model.preset", OnResume::never, "a shape by name", "\"gpt2\"", set_preset,
+     [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
     {"model.init", OnResume::place, "\"random\", or a Hugging Face GPT-2 folder, which brings the shape", "\"random\"", set_init,
      [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
     {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
@@ -535,32 +473,15 @@ const ConfigKey kKeys[] = {
 
 namespace {
 
-// Where two families have a key of that name, what the first one says of it is shown.
-ConfigKey key_of(const ModelKey& key) {
-  static std::deque<std::string> names;
-  const std::string_view name = names.emplace_back(fmt::format("model.{}", key.name));
-  const std::string_view leaf = leaf_of(name);
-  return {name,
-          key.on_resume,
-          key.comment,
-          key.example,
-          [leaf](C& c, const S& s) { set_model_key(c, s, leaf); },
-          [leaf](const C& c) { return model_key_text(c, leaf); }};
-}
-
 std::vector<ConfigKey> all_keys() {
   std::vector<ConfigKey> keys;
   const auto add_models = [&](bool sizes) {
-    for (const Family* family : families()) {
-      for (const ModelKey& key : family->keys()) {
-        const auto same = [&](const ConfigKey& other) { return other.name == fmt::format("model.{}", key.name); };
-        if (key.size == sizes && std::ranges::none_of(keys, same)) keys.push_back(key_of(key));
-      }
-    }
+    for (ConfigKey& key : model_keys(sizes)) keys.push_back(std::move(key));
   };
   for (const ConfigKey& key : kKeys) {
     if (key.name == kContextKey) add_models(/*sizes=*/true);
     keys.push_back(key);
+    if (key.name == "model.preset") keys.back().comment = preset_comment();
     if (key.name == kContextKey) add_models(/*sizes=*/false);
   }
   return keys;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autodiff/precision.h"
-#include "data/window.h"
+#include "data/token_rows.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"

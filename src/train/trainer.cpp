@@ -225,8 +225,8 @@ bool Trainer::run_window() {
 
 std::int64_t Trainer::start_window() {
   const std::int64_t samples = config_.train.effective_batch;
-  std::int64_t units = 0;
-  for (std::int64_t i = 0; i < samples; ++i) units += data_.train.units(order_.at(progress_.samples + i).sample);
+  const auto of_one = [&](std::int64_t sample) { return data_.train.units(sample); };
+  const std::int64_t units = units_from(order_, progress_.samples, samples, of_one);
   ensure(units > 0, "trainer", "a window without a single unit");
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const LossTerm& loss = model_.micro.losses[i];

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "data/order.h"
-#include "data/window.h"
+#include "data/token_rows.h"
 #include "formats/atomic_file.h"
 #include "verify/rounding.h"
 #include "verify/tensors.h"
@@ -323,7 +323,8 @@ class Verification {
     const std::int64_t micro = samples_ / several_;
     std::vector<double> units;
     for (std::int64_t i = 0; i < several_; ++i) {
-      units.push_back(static_cast<double>(window_units(order, samples, samples_ + i * micro, micro)));
+      const auto of_one = [&](std::int64_t sample) { return samples.valid_units(sample); };
+      units.push_back(static_cast<double>(units_from(order, samples_ + i * micro, micro, of_one)));
     }
     return units;
   }

@@ -158,7 +158,8 @@ TEST(Window, UnitsAreKnownWithoutTheWindow) {
     for (const std::int64_t first : {0, 3, 11, 40}) {
       Window window;
       plan_window(window, order, samples, first, 15, 4);
-      EXPECT_EQ(window_units(order, samples, first, 15), window.valid_units);
+      const auto of_one = [&](std::int64_t sample) { return samples.valid_units(sample); };
+      EXPECT_EQ(units_from(order, first, 15, of_one), window.valid_units);
     }
   }
 }

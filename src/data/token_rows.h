@@ -1,35 +1,16 @@
-// A window is the samples of one update. What it holds is known before its first micro-batch; then each micro-batch is read in
-// two steps, raw bytes from the file (which a thread can do ahead) and unpacking into the planned buffers. No step allocates.
+// Rows of tokens, one for each sample. They are read in two steps: raw bytes from the file, which a thread can do ahead, and
+// unpacking into the planned buffers. Neither allocates.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "data/order.h"
 #include "data/sample_source.h"
 #include "data/source.h"
 
 namespace plimsoll {
-
-struct Window {
-  std::int64_t first_position = 0;
-  std::vector<SampleRef> samples;
-  std::int64_t valid_units = 0;  // over all samples
-  std::int64_t micro_batch = 1;
-  std::int64_t micro_count = 0;
-
-  // The samples of one micro-batch; the last one may have fewer than micro_batch.
-  std::span<const SampleRef> micro(std::int64_t index) const;
-};
-
-// Makes `window` the `count` samples from `first_position` on. Keeps the vector's memory: allocates only where count grows.
-void plan_window(Window& window, const SampleOrder& order, const Samples& samples, std::int64_t first_position,
-                 std::int64_t count, std::int64_t micro_batch);
-
-// The valid units alone of the `count` samples from `first_position` on; nothing is held.
-std::int64_t window_units(const SampleOrder& order, const Samples& samples, std::int64_t first_position, std::int64_t count);
 
 // Where a micro-batch of b samples and context T goes; the caller's planned buffers.
 struct MicroBatch {
@@ -50,9 +31,5 @@ void read_samples(const TokenFile& source, const Samples& samples, std::span<con
 // vocabulary.
 void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
                     std::span<const std::byte> staging, const MicroBatch& out);
-
-// Both steps for micro-batch `index` of a window.
-void fill_micro_batch(const TokenFile& source, const Samples& samples, const Window& window, std::int64_t index,
-                      std::span<std::byte> staging, const MicroBatch& out);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "data/window.h"
+#include "data/token_rows.h"
 
 #include <algorithm>
 
@@ -52,33 +52,6 @@ std::size_t row_bytes(const TokenFile& source, const Samples& samples) {
 
 }  // namespace
 
-std::span<const SampleRef> Window::micro(std::int64_t index) const {
-  const std::int64_t begin = index * micro_batch;
-  const std::int64_t end = std::min(begin + micro_batch, std::ssize(samples));
-  return std::span(samples).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-}
-
-void plan_window(Window& window, const SampleOrder& order, const Samples& samples, std::int64_t first_position,
-                 std::int64_t count, std::int64_t micro_batch) {
-  ensure(count > 0 && micro_batch > 0, "plan_window", "a window without samples");
-  window.first_position = first_position;
-  window.micro_batch = micro_batch;
-  window.micro_count = (count + micro_batch - 1) / micro_batch;
-  window.valid_units = 0;
-  window.samples.resize(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const SampleRef ref = order.at(first_position + i);
-    window.samples[static_cast<std::size_t>(i)] = ref;
-    window.valid_units += samples.valid_units(ref.sample);
-  }
-}
-
-std::int64_t window_units(const SampleOrder& order, const Samples& samples, std::int64_t first_position, std::int64_t count) {
-  std::int64_t units = 0;
-  for (std::int64_t i = 0; i < count; ++i) units += samples.valid_units(order.at(first_position + i).sample);
-  return units;
-}
-
 std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token) {
   return align_up(Bytes{micro_batch * (context + 1) * bytes_per_token}, kCacheLine).n;
 }
@@ -107,18 +80,10 @@ void unpack_samples(const TokenFile& source, const Samples& samples, std::span<c
     const auto targets = out.targets.subspan(i * context, context);
     const std::uint32_t largest = unpack_row(source.bytes_per_token, raw, length, inputs, targets);
     if (largest >= source.vocab) refuse_token(source, samples.first_token(refs[i].sample), length, raw);
-    out.sample_ids[2 * i] = refs[i].epoch;
-    out.sample_ids[2 * i + 1] = refs[i].sample;
   }
+  fill_sample_ids(refs, out.sample_ids);
   std::ranges::fill(out.inputs.subspan(refs.size() * context), 0);
   std::ranges::fill(out.targets.subspan(refs.size() * context), kIgnoredTarget);
-  std::ranges::fill(out.sample_ids.subspan(2 * refs.size()), kAbsentSample);
-}
-
-void fill_micro_batch(const TokenFile& source, const Samples& samples, const Window& window, std::int64_t index,
-                      std::span<std::byte> staging, const MicroBatch& out) {
-  read_samples(source, samples, window.micro(index), staging);
-  unpack_samples(source, samples, window.micro(index), staging, out);
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,60 @@
+#include "cli/run_commands.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+#include <vector>
+
+#include "base/shell.h"
+#include "models/family.h"
+#include "train/config_keys.h"
+#include "train/config_rules.h"
+
+namespace plimsoll {
+
+std::string RunCommands::resume() const {
+  std::string text = "plimsoll train";
+  if (!arguments_.config.file.empty()) text += " " + shell_quoted(arguments_.config.file);
+  text += fmt::format(" --run {} --resume", shell_quoted(folder_.path().string()));
+  if (arguments_.updates) text += fmt::format(" --updates {}", *arguments_.updates);
+  if (!arguments_.plan.empty()) text += " --plan " + shell_quoted(arguments_.plan);
+  if (arguments_.audit) text += " --audit";
+  return text;
+}
+
+std::string RunCommands::begin(const std::filesystem::path& run) const {
+  return fmt::format("plimsoll train {} --run {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
+                     shell_quoted(run.string()));
+}
+
+std::string RunCommands::begin_beside() const { return begin(new_folder_beside(folder_.path())); }
+
+std::string RunCommands::again() const { return folder_.has_updates() ? begin_beside() : begin(folder_.path()); }
+
+std::string RunCommands::other_data() const {
+  const std::vector<std::filesystem::path>& names = config_.data.train.names;
+  const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
+  std::string text = begin_beside() + " --set " + shell_quoted("data.train=" + data);
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder_.weights() / "model.safetensors", ignored)) return text;
+  return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
+}
+
+std::string RunCommands::go_on() const { return resume() + " --set train.on_divergence=continue"; }
+
+std::string RunCommands::slower(bool good) const {
+  const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
+  const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", tried > 1000 * usual ? usual : tried / 10);
+  return (good ? resume() : begin_beside()) + rate;
+}
+
+// Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
+std::string RunCommands::use() const {
+  const std::string weights = shell_quoted(folder_.weights().string());
+  if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
+    return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
+  }
+  return fmt::format("plimsoll eval {} --weights {}", shell_quoted((folder_.path() / "config.resolved.toml").string()), weights);
+}
+
+}  // namespace plimsoll
