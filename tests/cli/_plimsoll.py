@@ -83,8 +83,10 @@ class Test:
         parser = argparse.ArgumentParser()
         parser.add_argument("binary", type=pathlib.Path)
         parser.add_argument("--keep", type=pathlib.Path, help="work in this folder, empty or new, and leave it")
+        parser.add_argument("--only", action="append", metavar="PART", help="of the parts; may be repeated")
         arguments = parser.parse_args()
         self.binary, self.keep = str(arguments.binary.resolve()), arguments.keep is not None
+        self.only = arguments.only
         self.failures, self.checks = 0, 0
         self.folder = (arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix=f"plimsoll_{name}_"))).resolve()
         # Beside the binary, so that the machine is measured once for all tests of a build.
@@ -140,6 +142,8 @@ class Test:
         """Calls each part with this test and prints its seconds. One that ends early is a failure; the others still run."""
         for part in parts:
             name = part.func.__name__ if isinstance(part, functools.partial) else part.__name__
+            if self.only and name not in self.only:
+                continue
             start = time.monotonic()
             try:
                 part(self)
