@@ -41,7 +41,7 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
 
 void add_device(CLI::App& command, ConfigArguments& config) {
   command.add_option("--device", config.device, "cpu; sim: a device, a host and a disk on this computer; cuda: a GPU");
-  command.add_flag("--unverified", config.unverified, "use a device that has not been proved yet");
+  command.add_flag("--unverified", config.unverified, "use a device whose tests have not all passed yet");
 }
 
 // Names of other programs, by the key that each stands for.

@@ -217,45 +217,54 @@ std::string hash_plan(const Plan& plan) {
   return hasher.hex();
 }
 
-// Nodes of a GPU's graph that a node becomes, at most: its kernels, on each range, and copies of what streams.
-std::int64_t launches_of(const Graph& graph, const Node& node, std::int64_t page) {
-  constexpr std::int64_t kKernels = 4;
+// Nodes of a GPU's graph.
+struct Launches {
+  std::int64_t kernels = 0, copies = 0;
+};
+
+// What a node becomes, at most: its kernels, on each range, and copies of what streams.
+Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
+  constexpr std::int64_t kKernels = 3;  // a loss has more, most ops have one
   const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
-  if (node.op->transfer != Transfer::none) return pieces(node.inputs[0], page);
-  if (!node.pages.valid()) return kKernels;
+  if (node.op->transfer != Transfer::none) return {0, pieces(node.inputs[0], page)};
+  if (!node.pages.valid()) return {kKernels, 0};
   const RangeRule rule = ranges_of(graph, node);
-  const auto copies = static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size());
-  return rule.passes * pieces(node.inputs[rule.inputs.front()], range_elements(graph, node, page)) * (kKernels + copies);
+  const std::int64_t ranges = rule.passes * pieces(node.inputs[rule.inputs.front()], range_elements(graph, node, page));
+  return {ranges * kKernels, ranges * static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size())};
 }
 
 // With a disk a GPU keeps no graphs: its transfers wait on the host.
-std::int64_t kept_launches(const Plan& plan, const Simulation& simulation, const Machine& machine) {
+Launches kept_launches(const Plan& plan, const Simulation& simulation, const Machine& machine) {
   const std::size_t disk = disk_of(machine);
-  if (disk != 0 && plan.stored[disk].n > 0) return 0;
+  if (machine.reserve.per_launch.n == 0 || (disk != 0 && plan.stored[disk].n > 0)) return {};
   const Timeline& timeline = simulation.timeline;
   const Paging& paging = plan.decisions.paging;
   const std::int64_t page = paging.active() ? page_elements(simulation.graph, paging) : 1;
-  std::int64_t launches = 0;
+  Launches sum;
   for (const Step& step : timeline.steps) {
     if (step.kind != Step::Kind::node) continue;
     const Forms forms = forms_of(step.section, timeline.rounds);
     const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
-    launches += count * launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
+    const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
+    sum.kernels += count * of_node.kernels;
+    sum.copies += count * of_node.copies;
   }
-  return launches;
+  return sum;
 }
 
 // What tiers past the first hold, and what lies outside the arenas.
 void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
   const Paging& paging = plan.decisions.paging;
   plan.stored = stored_layout(simulation.graph).ends;
-  const ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
-                             .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
-                             .launches = machine.reserve.per_launch.n > 0 ? kept_launches(plan, simulation, machine) : 0};
+  const Launches launches = kept_launches(plan, simulation, machine);
+  ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
+                       .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
+                       .launches = launches.kernels};  // a device holds code and parameters of kernels, of copies next to nothing
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!has_host(machine)) return;
+  counts.launches += launches.copies;
   plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
   if (machine.instruction_set == kCudaInstructions) {

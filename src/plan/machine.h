@@ -47,7 +47,7 @@ struct ReserveModel {
   Bytes per_step;       // heap of one instruction and its graph node
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // the kernel's per-CPU counters are flushed late
-  Bytes per_launch;     // a kernel or copy in a graph that a GPU keeps
+  Bytes per_launch;     // a kernel in a graph that a GPU keeps; on a host a copy as well
 };
 
 struct ReserveItem {

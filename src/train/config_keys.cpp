@@ -458,7 +458,7 @@ const ConfigKey kKeys[] = {
      "cpu; sim: a part of this memory as that of a device, with a host and a disk behind it; cuda: a GPU", "\"cpu\"",
      [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
      [](const C& c) { return name_of(c.device, kDevices); }},
-    {"machine.unverified", OnResume::free, "cuda: although it has not been proved on a GPU yet (--unverified)", "false",
+    {"machine.unverified", OnResume::free, "cuda: although not all of its tests have passed on a GPU (--unverified)", "false",
      [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
     {"machine.gpu_graphs", OnResume::free,
      "cuda: kernels are launched as graphs; false: one by one, each waited for, with the same bits", "true",

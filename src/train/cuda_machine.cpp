@@ -15,11 +15,11 @@ namespace plimsoll {
 namespace {
 
 // Of the device, what modules that are loaded later add to a context that has run products and copies.
-constexpr Bytes kLater{48 << 20};
+constexpr Bytes kLater{32 << 20};
 // Of the host, what kernels that the library loads for other shapes take there.
 constexpr Bytes kHostLater{64 << 20};
-// Of the host, handles and descriptions of one library kernel, and a node of a graph.
-constexpr Bytes kHandle{16 << 10}, kGraphNode{1 << 10};
+// Of the host, handles and descriptions of one library kernel, and a node of a graph: an H100's driver took 2.4 KiB.
+constexpr Bytes kHandle{16 << 10}, kGraphNode{3 << 10};
 
 std::filesystem::path file_of(const std::string& name, const std::vector<std::string>& libraries, const MachineRecord& here,
                               const std::filesystem::path& cache) {

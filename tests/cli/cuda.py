@@ -96,9 +96,24 @@ def planned(test):
     test.binary = whole
 
 
+def recorded(test):
+    """By what an H100 was measured to take: every kernel of this plan is in the recording."""
+    test.write("gpt2.toml", GPT2)
+    test.write("tokens.bin", bytes(1 << 20))
+    sets = ["model.vocab=50304", "model.dropout=0", "train.micro_batch=32", "train.accumulation=2", "train.gradient_clip=1.0"]
+    sets += ["optimizer.betas=[0.9,0.95]", "optimizer.epsilon=1e-8", "optimizer.weight_decay=0.1", 'optimizer.decay="all"']
+    there = ["--machine", ROOT / "machines" / "h100.json", "--memory", "20GiB", *(word for each in sets for word in ("--set", each))]
+    plan = test.succeeds("plan", "gpt2.toml", *GPU, *there, "--json")
+    if plan is not None:
+        test.equal("status", plan["status"], "fits")
+        test.equal("kernels without a measurement", plan["predicted"]["cost_source"]["bound"], 0)
+        test.that(plan["predicted"]["cost_source"]["recorded"] > 700, f"recorded: {plan['predicted']['cost_source']}")
+        test.that(plan["predicted"]["process_bytes"] <= 20 * GIB, f"{plan['predicted']['process_bytes']} bytes")
+
+
 def main():
     test = Test("cuda")
-    test.run_parts(unverified, without_a_gpu, without_the_module, mapped_by_the_processor, planned)
+    test.run_parts(unverified, without_a_gpu, without_the_module, mapped_by_the_processor, planned, recorded)
     test.finish()
 
 

@@ -61,8 +61,8 @@ def planned(test, *budgets):
 
 
 def follow(test, gpu, label, updates, budgets):
-    """Trains until the last line of metrics is there; what is saved then is not waited for. Bytes after SETTLED updates, at the
-    end, and the most."""
+    """Trains until the last line of metrics is there; what is saved then is not waited for. Bytes after SETTLED updates,
+    the samples, tokens/s and the process's peak on the host."""
     run = test.path(label)
     settled, lines = None, 0
     with Sampler(gpu) as sampler:
@@ -73,14 +73,15 @@ def follow(test, gpu, label, updates, budgets):
             if settled is None and lines >= SETTLED:
                 settled = sampler.most
             time.sleep(0.02)
-        at_end = gpu.used()
         process.kill()
-        process.communicate()
-    test.equal(f"{label}: updates", lines, updates)
+        said = process.communicate()[1].decode("utf-8", "replace")
+    if not test.equal(f"{label}: updates", lines, updates):
+        print(said[-800:])
     last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:] if lines else []
+    host = last[-1]["vm_hwm_bytes"] if last else 0
     speed = sorted(line["tokens_per_second"] for line in last)[len(last) // 2] if last else 0
     shutil.rmtree(run, ignore_errors=True)
-    return settled, at_end, sampler, speed
+    return settled, sampler, speed, host
 
 
 def within(test, gpu, name, updates, *budgets):
@@ -89,13 +90,14 @@ def within(test, gpu, name, updates, *budgets):
     if plan is None:
         return
     budget, predicted = plan["budget"]["memory"], plan["predicted"]["process_bytes"]
-    settled, at_end, sampler, speed = follow(test, gpu, label, updates, budgets)
-    if sampler.peak is None or settled is None or at_end is None:
+    settled, sampler, speed, host = follow(test, gpu, label, updates, budgets)
+    if sampler.peak is None or settled is None:
         test.that(False, f"{label}: bytes were counted")
         return
     print(f"  {label}: predicted {predicted / MIB:.1f} MiB, counted {sampler.peak / MIB:.1f} at most in {sampler.samples} samples; "
           f"{(sampler.most - settled) / MIB:.1f} more after {SETTLED} of {updates} updates; micro-batch {plan['batch']['micro']}, "
-          f"{speed:,.0f} tokens/s, predicted {plan['predicted']['update_seconds']:.3f} s an update", flush=True)
+          f"{speed:,.0f} tokens/s, predicted {plan['predicted']['update_seconds']:.3f} s an update; "
+          f"host {host / MIB:.1f} MiB of {(plan['predicted']['host_bytes'] or 0) / MIB:.1f}", flush=True)
     test.that(sampler.peak <= budget, f"{label}: {sampler.peak} bytes counted within {budget}")
     test.that(0 <= predicted - sampler.peak <= 64 * MIB, f"{label}: predicted - counted is {predicted - sampler.peak}")
     test.that(sampler.most <= settled, f"{label}: {sampler.most - settled} bytes more after {SETTLED} updates")

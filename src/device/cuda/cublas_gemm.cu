@@ -120,9 +120,24 @@ struct Gemm::Bound {
   }
 };
 
+// By its configuration, as far as the library tells.
 std::string Gemm::algorithm() const {
-  const auto& words = bound_->algorithm.data;
-  return hash_hex(std::string_view(reinterpret_cast<const char*>(words), sizeof words)).substr(0, 16);
+  Hasher hasher;
+  const auto add = [&]<class T>(cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
+    std::size_t written = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoConfigGetAttribute(&bound_->algorithm, attribute, &value, sizeof value, &written);
+    hasher.add(status == CUBLAS_STATUS_SUCCESS ? std::to_string(value) + " " : "none ");
+  };
+  for (const auto attribute : {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                               CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+                               CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, CUBLASLT_ALGO_CONFIG_STAGES_ID}) {
+    add(attribute, std::uint32_t{0});
+  }
+  for (const auto attribute : {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}) {
+    add(attribute, std::uint16_t{0});
+  }
+  return hasher.hex().substr(0, 16);
 }
 
 // The bias' address belongs to the product's description, which the library reads when it is called.

@@ -87,7 +87,7 @@ __device__ __forceinline__ void store_pack(const Pack<T, kElements>& pack, T* to
 template <class T>
 __device__ __forceinline__ T* shared_memory() {
 #ifdef __CUDACC__
-  extern __shared__ __align__(128) std::byte dynamic_shared_memory[];
+  extern __shared__ __align__(1024) std::byte dynamic_shared_memory[];
   return reinterpret_cast<T*>(dynamic_shared_memory);
 #else
   return reinterpret_cast<T*>(emulation::shared_memory());

@@ -146,20 +146,20 @@ std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
     const auto queries_kernel = cuda::attention_queries_kernel<T, kHead, kDropout>;
     cuda::allow_shared(keys_kernel, Keys::kSharedBytes);
     cuda::allow_shared(queries_kernel, Queries::kSharedBytes);
-    static_assert(Keys::kKeys == Queries::kQueries);
     const cuda::AttentionExtents extents = extents_of(request);
     const cuda::TensorBackward of_all{.extents = extents,
                                       .dropout = dropout_of(request),
                                       .order = cuda::BlockOrder(extents, Keys::kKeys),
                                       .wide = request.outputs[0].dtype == DType::f32};
-    return make_kernel([of_all, keys_kernel, queries_kernel, out_type = request.inputs[2].dtype,
+    const cuda::BlockOrder of_queries(extents, Queries::kQueries);
+    return make_kernel([of_all, of_queries, keys_kernel, queries_kernel, out_type = request.inputs[2].dtype,
                         type = request.inputs[4].dtype](const KernelCall& call) {
       cuda::TensorBackward of_call = begin_backward(of_all, out_type, type, call);
       of_call.qkv = call.in<std::byte>(0);
       of_call.d_out = call.in<std::byte>(4);
-      const unsigned blocks = of_all.order.blocks();
-      cuda::launch(keys_kernel, {{blocks}, {Keys::kThreads}, Keys::kSharedBytes}, call.stream, of_call);
-      cuda::launch(queries_kernel, {{blocks}, {Queries::kThreads}, Queries::kSharedBytes}, call.stream, of_call);
+      cuda::launch(keys_kernel, {{of_all.order.blocks()}, {Keys::kThreads}, Keys::kSharedBytes}, call.stream, of_call);
+      of_call.order = of_queries;
+      cuda::launch(queries_kernel, {{of_queries.blocks()}, {Queries::kThreads}, Queries::kSharedBytes}, call.stream, of_call);
     });
   });
 }

@@ -44,16 +44,20 @@ __device__ __forceinline__ void scale_all(float (&c)[kM][kN][4], float factor) {
 
 // Keys and values: a block has 128 of them in shared memory and walks over tiles of queries. Rows of a warp's products are keys,
 // so that weights are operands of the next product as they are.
+// Of heads of 64, a warpgroup has 64 keys (wgmma.cuh).
 template <int kHead>
 struct KeyTiles {
-  static constexpr int kM = kHead <= 64 ? 2 : 1, kOfWarp = 16 * kM, kWarps = kHead <= 64 ? 4 : 8, kThreads = kWarps * kWarp;
-  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kStep = kHead <= 64 ? 32 : 64, kN = kStep / 8;
+  static constexpr bool kGroups = kHead == 64;
+  static constexpr int kM = 1, kOfWarp = 16, kWarps = kGroups ? 4 : 8, kThreads = kWarps * kWarp;
+  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp;
+  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kStep = 64, kN = kStep / 8;
   static constexpr int kUnroll = 2;
   static constexpr int kHeld = 2 * kM;  // neighbouring keys of a thread
-  static constexpr int kBlocks = kHead <= 64 ? 2 : 1;
   static constexpr std::size_t kSharedBytes = (2 * kKeys + 2 * 2 * kQueries) * kHead * 2 + 2 * 2 * kQueries * 4;
   using Order = HeldInRows<kHeld>;
-  using Place = TilePlace<kKeys, kOfWarp, false>;
+  using Place = TilePlace<kKeys, kOfWarp, kTogether, false>;
+
+  static constexpr int blocks(bool dropout) { return !kGroups ? 1 : dropout ? 2 : 3; }
 };
 
 // One of two stages of the walk: tiles of queries and of the gradients of their outputs, and what is known of their rows.
@@ -181,7 +185,7 @@ __device__ __forceinline__ void hide_earlier_columns(float (&scores)[kM][kN][4],
 }
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::kBlocks)
+__global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::blocks(kDropout))
     attention_keys_kernel(const TensorBackward call) {
   using Tiles = KeyTiles<kHead>;
   const AttentionExtents& e = call.extents;
@@ -203,6 +207,7 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::kB
 #pragma unroll 1
   for (std::int32_t tile = at.begin; tile < e.tokens; tile += Tiles::kQueries) {
     wait_for_copies<0>();
+    show_to_products();
     __syncthreads();  // the other stage has been read by all, too
     const std::int32_t next = tile + Tiles::kQueries;
     if (next < e.tokens) walk.copy(call, next);
@@ -211,24 +216,34 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::kB
 #pragma unroll 1
     for (int step = 0; step < Tiles::kQueries; step += Tiles::kStep) {
       const std::int32_t query = tile + step;
-      if (query + Tiles::kStep <= at.mine || query >= e.tokens || at.mine >= e.tokens) continue;
+      if (query + Tiles::kStep <= at.together || query >= e.tokens || at.together >= e.tokens) continue;
       unsigned kept = 0;
       if constexpr (kDropout)
         kept = keep_rows<Tiles::kHeld, Tiles::kN>(HeadMask(e, call.dropout, computed_here(at.head)), query, at.mine);
       float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-      multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries + step * kHead);
-      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out + step * kHead);
+      if constexpr (Tiles::kGroups) {
+        const T* group = keys + (at.together - at.begin) * kHead;
+        multiply_both<T>(scores, {group, own}, stage.queries, d_weights,
+                         {group + Tiles::kKeys * kHead, own + Tiles::kKeys * kHead}, stage.d_out);
+      } else {
+        multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries + step * kHead);
+        multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out + step * kHead);
+      }
       if (query < at.mine + Tiles::kOfWarp - 1) hide_earlier_columns<Tiles::kHeld>(scores, query - at.mine);
       Pair weights[Tiles::kM][Tiles::kN][2], d_scores[Tiles::kM][Tiles::kN][2];
       key_gradients<T, kHead, kDropout>(scores, d_weights, weights, d_scores, stage.lse + step, stage.dots + step, kept,
                                         call.dropout.rule.keep_factor, e.scale * kLog2E);
-      if (apart(call.order)) {
+      if constexpr (Tiles::kGroups) {
+        multiply_pairs_together(d_values, weights, stage.d_out);
+        multiply_pairs_together(d_keys, d_scores, stage.queries);
+      } else if (apart(call.order)) {
         multiply_pairs<kHead>(d_values, weights, stage.d_out + step * kHead);
         multiply_pairs<kHead>(d_keys, d_scores, stage.queries + step * kHead);
       }
     }
   }
   const typename Tiles::Place to(call.order);
+  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_keys, e.scale);
   if constexpr (kDropout) scale_all(d_values, call.dropout.rule.keep_factor);
@@ -241,10 +256,14 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::kB
 // Queries: as forward, with the gradients of outputs beside the queries.
 template <int kHead>
 struct QueryTiles {
-  static constexpr int kM = 2, kOfWarp = 16 * kM, kWarps = 4, kThreads = kWarps * kWarp, kQueries = kWarps * kOfWarp;
-  static constexpr int kKeys = kHead <= 64 ? 64 : 32, kN = kKeys / 8, kBlocks = 2, kUnroll = 4;
+  static constexpr bool kGroups = kHead == 64;
+  static constexpr int kM = kGroups ? 1 : 2, kOfWarp = 16 * kM, kWarps = kGroups ? 8 : 4, kThreads = kWarps * kWarp;
+  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp, kQueries = kWarps * kOfWarp;
+  static constexpr int kKeys = kHead <= 64 ? 64 : 32, kN = kKeys / 8, kUnroll = 4;
   static constexpr std::size_t kSharedBytes = (2 * kQueries + 2 * 2 * kKeys) * kHead * 2;
-  using Place = TilePlace<kQueries, kOfWarp, true>;
+  using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
+
+  static constexpr int blocks(bool dropout) { return kGroups && dropout ? 1 : 2; }
 };
 
 // Of a thread's rows, the log-sum-exp as a power of two.
@@ -291,7 +310,7 @@ __device__ __forceinline__ void query_gradients(const float (&scores)[QueryTiles
 }
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>::kBlocks)
+__global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>::blocks(kDropout))
     attention_queries_kernel(const TensorBackward call) {
   using Tiles = QueryTiles<kHead>;
   const AttentionExtents& e = call.extents;
@@ -315,23 +334,35 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
 #pragma unroll 1
   for (std::int32_t key = 0; key < end; key += Tiles::kKeys) {
     wait_for_copies<0>();
+    show_to_products();
     __syncthreads();  // the other stage has been read by all, too
     if (key + Tiles::kKeys < end) walk.copy(e, key + Tiles::kKeys);
     commit_copies();
-    if (key >= at.mine + Tiles::kOfWarp || at.mine >= e.tokens) continue;
+    if (key >= at.together + Tiles::kTogether || at.together >= e.tokens) continue;
     const T* keys = walk.keys_at(key);
     unsigned kept[Tiles::kM] = {};
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-    multiply_rows<kHead, Tiles::kUnroll>(scores, own, keys);
-    multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kQueries * kHead, keys + Tiles::kKeys * kHead);
+    if constexpr (Tiles::kGroups) {
+      const T* group = queries + (at.together - at.begin) * kHead;
+      multiply_both<T>(scores, {group, own}, keys, d_weights, {group + Tiles::kQueries * kHead, own + Tiles::kQueries * kHead},
+                       keys + Tiles::kKeys * kHead);
+    } else {
+      multiply_rows<kHead, Tiles::kUnroll>(scores, own, keys);
+      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kQueries * kHead, keys + Tiles::kKeys * kHead);
+    }
     if (key + Tiles::kKeys > at.mine + 1) hide_later_columns(scores, at.mine - key);
     Pair d_scores[Tiles::kM][Tiles::kN][2];
     query_gradients<T, kHead, kDropout>(scores, d_weights, d_scores, sums, kept, call.dropout.rule.keep_factor, e.scale * kLog2E);
-    if (apart(call.order)) multiply_pairs<kHead>(d_queries, d_scores, keys);
+    if constexpr (Tiles::kGroups) {
+      multiply_pairs_together(d_queries, d_scores, keys);
+    } else if (apart(call.order)) {
+      multiply_pairs<kHead>(d_queries, d_scores, keys);
+    }
   }
   const typename Tiles::Place to(call.order);
+  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_queries, e.scale);
   write_rows<kHead>(d_queries, queries + (to.mine - to.begin) * kHead,

@@ -18,12 +18,15 @@ struct TensorForward {
   float* lse;
 };
 
+// Of heads of 64, two warpgroups have 64 queries each (wgmma.cuh).
 template <int kHead>
 struct ForwardTiles {
-  static constexpr int kM = 2, kOfWarp = 16 * kM, kWarps = 4, kThreads = kWarps * kWarp;
+  static constexpr bool kGroups = kHead == 64;
+  static constexpr int kM = kGroups ? 1 : 2, kOfWarp = 16 * kM, kWarps = kGroups ? 8 : 4, kThreads = kWarps * kWarp;
+  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp;
   static constexpr int kQueries = kWarps * kOfWarp, kKeys = 64, kN = kKeys / 8;
   static constexpr std::size_t kSharedBytes = (kQueries + 2 * 2 * kKeys) * kHead * 2;
-  using Place = TilePlace<kQueries, kOfWarp, true>;
+  using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
 };
 
 // What the queries of a warp have gathered from the keys so far, the sums each lane from its own.
@@ -120,7 +123,7 @@ __device__ __forceinline__ void write_forward(const TensorForward& call, Gathere
 }
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(ForwardTiles<kHead>::kThreads, kHead <= 64 && !kDropout ? 3 : 2)
+__global__ void __launch_bounds__(ForwardTiles<kHead>::kThreads, ForwardTiles<kHead>::kGroups&& kDropout ? 1 : 2)
     attention_kernel(const TensorForward call) {
   using Tiles = ForwardTiles<kHead>;
   const AttentionExtents& e = call.extents;
@@ -140,24 +143,34 @@ __global__ void __launch_bounds__(ForwardTiles<kHead>::kThreads, kHead <= 64 && 
 #pragma unroll 1
   for (std::int32_t key = 0; key < end; key += Tiles::kKeys) {
     wait_for_copies<0>();
+    show_to_products();
     __syncthreads();  // the other stage has been read by all, too
     if (key + Tiles::kKeys < end) walk.copy(e, key + Tiles::kKeys);
     commit_copies();
-    if (key >= at.mine + Tiles::kOfWarp || at.mine >= e.tokens) continue;
+    if (key >= at.together + Tiles::kTogether || at.together >= e.tokens) continue;
     const T* keys = walk.keys_at(key);
     unsigned kept[Tiles::kM];
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
     float scores[Tiles::kM][Tiles::kN][4];
-    multiply_rows<kHead, 4>(scores, own, keys);
+    if constexpr (Tiles::kGroups) {
+      multiply_rows_together<T>(scores, {queries + (at.together - at.begin) * kHead, own}, keys);
+    } else {
+      multiply_rows<kHead, 4>(scores, own, keys);
+    }
     if (key + Tiles::kKeys > at.mine + 1) hide_later_columns(scores, at.mine - key);
     weigh<kHead>(scores, gathered, e.scale * kLog2E);
     if constexpr (kDropout) drop_weights(scores, kept);
     Pair weights[Tiles::kM][Tiles::kN][2];
     round_to_pairs<T>(scores, weights);
-    if (apart(call.order)) multiply_pairs<kHead>(gathered.out, weights, keys + Tiles::kKeys * kHead);
+    if constexpr (Tiles::kGroups) {
+      multiply_pairs_together(gathered.out, weights, keys + Tiles::kKeys * kHead);
+    } else if (apart(call.order)) {
+      multiply_pairs<kHead>(gathered.out, weights, keys + Tiles::kKeys * kHead);
+    }
   }
   const typename Tiles::Place to(call.order);
+  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
   write_forward<T>(call, gathered, queries + (to.mine - to.begin) * kHead, to.head, to.mine,
                    kDropout ? call.dropout.rule.keep_factor : 1.0f);
 }

@@ -1,7 +1,7 @@
 // Tiles of attention on tensor cores: rows of a head as they lie in shared memory, and the products of a warp's rows with them.
 #pragma once
 
-#include "device/cuda/mma.cuh"
+#include "device/cuda/wgmma.cuh"
 #include "ops/attention/call.cuh"
 
 namespace plimsoll::cuda {
@@ -12,18 +12,21 @@ inline constexpr float kLog2E = 1.4426950408889634f;
 // registers enough.
 __device__ __forceinline__ bool apart(const BlockOrder& order) { return order.tiles > 0; }
 
-// The head and the first row of a block and of a warp, of tiles of kTile rows, of which a warp has kOfWarp. The tiles with most
-// work are the last ones of a head, or the first ones.
-template <int kTile, int kOfWarp, bool kLastFirst>
+// The head and the first row of a block, of the warps that multiply together and of a warp, of tiles of kTile rows, of which a
+// warp has kOfWarp. The tiles with most work are the last ones of a head, or the first ones.
+template <int kTile, int kOfWarp, int kTogether, bool kLastFirst>
 struct TilePlace {
-  std::int32_t head, begin, mine;
+  static_assert(kTogether == kOfWarp || (kTogether == kGroupRows && 4 * kOfWarp == kGroupRows));
+  std::int32_t head, begin, together, mine;
 
   // Needs no registers where another one is made later: nothing is kept for it.
   __device__ __forceinline__ explicit TilePlace(const BlockOrder& order) {
     const BlockWork work(order, static_cast<std::uint32_t>(computed_here(static_cast<int>(blockIdx.x))));
     head = work.head;
     begin = (kLastFirst ? order.tiles - 1 - work.turn : work.turn) * kTile;
-    mine = begin + computed_here(static_cast<int>(threadIdx.x)) / kWarp * kOfWarp;
+    const int thread = computed_here(static_cast<int>(threadIdx.x));
+    mine = begin + thread / kWarp * kOfWarp;
+    together = begin + thread / (kTogether / kOfWarp * kWarp) * kTogether;
   }
   __device__ __forceinline__ std::int32_t end(std::int32_t tokens) const {
     return begin + kTile < tokens ? begin + kTile : tokens;
@@ -162,6 +165,44 @@ __device__ __forceinline__ void multiply_pairs(float (&c)[kM][kHead / 8][4], con
       }
     }
   }
+}
+
+// A tile of rows, and of these where those begin that multiply together, and a warp's.
+template <class T>
+struct OwnRows {
+  const T *together, *mine;
+};
+
+// C = A B^T of a warp's 16 rows and the 64 of a tile, by a warpgroup together.
+template <class T>
+__device__ __forceinline__ void multiply_rows_together(float (&c)[1][8][4], const OwnRows<T>& a, const T* b) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  group_multiply_rows(c[0], a.together, b);
+#else
+  multiply_rows<64, 4>(c, a.mine, b);
+#endif
+}
+
+// C = A B^T and D = E F^T, likewise.
+template <class T>
+__device__ __forceinline__ void multiply_both(float (&c)[1][8][4], const OwnRows<T>& a, const T* b, float (&d)[1][8][4],
+                                              const OwnRows<T>& e, const T* f) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  group_multiply_rows(c[0], a.together, b, d[0], e.together, f);
+#else
+  multiply_rows<64, 2>(c, a.mine, b);
+  multiply_rows<64, 2>(d, e.mine, f);
+#endif
+}
+
+// C += A B, by a warpgroup together.
+template <class T>
+__device__ __forceinline__ void multiply_pairs_together(float (&c)[1][8][4], const Pair (&a)[1][8][2], const T* b) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  group_multiply_pairs(c[0], a[0], b);
+#else
+  multiply_pairs<64>(c, a, b);
+#endif
 }
 
 // As operands of the next product.

@@ -175,7 +175,7 @@ std::vector<OpCases> attention_cases() {
   const std::vector<Extents> list{{1, 1, 1, 1},         {1, 7, 1, 8},         {2, 65, 2, 16},      {1, 130, 3, 5},
                                   {1, 33, 2, 64},       {2, 7, 2, 8, 0.3},    {1, 65, 3, 16, 0.1}, {3, 34, 1, 33, 0.9},
                                   {1, 1, 2, 4, 0.5},    {2, 148, 1, 64, 0.2}, {1, 67, 2, 64, 0.4}, {1, 161, 1, 128},
-                                  {1, 66, 1, 128, 0.3}, {1, 40, 1, 132, 0.1}};
+                                  {1, 66, 1, 128, 0.3}, {1, 40, 1, 132, 0.1}, {1, 201, 2, 64}};
   std::vector<OpCase> forward_cases, backward_cases;
   for (const Extents& e : list) {
     forward_cases.push_back(forward(e));
