@@ -27,8 +27,8 @@
   CPU_AND_GPU(loss)                                 \
   CPU_AND_GPU(update)                               \
   CPU_AND_GPU(factored)                             \
-  CPU_ONLY(cross_entropy)                           \
-  CPU_ONLY(squared_error)
+  CPU_AND_GPU(cross_entropy)                        \
+  CPU_AND_GPU(squared_error)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)
