@@ -27,7 +27,7 @@
 #include "train/config_keys.h"
 #include "train/token_place.h"
 #include "train/trainer.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "cli/commands.h"
@@ -17,6 +18,7 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "device/cpu/parallel.h"
+#include "device/machine_facts.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer_folder.h"
@@ -25,10 +27,8 @@
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/config.h"
-#include "train/machine_facts.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -16,7 +17,6 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/cuda_machine.h"
 #include "train/measure_step.h"
 #include "train/planning.h"

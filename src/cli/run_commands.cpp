@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/shell.h"
+#include "formats/new_folder.h"
 #include "models/family.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"

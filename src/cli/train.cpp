@@ -35,12 +35,13 @@
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
 #include "run/audit.h"
+#include "run/place.h"
 #include "train/config_keys.h"
 #include "train/config_rules.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
-#include "train/place.h"
 #include "train/prepare.h"
+#include "train/requests.h"
 #include "train/resume.h"
 #include "train/run_report.h"
 #include "train/run_room.h"
@@ -214,8 +215,10 @@ class TrainCommand {
     check_file_limit(folder_, room);
 
     const CudaPace unchecked = arguments_.audit ? CudaPace::kernels : CudaPace::graphs;
-    Place place(config_, program, plan, config_.gpu_graphs ? unchecked : CudaPace::checked,
-                arguments_.audit ? kAuditBeyond : Bytes{0});
+    PlaceRequest where = place_request(config_);
+    where.pace = config_.gpu_graphs ? unchecked : CudaPace::checked;
+    if (arguments_.audit) where.beyond = kAuditBeyond;
+    Place place(program, plan, where);
     report_.arena_base = place.base();
     Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
     require_algorithms(prepared_.algorithms, executor.algorithms());

@@ -15,11 +15,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/temporary_folder.h"
 #include "models/family.h"
-#include "train/child.h"
 #include "train/measure.h"
 #include "train/probe.h"
 

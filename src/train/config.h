@@ -15,6 +15,8 @@
 #include "base/bytes.h"
 #include "data/data_paths.h"
 #include "data/order.h"
+#include "device/disk/disk_budget.h"
+#include "device/link_rates.h"
 #include "models/model_config.h"
 #include "plan/plan.h"
 #include "train/schedule.h"
@@ -79,9 +81,6 @@ struct OptimizerChoice {
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
 };
 
-// Of the disk: io_uring unless it is refused, or always threads.
-enum class TransferPolicy : std::uint8_t { automatic, threads };
-
 struct PlanSettings {
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<std::int64_t> group;        // absent: the planner's choice
@@ -93,13 +92,6 @@ struct PlanSettings {
   friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
 };
 
-struct DiskBudget {
-  std::filesystem::path folder;
-  Bytes size;
-
-  friend bool operator==(const DiskBudget&, const DiskBudget&) = default;
-};
-
 struct MemorySettings {
   std::optional<Bytes> budget, host_memory;
   std::optional<DiskBudget> disk;
@@ -109,13 +101,6 @@ struct MemorySettings {
 
 // What computes: this computer, a part of its memory taken for that of a device, or a GPU.
 enum class DeviceChoice : std::uint8_t { cpu, sim, cuda };
-
-// Of a simulated device, bytes per second each way; 0: as they can.
-struct LinkRates {
-  double host = 0, disk = 0;
-
-  friend bool operator==(const LinkRates&, const LinkRates&) = default;
-};
 
 // Of what is narrower than fp32 and is added to.
 enum class Rounding : std::uint8_t { stochastic, nearest };
@@ -193,10 +178,5 @@ RunLength run_length(const Config& config);
 double learning_rate_at(const Config& config, std::int64_t samples_before);
 // The same of momentum, which is the first beta of AdamW and Lion.
 double momentum_at(const Config& config, std::int64_t samples_before);
-
-// Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.
-void create_disk_folder(const DiskBudget& disk);
-// E-DISK-FOLDER where that would fail, as far as can be seen; creates nothing.
-void check_disk_folder(const DiskBudget& disk);
 
 }  // namespace plimsoll

@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "device/machine_facts.h"
 #include "formats/weights_folder.h"
 #include "train/config_aliases.h"
-#include "train/machine_facts.h"
 #include "train/model_keys.h"
 
 namespace plimsoll {

@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "device/machine_facts.h"
 #include "models/all.h"
 #include "train/batch.h"
-#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "device/process_memory.h"
 #include "run/cuda_backend.h"
-#include "train/child.h"
 
 namespace plimsoll {
 namespace {

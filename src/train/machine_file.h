@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
+#include "device/machine_facts.h"
 #include "plan/machine.h"
-#include "train/machine_facts.h"
 
 namespace plimsoll {
 

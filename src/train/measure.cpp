@@ -22,9 +22,9 @@
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
+#include "device/machine_facts.h"
 #include "ops/kernel.h"
 #include "plan/node_kernels.h"
-#include "train/machine_facts.h"
 
 namespace plimsoll {
 namespace {

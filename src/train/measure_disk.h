@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
+#include "device/disk/disk_budget.h"
 #include "plan/machine.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

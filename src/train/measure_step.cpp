@@ -11,8 +11,8 @@
 #include "plan/build_plan.h"
 #include "program/program.h"
 #include "run/executor.h"
-#include "train/place.h"
-#include "train/weights.h"
+#include "run/place.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -95,9 +95,8 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   const double most = seconds_now() + limits.step_seconds;
   cpu::set_thread_count(machine.threads);
   const Program program = lower(*plan);
-  Config place_config;
-  if (machine.instruction_set == kCudaInstructions) place_config.device = DeviceChoice::cuda;
-  Place place(place_config, program, *plan, CudaPace::kernels);
+  const bool cuda = machine.instruction_set == kCudaInstructions;
+  Place place(program, *plan, {.cuda = cuda});
   Executor executor(plan->graph, program, place.device(), machine.threads, 1);
   executor.load([&] {
     for (const Operand& state : executor.state()) {
@@ -123,7 +122,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     window();
     const double others = contention.others();
     result.others = std::min(result.others, others);
-    if (others > limits.others && place_config.device == DeviceChoice::cpu) continue;
+    if (others > limits.others && !cuda) continue;
     times.keep_window();
     ++kept;
   }

@@ -10,14 +10,14 @@
 #include <span>
 #include <vector>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
+#include "device/machine_facts.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
-#include "train/child.h"
-#include "train/machine_facts.h"
 #include "train/machine_file.h"
 #include "train/measure.h"
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/order.h"
+#include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
 #include "models/family.h"
 #include "ops/op_catalogue.h"
@@ -18,11 +19,10 @@
 #include "train/alternatives.h"
 #include "train/calibrate.h"
 #include "train/cuda_machine.h"
-#include "train/machine_facts.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
 #include "train/simulated_machine.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {

@@ -7,13 +7,13 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/plan_file.h"
 #include "train/planning.h"
 #include "train/requests.h"

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
@@ -26,7 +27,6 @@
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/planning.h"
 #include "train/setup.h"
 #include "train/trainer.h"

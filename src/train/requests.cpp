@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "run/place.h"
+
 namespace plimsoll {
 
 OptimizerSettings optimizer_settings(const Config& config) {
@@ -58,6 +60,14 @@ Budget plan_budget(const Config& config) {
   Budget budget{config.memory.budget, config.memory.host_memory, std::nullopt};
   if (config.memory.disk) budget.disk = config.memory.disk->size;
   return budget;
+}
+
+PlaceRequest place_request(const Config& config) {
+  PlaceRequest request;
+  request.cuda = config.device == DeviceChoice::cuda;
+  if (config.memory.disk) request.folder = config.memory.disk->folder;
+  if (config.device == DeviceChoice::sim) request.links = {config.links.host, config.links.disk};
+  return request;
 }
 
 GraphSource source_of(const Config& config, DataFacts facts) {

@@ -10,10 +10,14 @@
 
 namespace plimsoll {
 
+struct PlaceRequest;
+
 OptimizerSettings optimizer_settings(const Config& config);
 // saves stays true. For a machine whose kernels run on the host.
 PlanRequest plan_request(const Config& config);
 Budget plan_budget(const Config& config);
+// Where its plan runs, on a GPU at the pace of one kernel at a time.
+PlaceRequest place_request(const Config& config);
 // The training graph for each micro-batch. `config` outlives it.
 GraphSource source_of(const Config& config, DataFacts facts);
 // What the tiers past the first have room for.

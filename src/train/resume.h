@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_settings.h"
+#include "weights/checkpoint.h"
 
 namespace plimsoll {
 

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
 #include "train/update_lines.h"
 
@@ -123,16 +124,6 @@ bool RunFolder::has_updates() const {
   std::error_code none;
   const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
   return !none && size > 0;
-}
-
-std::filesystem::path new_folder_beside(const std::filesystem::path& run) {
-  std::filesystem::path whole = run;
-  if (!whole.has_filename()) whole = whole.parent_path();  // a slash at the end
-  for (int number = 2;; ++number) {
-    std::filesystem::path other = whole;
-    other += fmt::format("-{}", number);
-    if (!is_there(other)) return other;
-  }
 }
 
 namespace {

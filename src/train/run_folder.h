@@ -11,25 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
+#include "train/metrics.h"
 
 namespace plimsoll {
-
-struct Metrics {
-  std::int64_t update = 0;
-  std::int64_t samples = 0;  // cumulative
-  std::int64_t units = 0;    // of this update
-  double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
-  std::optional<double> momentum;    // of a schedule that moves it
-  std::optional<double> loss_scale;  // of fp16
-  double update_ratio = 0;           // root mean squares: of all that was added to parameters, by that of the parameters
-  std::optional<double> underflow;   // of fp16: the largest share of a gradient, zeros apart, that lost digits
-  bool spike = false;                // see DivergenceWatch
-  Bytes vm_hwm;
-};
-
-// "run-2" beside "run", or the next number that is free.
-std::filesystem::path new_folder_beside(const std::filesystem::path& run);
 
 // "running", "done", "failed" or "interrupted", as run.json says; "interrupted" also for a run that says "running" and that no
 // process holds: it was killed, or its machine went down. Empty where nothing can be read.
@@ -37,14 +21,6 @@ std::string run_status(const std::filesystem::path& run);
 
 // Whether it failed because its training diverged.
 bool run_diverged(const std::filesystem::path& run);
-
-struct Evaluation {
-  std::int64_t update = 0;
-  std::int64_t samples = 0;  // trained on so far
-  double loss = 0;           // mean over units
-  std::int64_t units = 0;    // evaluated
-  double seconds = 0;        // that it took
-};
 
 class RunFolder {
  public:

@@ -12,10 +12,10 @@
 #include "plan/plan.h"
 #include "run/audit.h"
 #include "run/device.h"
-#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
+#include "weights/checkpoint.h"
 
 namespace plimsoll {
 

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/shell.h"
-#include "train/checkpoint.h"
-#include "train/weights.h"
+#include "weights/checkpoint.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "train/config.h"
+#include "device/link_rates.h"
 #include "train/machine_file.h"
 
 namespace plimsoll {

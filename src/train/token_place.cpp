@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "formats/utf8.h"
-#include "train/child.h"
 #include "train/setup.h"
 
 namespace plimsoll {

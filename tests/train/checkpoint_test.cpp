@@ -1,6 +1,6 @@
 // Checkpoints of models of which some parameters are frozen: these are not in the file, and come from where they came from
 // before.
-#include "train/checkpoint.h"
+#include "weights/checkpoint.h"
 
 #include <gtest/gtest.h>
 

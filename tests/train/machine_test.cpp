@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/child.h"
 #include "device/process_memory.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/gpt2/gpt2.h"
 #include "train/calibrate.h"
-#include "train/child.h"
 #include "train/machine_file.h"
 #include "train/measure.h"
 #include "train/prepare.h"

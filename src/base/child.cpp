@@ -1,4 +1,4 @@
-#include "train/child.h"
+#include "base/child.h"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>

@@ -12,24 +12,10 @@
 
 #include "graph/graph.h"
 #include "run/executor.h"
-#include "train/loss_scale.h"
-#include "train/weights.h"
+#include "weights/progress.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
-
-struct Progress {
-  std::int64_t updates = 0;
-  std::int64_t samples = 0;  // consumed; also the next position in the order
-  std::int64_t units = 0;
-  double seconds = 0;
-  double loss = 0;  // of the last update
-
-  // What has to be the same for the continuation to be the same run.
-  std::int64_t micro_batch = 0, accumulation = 0;
-  std::int64_t seed = 0;
-  std::string data_hash;
-  std::optional<LossScaleState> loss_scale;  // of fp16
-};
 
 // What is frozen, from its source to its bytes.
 struct FrozenWeights {

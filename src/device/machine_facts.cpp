@@ -1,4 +1,4 @@
-#include "train/machine_facts.h"
+#include "device/machine_facts.h"
 
 #include <fmt/format.h>
 #include <hwy/highway.h>

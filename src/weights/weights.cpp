@@ -1,4 +1,4 @@
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <fmt/format.h>
 

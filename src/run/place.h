@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -9,15 +10,21 @@
 #include "run/cuda_backend.h"
 #include "run/device.h"
 #include "run/stores.h"
-#include "train/config.h"
 
 namespace plimsoll {
 
+struct PlaceRequest {
+  bool cuda = false;
+  CudaPace pace = CudaPace::kernels;   // of a GPU
+  std::filesystem::path folder = ".";  // of the page file
+  LinkLimits links = {};               // of a simulated device
+  Bytes beyond = {};                   // past the arena's end, for the audit
+};
+
 class Place {
  public:
-  // Program and plan outlive it. `beyond`: bytes past the arena's end, for the audit. Throws what Arena, Stores, load_cuda and
-  // CudaDevice do.
-  Place(const Config& config, const Program& program, const Plan& plan, CudaPace pace, Bytes beyond = {});
+  // Program and plan outlive it. Throws what Arena, Stores, load_cuda and CudaDevice do.
+  Place(const Program& program, const Plan& plan, const PlaceRequest& request);
 
   Device& device() { return *device_; }
   Bytes mapped() const { return mapped_; }

@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "weights/checkpoint.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "base/hash.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "formats/new_folder.h"
 #include "formats/safetensors.h"
-#include "train/run_folder.h"
 
 namespace plimsoll {
 namespace {
