@@ -17,6 +17,7 @@
 #include "cli/inference.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "config/config.h"
 #include "device/cpu/parallel.h"
 #include "device/machine_facts.h"
 #include "formats/bpe.h"
@@ -27,7 +28,6 @@
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "train/calibrate.h"
-#include "train/config.h"
 #include "weights/weights.h"
 
 namespace plimsoll {

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "config/config.h"
 #include "plan/plan.h"
-#include "train/config.h"
 #include "train/planning.h"
 
 namespace plimsoll {

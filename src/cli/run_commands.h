@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "train/config.h"
+#include "config/config.h"
 #include "train/run_folder.h"
 
 namespace plimsoll {

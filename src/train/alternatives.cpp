@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/tasks.h"
+#include "config/config_rules.h"
 #include "models/family.h"
-#include "train/config_rules.h"
 #include "train/measure_disk.h"
 #include "train/requests.h"
 

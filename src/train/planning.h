@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "device/machine_facts.h"
 #include "ops/op_catalogue.h"
 #include "plan/json.h"
-#include "train/config.h"
 #include "train/machine_file.h"
 #include "train/setup.h"
 

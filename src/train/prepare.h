@@ -9,8 +9,8 @@
 #include <string>
 #include <variant>
 
+#include "config/config.h"
 #include "plan/json.h"
-#include "train/config.h"
 #include "train/machine_file.h"
 #include "train/setup.h"
 #include "train/token_place.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/bytes.h"
+#include "config/config.h"
 #include "plan/machine.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "autodiff/training.h"
+#include "config/config.h"
 #include "plan/plan.h"
-#include "train/config.h"
 #include "train/setup.h"
 
 namespace plimsoll {

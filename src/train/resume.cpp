@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "config/config_keys.h"
+#include "config/config_rules.h"
 #include "device/machine_facts.h"
 #include "formats/file.h"
 #include "models/family.h"
-#include "train/config_keys.h"
-#include "train/config_rules.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "train/config.h"
-#include "train/run_settings.h"
+#include "config/config.h"
+#include "config/run_settings.h"
 #include "weights/checkpoint.h"
 
 namespace plimsoll {

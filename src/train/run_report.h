@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/config.h"
 #include "plan/plan.h"
 #include "run/audit.h"
 #include "run/device.h"
-#include "train/config.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"

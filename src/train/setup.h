@@ -10,10 +10,10 @@
 
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
+#include "config/config.h"
 #include "data/source.h"
 #include "models/model_config.h"
 #include "models/model_graph.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "data/source.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "config/config.h"
 #include "data/prefetch.h"
 #include "data/token_source.h"
 #include "device/arena.h"
 #include "run/executor.h"
-#include "train/config.h"
 #include "train/faults.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"

@@ -1,12 +1,12 @@
-#include "train/run_settings.h"
+#include "config/run_settings.h"
 
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "config/config_keys.h"
 #include "formats/file.h"
-#include "train/config_keys.h"
 
 namespace plimsoll {
 namespace {

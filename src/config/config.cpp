@@ -1,4 +1,4 @@
-#include "train/config.h"
+#include "config/config.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "base/hash.h"
+#include "config/config_keys.h"
+#include "config/config_rules.h"
 #include "device/cpu/library_gemm.h"
 #include "device/machine_facts.h"
-#include "train/config_keys.h"
-#include "train/config_rules.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/config_rules.h"
+#include "config/config_rules.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "config/batch.h"
 #include "device/machine_facts.h"
 #include "models/all.h"
-#include "train/batch.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/config.h"
+#include "config/config.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/error_list.h"
+#include "config/config_aliases.h"
+#include "config/config_keys.h"
 #include "device/machine_facts.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/gpt2/gpt2.h"
-#include "train/config_aliases.h"
-#include "train/config_keys.h"
 #include "train/requests.h"
 
 namespace plimsoll {

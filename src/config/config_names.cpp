@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "train/config_aliases.h"
-#include "train/config_keys.h"
+#include "config/config_aliases.h"
+#include "config/config_keys.h"
 
 namespace plimsoll {
 namespace {

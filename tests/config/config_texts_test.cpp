@@ -8,10 +8,10 @@
 
 #include "cli/explain.h"
 #include "cli/init.h"
+#include "config/config_keys.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/all.h"
-#include "train/config_keys.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/config_keys.h"
+#include "config/config_keys.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "config/config_aliases.h"
+#include "config/model_keys.h"
 #include "device/machine_facts.h"
 #include "formats/weights_folder.h"
-#include "train/config_aliases.h"
-#include "train/model_keys.h"
 
 namespace plimsoll {
 namespace {

@@ -13,13 +13,13 @@
 
 #include "autodiff/training.h"
 #include "base/bytes.h"
+#include "config/schedule.h"
 #include "data/data_paths.h"
 #include "data/order.h"
 #include "device/disk/disk_budget.h"
 #include "device/link_rates.h"
 #include "models/model_config.h"
 #include "plan/plan.h"
-#include "train/schedule.h"
 
 namespace plimsoll {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "settings/setting.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/model_keys.h"
+#include "config/model_keys.h"
 
 #include <fmt/format.h>
 

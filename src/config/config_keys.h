@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config.h"
 #include "settings/faults.h"
 #include "settings/setting.h"
-#include "train/config.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "config/schedule.h"
 
 #include <fmt/format.h>
 

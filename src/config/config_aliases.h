@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/config_keys.h"
+#include "config/config_keys.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/config_aliases.h"
+#include "config/config_aliases.h"
 
 #include <fmt/format.h>
 

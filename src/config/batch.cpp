@@ -1,4 +1,4 @@
-#include "train/batch.h"
+#include "config/batch.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/config_keys.h"
+#include "config/config_keys.h"
 
 namespace plimsoll {
 

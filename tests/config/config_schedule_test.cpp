@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "config/schedule.h"
 #include "formats/expect_error.h"
-#include "train/schedule.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/config_keys.h"
+#include "config/config_keys.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "config/batch.h"
 #include "formats/expect_error.h"
-#include "train/batch.h"
 
 namespace plimsoll {
 namespace {
