@@ -2,8 +2,8 @@
 #pragma once
 
 #include "config/config.h"
+#include "measure/machine_file.h"
 #include "plan/plan.h"
-#include "train/machine_file.h"
 #include "train/setup.h"
 
 namespace plimsoll {

@@ -21,7 +21,7 @@
 #include "cli/signals.h"
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
-#include "train/calibrate.h"
+#include "measure/calibrate.h"
 
 namespace plimsoll {
 namespace {

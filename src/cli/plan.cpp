@@ -15,8 +15,9 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "formats/atomic_file.h"
+#include "measure/simulated_machine.h"
 #include "train/planning.h"
-#include "train/simulated_machine.h"
+#include "train/probe.h"
 
 namespace plimsoll {
 
@@ -33,7 +34,7 @@ struct Target {
 };
 
 Target target_of(const PlanArguments& arguments) {
-  PlanningPlace place{{}, /*runs_now=*/false};
+  PlanningPlace place{.machine = {}, .probe = probe_shape, .runs_now = false};
   if (arguments.machine.empty()) return {read_settings_only(arguments.config), place};
   const bool simulated = arguments.machine == kSimulated;
   if (!simulated) place.machine = read_machine_file(arguments.machine);

@@ -42,6 +42,7 @@
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/prepare.h"
+#include "train/probe.h"
 #include "train/requests.h"
 #include "train/resume.h"
 #include "train/run_report.h"
@@ -157,6 +158,7 @@ class TrainCommand {
 
   std::optional<Refused> prepare() {
     PrepareOptions options;
+    options.probe = probe_shape;
     options.cache = cache_folder();
     options.tokens = folder_.tokens();
     options.plan_file = arguments_.plan;

@@ -18,8 +18,8 @@
 #include "base/error.h"
 #include "base/tasks.h"
 #include "config/config_rules.h"
+#include "measure/measure_disk.h"
 #include "models/family.h"
-#include "train/measure_disk.h"
 #include "train/requests.h"
 
 namespace plimsoll {

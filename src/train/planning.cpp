@@ -12,16 +12,15 @@
 #include "data/order.h"
 #include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
+#include "measure/cuda_machine.h"
+#include "measure/measure_disk.h"
+#include "measure/simulated_machine.h"
 #include "models/family.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/resting.h"
 #include "train/alternatives.h"
-#include "train/calibrate.h"
-#include "train/cuda_machine.h"
-#include "train/measure_disk.h"
 #include "train/requests.h"
-#include "train/simulated_machine.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -206,7 +205,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     if (say) say("note: " + assumed_text(input.assumed));
   }
   input.cache = cache;
-  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, say);
+  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
   const bool simulated = !place.machine && config.device == DeviceChoice::sim;
   if (simulated) simulate_device(input.machine.machine, cache, say);

@@ -10,9 +10,10 @@
 
 #include "config/config.h"
 #include "device/machine_facts.h"
+#include "measure/calibrate.h"
+#include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
 #include "plan/json.h"
-#include "train/machine_file.h"
 #include "train/setup.h"
 
 namespace plimsoll {
@@ -31,6 +32,7 @@ struct PlanningInput {
 // Which machine a plan is for, and whether it is to run now.
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
+  Probe probe = {};                      // of this one, where no file has it
   bool runs_now = true;
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
   bool begins = true;                 // from the weights of model.init, not from a checkpoint

@@ -13,7 +13,6 @@
 #include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
-#include "train/calibrate.h"
 #include "train/plan_file.h"
 #include "train/planning.h"
 #include "train/requests.h"
@@ -64,7 +63,8 @@ void save_companions(const Config& config, const PrepareOptions& options) {
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
   PlanningInput input =
-      planning_input(config, options.cache, say, {.machine = {}, .tokens = options.tokens, .begins = !options.resumes});
+      planning_input(config, options.cache, say,
+                     {.machine = options.machine, .probe = options.probe, .tokens = options.tokens, .begins = !options.resumes});
   input.runs = options.runs;
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},

@@ -10,8 +10,9 @@
 #include <variant>
 
 #include "config/config.h"
+#include "measure/calibrate.h"
+#include "measure/machine_file.h"
 #include "plan/json.h"
-#include "train/machine_file.h"
 #include "train/setup.h"
 #include "train/token_place.h"
 
@@ -36,6 +37,8 @@ struct Refused {
 };
 
 struct PrepareOptions {
+  std::optional<MachineRecord> machine;     // that the plan is for; absent: this one
+  Probe probe;                              // of this one, where no file has it
   std::filesystem::path cache;              // for machine files and tokens
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed

@@ -1,6 +1,6 @@
 #include "train/probe.h"
-#include "train/requests.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,23 +11,25 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/child.h"
 #include "base/error.h"
 #include "device/arena.h"
-#include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "formats/atomic_file.h"
+#include "measure/calibrate.h"
+#include "models/family.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/json.h"
 #include "program/program.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
-#include "train/calibrate.h"
 #include "train/planning.h"
+#include "train/requests.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -35,15 +37,6 @@ namespace plimsoll {
 namespace {
 
 using nlohmann::json;
-
-// The line "NAME:  123 kB" of /proc/self/status.
-Bytes status(const std::string& name) {
-  std::ifstream lines("/proc/self/status");
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(name)) return kKiB * std::atoll(line.c_str() + name.size());
-  }
-  return Bytes{0};
-}
 
 // The stack pointers of the other threads, which wait: "/proc/self/task/ID/syscall" ends in stack pointer and program counter.
 std::vector<std::uint64_t> stack_pointers() {
@@ -92,6 +85,33 @@ void touch_executable() {
     if (name.empty() || !line.ends_with(name) || std::sscanf(line.c_str(), "%llx-%llx r", &begin, &end) != 2) continue;
     touch_pages(begin, end);
   }
+}
+
+Config config_of(const ProbeShape& shape, const std::filesystem::path& tokens, int threads) {
+  constexpr std::int64_t kContext = 64;
+  Config config;
+  const std::vector<std::string> sets{fmt::format("model.layers={}", shape.layers), fmt::format("model.width={}", shape.width),
+                                      fmt::format("model.heads={}", shape.width / 32),
+                                      fmt::format("model.vocab={}", shape.vocab)};
+  config = with_settings(std::move(config), sets);
+  config.model.context = kContext;
+  config.model.config = with_positions(config.model.config, kContext);
+  config.data.train = config.data.validation = tokens;
+  config.data.format = "u16";
+  config.train.effective_batch = 4;
+  config.train.micro_batch = 2;
+  config.train.accumulation = 2;
+  config.train.updates = 2;
+  config.train.evaluate_samples = 4;
+  config.optimizer.learning_rate = 1e-4;
+  config.threads = threads;
+  return config;
+}
+
+void write_tokens(const std::filesystem::path& path) {
+  std::string bytes(1 << 14, '\0');
+  for (std::size_t i = 0; i < bytes.size(); i += 2) bytes[i] = static_cast<char>(i * 7 % 127);
+  write_file_atomically(path, bytes);
 }
 
 std::string plan_in_child(const Config& config, const Machine& machine, const std::filesystem::path& folder) {
@@ -147,7 +167,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   trainer.save_weights_to(folder / "weights");
   trainer.hash_parameters();
   return {.outside = peak_resident() - arena.mapped(),
-          .file = status("RssFile:"),
+          .file = file_resident(),
           .stacks = thread_stacks(),
           .arena = arena.mapped(),
           .primitives = counted_primitives(plan),
@@ -170,36 +190,10 @@ ProbeResult run_probe(const Config& config, const Machine& machine, const std::f
   return result_from(json::parse(run_in_child([&] { return to_json(train(machine, file, folder)).dump(); })));
 }
 
-Bytes measure_primitive(int threads) {
-  // Widths of GPT-2s, whole tiles and ragged ones; forward, gradients of inputs and of weights.
-  const auto shapes = [](std::int64_t rows) {
-    std::vector<GemmShape> all;
-    for (const std::int64_t width : {192, 384, 768, 1600}) {
-      const std::int64_t wide = 3 * width;
-      all.push_back({.m = rows, .n = wide, .k = width, .bias = true});
-      all.push_back({.m = rows, .n = width, .k = wide, .transpose_b = true});
-      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true});
-      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true, .accumulate = true});
-    }
-    return all;
-  };
-  const std::string answer = run_in_child([&] {
-    cpu::set_thread_count(threads);
-    std::vector<cpu::Gemm> bound;
-    const auto bind = [&](std::int64_t rows) {
-      int primitives = 0;
-      for (const GemmShape& shape : shapes(rows)) {
-        bound.emplace_back(shape, threads);
-        primitives += bound.back().plan().primitives;
-      }
-      return primitives;
-    };
-    bind(128);  // code that the library runs when it makes any of them
-    const Bytes before = status("RssAnon:");
-    const int primitives = bind(100) + bind(1024);
-    return std::to_string((status("RssAnon:") - before).n / std::max(1, primitives));
-  });
-  return Bytes{std::stoll(answer)};
+ProbeResult probe_shape(const ProbeShape& shape, const Machine& machine, const std::filesystem::path& folder) {
+  const std::filesystem::path tokens = folder / "tokens.bin";
+  write_tokens(tokens);
+  return run_probe(config_of(shape, tokens, machine.threads), machine, folder);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "train/measure_step.h"
+#include "measure/measure_step.h"
 
 #include <algorithm>
 #include <memory>

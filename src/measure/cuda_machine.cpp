@@ -1,4 +1,4 @@
-#include "train/cuda_machine.h"
+#include "measure/cuda_machine.h"
 
 #include <fmt/format.h>
 

@@ -13,10 +13,10 @@
 #include "device/process_memory.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "measure/calibrate.h"
+#include "measure/machine_file.h"
+#include "measure/measure.h"
 #include "models/gpt2/gpt2.h"
-#include "train/calibrate.h"
-#include "train/machine_file.h"
-#include "train/measure.h"
 #include "train/prepare.h"
 #include "train/probe.h"
 #include "train/setup.h"
@@ -308,7 +308,7 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   const Bytes before = peak_resident();
   std::vector<std::string> said;
   const auto say = [&](const std::string& line) { said.push_back(line); };
-  const MachineRecord measured = calibrated_machine(2, folder.path(), say);
+  const MachineRecord measured = calibrated_machine(2, folder.path(), probe_shape, say);
   EXPECT_FALSE(said.empty());
   if (kOrdinaryMemory) {
     EXPECT_LT(peak_resident() - before, kMiB * 2);
@@ -317,7 +317,7 @@ TEST(Calibration, IsReadBackAndBoundsWhatRunsNeed) {
   EXPECT_EQ(read_machine_file(file).machine.hash, measured.machine.hash);
 
   said.clear();
-  const MachineRecord read = calibrated_machine(2, folder.path(), say);
+  const MachineRecord read = calibrated_machine(2, folder.path(), probe_shape, say);
   EXPECT_TRUE(said.empty());
   EXPECT_EQ(read.machine.hash, measured.machine.hash);
   EXPECT_GT(read.machine.rates.flops_per_second, 1e8);
@@ -350,7 +350,7 @@ TEST(Calibration, DamagedCacheIsMeasuredAgain) {
   const std::filesystem::path file = machine_file_path(folder.path(), machine_facts(1));
   write_raw(file, "{\"schema\": 1}");
   int lines = 0;
-  const MachineRecord record = calibrated_machine(1, folder.path(), [&](const std::string&) { ++lines; });
+  const MachineRecord record = calibrated_machine(1, folder.path(), probe_shape, [&](const std::string&) { ++lines; });
   EXPECT_GT(lines, 0);
   EXPECT_EQ(record.machine.threads, 1);
   EXPECT_EQ(read_machine_file(file).machine.hash, record.machine.hash);

@@ -1,4 +1,4 @@
-#include "train/simulated_machine.h"
+#include "measure/simulated_machine.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/host_store.h"
-#include "train/measure_store.h"
+#include "measure/measure_store.h"
 
 namespace plimsoll {
 

@@ -1,6 +1,6 @@
 // How fast a folder's disk takes and gives pages while kernels run, both at once, how fast it gives them while nothing goes out,
 // and what kernels lose beside it; measured once for each file system, engine and number of threads, and kept in the cache
-// (train/measure_store). The file that is measured takes from 9 to 87 MiB, within the budget where that holds so much.
+// (measure/measure_store). The file that is measured takes from 9 to 87 MiB, within the budget where that holds so much.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "train/calibrate.h"
+#include "measure/calibrate.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,9 +19,8 @@
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/temporary_folder.h"
-#include "models/family.h"
-#include "train/measure.h"
-#include "train/probe.h"
+#include "measure/measure.h"
+#include "measure/measure_primitive.h"
 
 namespace plimsoll {
 namespace {
@@ -67,33 +66,6 @@ std::optional<MachineRecord> known_machine(const std::filesystem::path& path, co
 }
 
 bool writable(const std::filesystem::path& folder) { return ::access(folder.c_str(), W_OK | X_OK) == 0; }
-
-Config probe_config(const std::filesystem::path& tokens, std::int64_t layers, std::int64_t width, std::int64_t vocab,
-                    int threads) {
-  constexpr std::int64_t kContext = 64;
-  Config config;
-  const std::vector<std::string> shape{fmt::format("model.layers={}", layers), fmt::format("model.width={}", width),
-                                       fmt::format("model.heads={}", width / 32), fmt::format("model.vocab={}", vocab)};
-  config = with_settings(std::move(config), shape);
-  config.model.context = kContext;
-  config.model.config = with_positions(config.model.config, kContext);
-  config.data.train = config.data.validation = tokens;
-  config.data.format = "u16";
-  config.train.effective_batch = 4;
-  config.train.micro_batch = 2;
-  config.train.accumulation = 2;
-  config.train.updates = 2;
-  config.train.evaluate_samples = 4;
-  config.optimizer.learning_rate = 1e-4;
-  config.threads = threads;
-  return config;
-}
-
-void write_tokens(const std::filesystem::path& path) {
-  std::string bytes(1 << 14, '\0');
-  for (std::size_t i = 0; i < bytes.size(); i += 2) bytes[i] = static_cast<char>(i * 7 % 127);
-  write_file_atomically(path, bytes);
-}
 
 // Counters of resident pages are kept per processor and added up late: up to `batch` pages of anonymous memory and of files each.
 Bytes counter_slack() {
@@ -156,14 +128,10 @@ void settle_process() {
 
 // outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps
 // alone and the third one shows whether the model holds for wider layers and a larger vocabulary.
-ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent) {
+ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe) {
   const TemporaryFolder folder(parent);
-  const std::filesystem::path tokens = folder.path() / "tokens.bin";
-  write_tokens(tokens);
-  const auto probe = [&](std::int64_t layers, std::int64_t width, std::int64_t vocab) {
-    return run_probe(probe_config(tokens, layers, width, vocab, machine.threads), machine, folder.path());
-  };
-  const ProbeResult shallow = probe(2, 64, 256), deep = probe(14, 64, 256), wide = probe(2, 192, 5000);
+  const auto probed = [&](const ProbeShape& shape) { return probe(shape, machine, folder.path()); };
+  const ProbeResult shallow = probed({2, 64, 256}), deep = probed({14, 64, 256}), wide = probed({2, 192, 5000});
 
   ReserveModel model;
   const Bytes primitive = measure_primitive(machine.threads);
@@ -180,7 +148,7 @@ ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::pa
   return model;
 }
 
-MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder,
+MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder, const Probe& probe,
                                  const std::function<void(const std::string&)>& say) {
   const MachineFacts facts = machine_facts(threads);
   const std::filesystem::path path = machine_file_path(cache_folder, facts);
@@ -192,7 +160,7 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
   if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
   const Rates rates = measure_rates_in_child(threads);
   MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
-  record.machine.reserve = calibrate_reserve(record.machine, writable(cache_folder) ? cache_folder : "/tmp");
+  record.machine.reserve = calibrate_reserve(record.machine, writable(cache_folder) ? cache_folder : "/tmp", probe);
   record.machine.hash = machine_hash(record.machine);
   if (say && rates.others > 0.1) {
     say(fmt::format("other processes had {:.0f} % of the processors meanwhile: predicted times may be too long",

@@ -1,4 +1,4 @@
-#include "train/measure_disk.h"
+#include "measure/measure_disk.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "device/disk/transfers.h"
 #include "device/refuse_io_uring.h"
 #include "formats/scratch_folder.h"
-#include "train/machine_file.h"
+#include "measure/machine_file.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "train/machine_file.h"
+#include "measure/machine_file.h"
 
 namespace plimsoll {
 

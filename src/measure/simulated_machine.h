@@ -8,7 +8,7 @@
 #include <string>
 
 #include "device/link_rates.h"
-#include "train/machine_file.h"
+#include "measure/machine_file.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/measure.h"
+#include "measure/measure.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "train/measure_store.h"
+#include "measure/measure_store.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +18,8 @@
 #include "device/machine_facts.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
-#include "train/machine_file.h"
-#include "train/measure.h"
+#include "measure/machine_file.h"
+#include "measure/measure.h"
 
 namespace plimsoll {
 namespace {

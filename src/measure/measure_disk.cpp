@@ -1,4 +1,4 @@
-#include "train/measure_disk.h"
+#include "measure/measure_disk.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "device/disk/page_file.h"
+#include "measure/machine_file.h"
+#include "measure/measure_store.h"
 #include "plan/passes/paging.h"
-#include "train/machine_file.h"
-#include "train/measure_store.h"
 
 namespace plimsoll {
 namespace {

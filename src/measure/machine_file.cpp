@@ -1,4 +1,4 @@
-#include "train/machine_file.h"
+#include "measure/machine_file.h"
 
 #include <fmt/format.h>
 // As in config_source.cpp: some broken files end in an assertion.

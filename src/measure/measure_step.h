@@ -1,10 +1,10 @@
 // Seconds of kernels as they run within a step: a few windows of the training graph itself, with operands where the kernels
-// before left them. Single kernels between others (train/measure.h) find their operands colder than small models do, and warmer
+// before left them. Single kernels between others (measure/measure.h) find their operands colder than small models do, and warmer
 // than large ones.
 #pragma once
 
+#include "measure/measure.h"
 #include "plan/machine.h"
-#include "train/measure.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // Kernels timed within a step that runs: all that an update needs, once each, and nothing where the step does not fit.
-#include "train/measure_step.h"
+#include "measure/measure_step.h"
 
 #include <gtest/gtest.h>
 

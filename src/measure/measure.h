@@ -33,7 +33,7 @@ using KernelSeconds = std::map<std::string, double>;  // by timing_key
 struct MeasureLimits {
   double seconds_per_kernel = 0.15;
   double seconds = 10;  // in total; what is left stays unmeasured
-  // Of all windows of a step (train/measure_step.h), however busy the machine; a step that would take longer is not run.
+  // Of all windows of a step (measure/measure_step.h), however busy the machine; a step that would take longer is not run.
   double step_seconds = std::numeric_limits<double>::infinity();
   Bytes memory;         // of the operands and the scratch of one kernel; larger ones stay unmeasured
   double others = 0.1;  // share of the machine that other processes may take of a sample that counts
