@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "config/config.h"
-#include "train/run_folder.h"
+#include "records/run_folder.h"
 
 namespace plimsoll {
 

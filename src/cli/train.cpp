@@ -37,6 +37,8 @@
 #include "device/process_memory.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
+#include "records/run_report.h"
+#include "records/run_room.h"
 #include "run/audit.h"
 #include "run/place.h"
 #include "train/divergence.h"
@@ -45,8 +47,6 @@
 #include "train/probe.h"
 #include "train/requests.h"
 #include "train/resume.h"
-#include "train/run_report.h"
-#include "train/run_room.h"
 #include "train/trainer.h"
 
 namespace plimsoll {

@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "config/run_settings.h"
-#include "weights/checkpoint.h"
+#include "weights/progress.h"
 
 namespace plimsoll {
 

@@ -13,9 +13,8 @@
 #include "plan/plan.h"
 #include "run/audit.h"
 #include "run/device.h"
-#include "train/run_folder.h"
-#include "train/trainer.h"
-#include "weights/checkpoint.h"
+#include "train/metrics.h"
+#include "weights/progress.h"
 
 namespace plimsoll {
 

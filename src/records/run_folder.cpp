@@ -1,4 +1,4 @@
-#include "train/run_folder.h"
+#include "records/run_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@
 #include "formats/file.h"
 #include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
-#include "train/update_lines.h"
+#include "records/update_lines.h"
 
 namespace plimsoll {
 namespace {

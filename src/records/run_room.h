@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "graph/graph.h"
 #include "models/model_config.h"
-#include "train/run_folder.h"
+#include "records/run_folder.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/run_room.h"
+#include "records/run_room.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // A run's folder and its report: one run at a time, nothing left where none began, and what the audit must agree with.
-#include "train/run_folder.h"
+#include "records/run_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
-#include "train/run_report.h"
-#include "train/run_room.h"
+#include "records/run_report.h"
+#include "records/run_room.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/update_lines.h"
+#include "records/update_lines.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "train/run_report.h"
+#include "records/run_report.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
