@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "measure/simulated_machine.h"
 #include "plan/plan.h"
+#include "prepare/planning.h"
 #include "tests/run/random_graph.h"
-#include "train/planning.h"
 
 using namespace plimsoll;
 

@@ -10,9 +10,9 @@
 #include "device/cpu/parallel.h"
 #include "graph/roofline.h"
 #include "measure/calibrate.h"
+#include "prepare/prepare.h"
 #include "run/measured_timeline.h"
 #include "run/stores.h"
-#include "train/prepare.h"
 #include "train/probe.h"
 #include "train/trainer.h"
 

@@ -22,11 +22,11 @@
 #include "formats/weights_folder.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
+#include "prepare/token_place.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
 #include "settings/setting.h"
 #include "train/probe.h"
-#include "train/token_place.h"
 #include "train/trainer.h"
 #include "weights/weights.h"
 

@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "measure/machine_file.h"
 #include "plan/plan.h"
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

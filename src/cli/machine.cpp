@@ -19,9 +19,9 @@
 #include "measure/calibrate.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_step.h"
-#include "train/planning.h"
+#include "prepare/planning.h"
+#include "prepare/requests.h"
 #include "train/probe.h"
-#include "train/requests.h"
 
 namespace plimsoll {
 namespace {

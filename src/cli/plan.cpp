@@ -16,7 +16,7 @@
 #include "cli/settings.h"
 #include "formats/atomic_file.h"
 #include "measure/simulated_machine.h"
-#include "train/planning.h"
+#include "prepare/planning.h"
 #include "train/probe.h"
 
 namespace plimsoll {

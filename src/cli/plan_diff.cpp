@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "train/plan_file.h"
+#include "prepare/plan_file.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "plan/plan.h"
-#include "train/planning.h"
+#include "prepare/planning.h"
 
 namespace plimsoll {
 

@@ -19,8 +19,8 @@
 #include "cli/settings.h"
 #include "config/config_keys.h"
 #include "formats/temporary_folder.h"
+#include "prepare/token_place.h"
 #include "settings/faults.h"
-#include "train/token_place.h"
 
 namespace plimsoll {
 namespace {

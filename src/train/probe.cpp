@@ -25,12 +25,12 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/json.h"
+#include "prepare/planning.h"
+#include "prepare/requests.h"
+#include "prepare/setup.h"
 #include "program/program.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
-#include "train/planning.h"
-#include "train/requests.h"
-#include "train/setup.h"
 #include "train/trainer.h"
 
 namespace plimsoll {

@@ -13,11 +13,11 @@
 #include "data/prefetch.h"
 #include "data/token_source.h"
 #include "device/arena.h"
+#include "prepare/setup.h"
 #include "run/executor.h"
 #include "train/faults.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
-#include "train/setup.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
 

@@ -13,7 +13,7 @@
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/gpt2/gpt2.h"
-#include "train/requests.h"
+#include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -17,9 +17,9 @@
 #include "measure/machine_file.h"
 #include "measure/measure.h"
 #include "models/gpt2/gpt2.h"
-#include "train/prepare.h"
+#include "prepare/prepare.h"
+#include "prepare/setup.h"
 #include "train/probe.h"
-#include "train/setup.h"
 
 namespace plimsoll {
 namespace {

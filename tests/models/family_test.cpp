@@ -12,8 +12,8 @@
 #include "formats/scratch_folder.h"
 #include "models/all.h"
 #include "models/toy/toy.h"
+#include "prepare/requests.h"
 #include "run/session.h"
-#include "train/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/prepare.h"
+#include "prepare/prepare.h"
 
 #include <fmt/format.h>
 
@@ -13,9 +13,9 @@
 #include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
-#include "train/plan_file.h"
-#include "train/planning.h"
-#include "train/requests.h"
+#include "prepare/plan_file.h"
+#include "prepare/planning.h"
+#include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -1,11 +1,11 @@
-#include "train/token_place.h"
+#include "prepare/token_place.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/child.h"
 #include "base/error.h"
 #include "formats/utf8.h"
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/alternatives.h"
+#include "prepare/alternatives.h"
 
 #include <fmt/format.h>
 #include <sys/vfs.h>
@@ -20,7 +20,7 @@
 #include "config/config_rules.h"
 #include "measure/measure_disk.h"
 #include "models/family.h"
-#include "train/requests.h"
+#include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/requests.h"
+#include "prepare/requests.h"
 
 #include <cmath>
 #include <numbers>

@@ -13,8 +13,8 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "plan/json.h"
-#include "train/setup.h"
-#include "train/token_place.h"
+#include "prepare/setup.h"
+#include "prepare/token_place.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "train/planning.h"
+#include "prepare/planning.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/planning.h"
+#include "prepare/planning.h"
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -19,8 +19,8 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/resting.h"
-#include "train/alternatives.h"
-#include "train/requests.h"
+#include "prepare/alternatives.h"
+#include "prepare/requests.h"
 #include "weights/weights.h"
 
 namespace plimsoll {

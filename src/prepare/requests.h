@@ -6,7 +6,7 @@
 #include "autodiff/training.h"
 #include "config/config.h"
 #include "plan/plan.h"
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

@@ -14,7 +14,7 @@
 #include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
 #include "plan/json.h"
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"
-#include "train/requests.h"
+#include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/plan_file.h"
+#include "prepare/plan_file.h"
 
 #include <nlohmann/json.hpp>
 
