@@ -21,8 +21,8 @@
 #include "measure/measure_step.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "session/probe.h"
 #include "tests/run/network_run.h"
-#include "train/probe.h"
 
 using namespace plimsoll;
 

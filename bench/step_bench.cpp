@@ -13,7 +13,7 @@
 #include "prepare/prepare.h"
 #include "run/measured_timeline.h"
 #include "run/stores.h"
-#include "train/probe.h"
+#include "session/probe.h"
 #include "train/trainer.h"
 
 using namespace plimsoll;

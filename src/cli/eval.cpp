@@ -25,8 +25,8 @@
 #include "prepare/token_place.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
+#include "session/probe.h"
 #include "settings/setting.h"
-#include "train/probe.h"
 #include "train/trainer.h"
 #include "weights/weights.h"
 

@@ -28,7 +28,7 @@
 #include "models/all.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
-#include "train/probe.h"
+#include "session/probe.h"
 #include "weights/weights.h"
 
 namespace plimsoll {

@@ -21,7 +21,7 @@
 #include "measure/measure_step.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
-#include "train/probe.h"
+#include "session/probe.h"
 
 namespace plimsoll {
 namespace {

@@ -24,7 +24,7 @@
 #include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
-#include "cli/plan_text.h"
+#include "cli/plan/plan_text.h"
 #include "cli/progress.h"
 #include "cli/run_commands.h"
 #include "cli/say.h"
@@ -43,10 +43,10 @@
 #include "records/run_room.h"
 #include "run/audit.h"
 #include "run/place.h"
+#include "session/probe.h"
+#include "session/resume.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
-#include "train/probe.h"
-#include "train/resume.h"
 #include "train/trainer.h"
 
 namespace plimsoll {

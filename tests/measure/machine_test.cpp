@@ -19,7 +19,7 @@
 #include "models/gpt2/gpt2.h"
 #include "prepare/prepare.h"
 #include "prepare/setup.h"
-#include "train/probe.h"
+#include "session/probe.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/plan_export.h"
+#include "cli/plan/plan_export.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/instance_problem.h"
+#include "cli/plan/instance_problem.h"
 #include "plan/bound.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "train/resume.h"
+#include "session/resume.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "cli/plan_diff.h"
+#include "cli/plan/plan_diff.h"
 
 #include <fmt/format.h>
 

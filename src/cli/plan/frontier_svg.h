@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/frontier_curve.h"
+#include "cli/plan/frontier_curve.h"
 
 namespace plimsoll {
 

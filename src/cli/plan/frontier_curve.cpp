@@ -1,4 +1,4 @@
-#include "cli/frontier_curve.h"
+#include "cli/plan/frontier_curve.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/probe.h"
+#include "session/probe.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

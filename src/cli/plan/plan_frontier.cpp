@@ -1,4 +1,4 @@
-#include "cli/plan_frontier.h"
+#include "cli/plan/plan_frontier.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/frontier_curve.h"
-#include "cli/frontier_plot.h"
-#include "cli/plan_text.h"
+#include "cli/plan/frontier_curve.h"
+#include "cli/plan/frontier_plot.h"
+#include "cli/plan/plan_text.h"
 #include "cli/progress.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "cli/frontier_plot.h"
+#include "cli/plan/frontier_plot.h"
 
 #include <fmt/format.h>
 

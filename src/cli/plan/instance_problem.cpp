@@ -1,4 +1,4 @@
-#include "cli/instance_problem.h"
+#include "cli/plan/instance_problem.h"
 
 #include <algorithm>
 #include <array>

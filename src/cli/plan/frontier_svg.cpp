@@ -1,4 +1,4 @@
-#include "cli/frontier_svg.h"
+#include "cli/plan/frontier_svg.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "cli/plan_diff.h"
+#include "cli/plan/plan_diff.h"
 #include "cli/progress.h"
 
 namespace plimsoll {
