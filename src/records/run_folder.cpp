@@ -296,20 +296,22 @@ std::optional<Metrics> metrics_from(const nlohmann::json& object) {
 
 }  // namespace
 
-void RunFolder::open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see) {
+void RunFolder::open_metrics(std::int64_t updates) {
   const std::filesystem::path path = path_ / kMetrics;
   cut_lines(path, updates, PerUpdate::one);
-  for_each_line(path, [&](const nlohmann::json& object) {
-    if (const std::optional<Metrics> metrics = metrics_from(object)) see(*metrics);
-  });
   metrics_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (metrics_ < 0) throw cannot_write(path, std::strerror(errno));
 }
 
-void RunFolder::open_events(std::int64_t updates, const std::function<void(const nlohmann::json&)>& see) const {
-  cut_lines(path_ / kEvents, updates, PerUpdate::any);
-  for_each_line(path_ / kEvents, see);
+void RunFolder::read_metrics(const std::function<void(const Metrics&)>& see) const {
+  for_each_line(path_ / kMetrics, [&](const nlohmann::json& object) {
+    if (const std::optional<Metrics> metrics = metrics_from(object)) see(*metrics);
+  });
 }
+
+void RunFolder::open_events(std::int64_t updates) const { cut_lines(path_ / kEvents, updates, PerUpdate::any); }
+
+void RunFolder::read_events(const std::function<void(const nlohmann::json&)>& see) const { for_each_line(path_ / kEvents, see); }
 
 void RunFolder::append_event(const nlohmann::json& event) const { append_text(path_ / kEvents, event.dump() + "\n"); }
 

@@ -53,12 +53,14 @@ class RunFolder {
   void overwrite_run(const nlohmann::json& run) const noexcept;
   // Of a run that was marked as interrupted: the process that had it.
   std::optional<std::int64_t> ended_process() const { return ended_process_; }
-  // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left; `see` gets
-  // those that stay, in order, as far as they can be read.
-  void open_metrics(std::int64_t updates, const std::function<void(const Metrics&)>& see);
+  // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left.
+  void open_metrics(std::int64_t updates);
+  // What its lines say, in order, as far as they can be read: update, loss and gradient norm.
+  void read_metrics(const std::function<void(const Metrics&)>& see) const;
   // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
-  // those past `updates` that have been made; `see` gets those that stay.
-  void open_events(std::int64_t updates, const std::function<void(const nlohmann::json&)>& see) const;
+  // those past `updates` that have been made.
+  void open_events(std::int64_t updates) const;
+  void read_events(const std::function<void(const nlohmann::json&)>& see) const;
   void append_event(const nlohmann::json& event) const;
   // Without allocating.
   void append(const Metrics& metrics);

@@ -29,6 +29,8 @@ struct RunReport {
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
   // What has been reached; run.json of a failed run says it too.
   void note(const Progress& progress);
+  // The same without a look at the process.
+  void reach(const Progress& progress) { progress_ = progress; }
   // Something ran for the first time between two updates: an evaluation, a checkpoint. The next two updates are warm-up again.
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
