@@ -44,7 +44,7 @@ micro_batch = 2
 updates = 4
 evaluate_every = 2
 evaluate_samples = 4
-save_every = "3updates"
+save_every = 3
 [optimizer]
 name = "adamw"
 learning_rate = 1e-3
