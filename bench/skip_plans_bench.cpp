@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "measure/simulated_machine.h"
 #include "plan/plan.h"
+#include "prepare/planning.h"
 #include "tests/run/random_graph.h"
-#include "train/planning.h"
-#include "train/simulated_machine.h"
 
 using namespace plimsoll;
 

@@ -16,12 +16,13 @@
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
+#include "measure/calibrate.h"
+#include "measure/measure_disk.h"
+#include "measure/measure_step.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "session/probe.h"
 #include "tests/run/network_run.h"
-#include "train/calibrate.h"
-#include "train/measure_disk.h"
-#include "train/measure_step.h"
 
 using namespace plimsoll;
 
@@ -103,7 +104,7 @@ void measure(Case& one, const Place& place, int updates, int& rejected) {
 
 int main(int argc, char** argv) {
   if (argc == 4 && argv[1] == std::string_view(kMeasureDisk)) {
-    MachineRecord record = calibrated_machine(2, argv[3], nullptr);
+    MachineRecord record = calibrated_machine(2, argv[3], probe_shape, nullptr);
     add_disk_tier(record.machine, {argv[2], kDisk}, {}, argv[3], nullptr);
     return 0;
   }
@@ -114,7 +115,7 @@ int main(int argc, char** argv) {
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const std::filesystem::path cache = "/tmp/plimsoll-skips-bench";
   std::filesystem::remove_all(cache);  // what machine and disk give is measured in this run
-  MachineRecord record = calibrated_machine(2, cache, say);
+  MachineRecord record = calibrated_machine(2, cache, probe_shape, say);
   PlanRequest request;
   request.effective_batch = kEffective;
   request.units_per_sample = kShape.context;

@@ -9,10 +9,11 @@
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "graph/roofline.h"
+#include "measure/calibrate.h"
+#include "prepare/prepare.h"
 #include "run/measured_timeline.h"
 #include "run/stores.h"
-#include "train/calibrate.h"
-#include "train/prepare.h"
+#include "session/probe.h"
 #include "train/trainer.h"
 
 using namespace plimsoll;
@@ -25,7 +26,8 @@ int main(int argc, char** argv) {
   if (argc > 4) budgets.disk = argv[4];
   setenv("OMP_WAIT_POLICY", "passive", 0);
   const Config config = load_config(argv[1], {}, budgets);
-  const auto prepared_or = prepare_training(config, {.cache = "/tmp/plimsoll-bench-cache"}, [](const std::string&) {});
+  const auto prepared_or = prepare_training(config, {.machine = {}, .probe = probe_shape, .cache = "/tmp/plimsoll-bench-cache"},
+                                            [](const std::string&) {});
   const Prepared& prepared = std::get<Prepared>(prepared_or);
   cpu::set_thread_count(config.threads);
   const DataFiles data = open_data(prepared);

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/init.h"
-#include "train/plan_file.h"
+#include "prepare/plan_file.h"
 
 namespace plimsoll {
 namespace {

@@ -17,17 +17,18 @@
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "config/config_keys.h"
 #include "device/cpu/parallel.h"
 #include "formats/weights_folder.h"
+#include "measure/calibrate.h"
 #include "models/all.h"
+#include "prepare/token_place.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
+#include "session/probe.h"
 #include "settings/setting.h"
-#include "train/calibrate.h"
-#include "train/config_keys.h"
-#include "train/token_place.h"
 #include "train/trainer.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -64,7 +65,7 @@ int run_eval(const EvalArguments& arguments) {
   const ModelConfig model = read_model(folder);
   const ModelFacts facts = facts_of(model);
   config.model.config = with_vocabulary(config.model.config, facts.vocab, facts_of(config.model.config).bytes);
-  const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), say_line);
+  const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
   if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {

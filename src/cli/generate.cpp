@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/child.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "cli/commands.h"
@@ -16,19 +17,19 @@
 #include "cli/inference.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "config/config.h"
 #include "device/cpu/parallel.h"
+#include "device/machine_facts.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
+#include "measure/calibrate.h"
 #include "models/all.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
-#include "train/calibrate.h"
-#include "train/child.h"
-#include "train/config.h"
-#include "train/machine_facts.h"
-#include "train/weights.h"
+#include "session/probe.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -151,7 +152,7 @@ int run_generate(const GenerateArguments& arguments) {
   const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
   const std::int64_t window = std::min(facts.positions, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
-  const MachineRecord machine = calibrated_machine(threads, cache_folder(), say_line);
+  const MachineRecord machine = calibrated_machine(threads, cache_folder(), probe_shape, say_line);
 
   const Bytes budget = inference_budget(memory);
   const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget, vocabulary.heap());

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
-#include "train/planning.h"
+#include "prepare/planning.h"
 
 namespace plimsoll {
 

@@ -1,10 +1,10 @@
 // Plans for commands that only run weights forward: one section, no search.
 #pragma once
 
+#include "config/config.h"
+#include "measure/machine_file.h"
 #include "plan/plan.h"
-#include "train/config.h"
-#include "train/machine_file.h"
-#include "train/setup.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "config/config_rules.h"
 #include "models/all.h"
-#include "train/config_rules.h"
 
 namespace plimsoll {
 namespace {

@@ -9,18 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
-#include "train/calibrate.h"
-#include "train/child.h"
-#include "train/cuda_machine.h"
-#include "train/measure_step.h"
-#include "train/planning.h"
-#include "train/requests.h"
+#include "measure/calibrate.h"
+#include "measure/cuda_machine.h"
+#include "measure/measure_step.h"
+#include "prepare/planning.h"
+#include "prepare/requests.h"
+#include "session/probe.h"
 
 namespace plimsoll {
 namespace {
@@ -68,7 +69,9 @@ std::vector<std::int64_t> micros_of(const Config& config) {
   Config in_memory = config;  // no disk is measured for it
   in_memory.memory.disk.reset();
   const nlohmann::json plan = nlohmann::json::parse(run_in_child([&] {
-    return plan_with_extras(in_memory, planning_input(in_memory, cache_folder(), {}, {.machine = {}, .runs_now = false}), {})
+    return plan_with_extras(
+               in_memory, planning_input(in_memory, cache_folder(), {}, {.machine = {}, .probe = probe_shape, .runs_now = false}),
+               {})
         .text;
   }));
   if (plan.at("status") != "fits") return micros;
@@ -228,7 +231,7 @@ int run_machine(const MachineArguments& arguments) {
   }
   const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
-  const MachineRecord here = calibrated_machine(threads, cache_folder(), say);
+  const MachineRecord here = calibrated_machine(threads, cache_folder(), probe_shape, say);
   const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
   MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
   std::vector<MeasuredMicro> micros;

@@ -19,9 +19,9 @@
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
-#include "train/calibrate.h"
-#include "train/config_aliases.h"
-#include "train/config_keys.h"
+#include "config/config_aliases.h"
+#include "config/config_keys.h"
+#include "measure/calibrate.h"
 
 namespace plimsoll {
 namespace {

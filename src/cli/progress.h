@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "train/run_folder.h"
+#include "train/metrics.h"
 
 namespace plimsoll {
 

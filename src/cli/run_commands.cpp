@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "base/shell.h"
+#include "config/config_keys.h"
+#include "config/config_rules.h"
+#include "formats/new_folder.h"
 #include "models/family.h"
-#include "train/config_keys.h"
-#include "train/config_rules.h"
 
 namespace plimsoll {
 

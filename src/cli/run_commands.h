@@ -5,12 +5,13 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "train/config.h"
-#include "train/run_folder.h"
+#include "config/config.h"
+#include "records/run_folder.h"
+#include "session/next_commands.h"
 
 namespace plimsoll {
 
-class RunCommands {
+class RunCommands final : public NextCommands {
  public:
   // References outlive this.
   RunCommands(const TrainArguments& arguments, const RunFolder& folder, const Config& config)
@@ -18,18 +19,13 @@ class RunCommands {
 
   // "plimsoll train CONFIG --run DIR --resume", with what else this command was told that a run does not keep.
   std::string resume() const;
-  // The settings of this run in another folder beside it.
-  std::string begin_beside() const;
-  // In the same folder, unless it tells of updates.
-  std::string again() const;
-  // Another run on the data that there are now, from the weights of this one where they have been saved.
-  std::string other_data() const;
-  // Although it has diverged.
-  std::string go_on() const;
-  // With a lower rate, from the last checkpoint if that is `good`, or from the beginning in another folder. A checkpoint of the
-  // updates in which the loss rose has diverged itself, whatever the rate is from there on.
-  std::string slower(bool good) const;
-  // What its weights are good for.
+  std::string begin_beside() const override;
+  std::string again() const override;
+  std::string other_data() const override;
+  std::string go_on() const override;
+  std::string slower(bool good) const override;
+  std::string weights() const { return folder_.weights().string(); }
+  // What they are good for.
   std::string use() const;
 
  private:

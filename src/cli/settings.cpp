@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "cli/say.h"
+#include "config/config_keys.h"
 #include "settings/setting.h"
-#include "train/config_keys.h"
 
 namespace plimsoll {
 

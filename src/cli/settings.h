@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "train/config.h"
-#include "train/run_settings.h"
+#include "config/config.h"
+#include "config/run_settings.h"
 
 namespace plimsoll {
 

@@ -17,10 +17,10 @@
 #include "cli/environment.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "config/config_keys.h"
 #include "formats/temporary_folder.h"
+#include "prepare/token_place.h"
 #include "settings/faults.h"
-#include "train/config_keys.h"
-#include "train/token_place.h"
 
 namespace plimsoll {
 namespace {

@@ -78,4 +78,8 @@ Bytes counted_resident() {
   return counted ? *counted : status_field("VmRSS:");
 }
 
+Bytes anonymous_resident() { return field("/proc/self/status", "RssAnon:").value_or(Bytes{0}); }
+
+Bytes file_resident() { return field("/proc/self/status", "RssFile:").value_or(Bytes{0}); }
+
 }  // namespace plimsoll

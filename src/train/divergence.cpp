@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/config.h"
 #include "models/family.h"
-#include "train/config.h"
 
 namespace plimsoll {
 namespace {

@@ -2,25 +2,14 @@
 // 2018). It is constant within a window; a window that overflowed changed nothing and is computed again with half of it.
 #pragma once
 
-#include <bitset>
 #include <cstdint>
+
+#include "weights/progress.h"
 
 namespace plimsoll {
 
 struct LossScaleSettings {
   double growth_samples = 0;  // without an overflow, after which it doubles
-};
-
-// What a checkpoint keeps.
-struct LossScaleState {
-  static constexpr std::size_t kRecent = 200;  // windows
-  double scale = 65536;                        // a power of two, with which the next window begins
-  std::int64_t good_samples = 0;               // since it last changed, or overflowed
-  std::int64_t overflows = 0;                  // windows that did since it last changed
-  std::int64_t low_windows = 0;                // in a row that overflowed and ended with less than 1
-  std::int64_t skipped = 0;                    // windows of the whole run
-  std::bitset<kRecent> recent;                 // of the latest windows, which were skipped
-  friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
 };
 
 // - A window that overflows is tried again with half the scale, three times; then it is skipped.

@@ -9,24 +9,19 @@
 #include <span>
 #include <vector>
 
+#include "config/config.h"
 #include "data/prefetch.h"
 #include "data/token_source.h"
 #include "device/arena.h"
+#include "prepare/setup.h"
 #include "run/executor.h"
-#include "train/checkpoint.h"
-#include "train/config.h"
 #include "train/faults.h"
 #include "train/loss_scale.h"
-#include "train/run_folder.h"
-#include "train/setup.h"
-#include "train/weights.h"
+#include "train/metrics.h"
+#include "weights/checkpoint.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
-
-struct EvaluationResult {
-  std::int64_t units = 0;
-  double loss = 0;  // mean over units
-};
 
 // Samples that are done, and all.
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
@@ -41,15 +36,6 @@ struct TrainingData {
   const SampleSource& train;
   const SampleSource* validation = nullptr;
   std::string name;  // of the first, for messages
-};
-
-// A window that changed nothing, since its gradient was no number.
-struct Overflow {
-  std::int64_t update = 0;         // that was to be made
-  double scale = 0;                // with which the window was computed
-  std::int64_t micro = 0;          // micro-steps after which it was left
-  bool skipped = false;            // its samples are left out; else it is computed again
-  std::vector<SampleRef> samples;  // of a skipped one
 };
 
 // Files of tokens as sources. They outlive this.

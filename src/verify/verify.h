@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "config/config.h"
 #include "data/source.h"
-#include "train/config.h"
 #include "verify/verdict.h"
 
 namespace plimsoll::verification {

@@ -6,14 +6,14 @@
 #include <optional>
 #include <set>
 
+#include "config/config.h"
+#include "config/config_keys.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/all.h"
 #include "models/toy/toy.h"
+#include "prepare/requests.h"
 #include "run/session.h"
-#include "train/config.h"
-#include "train/config_keys.h"
-#include "train/requests.h"
 
 namespace plimsoll {
 namespace {

@@ -13,8 +13,8 @@
 #include "plan/build_plan.h"
 #include "plan/plan.h"
 #include "plan/simulation.h"
-#include "train/requests.h"
-#include "train/setup.h"
+#include "prepare/requests.h"
+#include "prepare/setup.h"
 
 namespace plimsoll {
 

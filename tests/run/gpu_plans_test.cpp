@@ -4,8 +4,8 @@
 #include <string>
 
 #include "models/all.h"
+#include "prepare/planning.h"
 #include "run/session.h"
-#include "train/planning.h"
 
 namespace plimsoll {
 namespace {

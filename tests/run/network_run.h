@@ -16,7 +16,7 @@
 #include "run/executor.h"
 #include "run/random_graph.h"
 #include "run/stores.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 

@@ -20,7 +20,7 @@
 #include "run/executor.h"
 #include "run/stores.h"
 #include "train/trainer.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 

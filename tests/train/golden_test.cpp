@@ -19,7 +19,7 @@
 #include "program/program.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {

@@ -1,0 +1,139 @@
+#include "base/child.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+Error child_error(std::string message) {
+  return {ErrorKind::environment,
+          ExitCode::does_not_fit,
+          "E-CHILD",
+          "child process",
+          std::move(message),
+          "a child that plans or measures within the limits of this process",
+          {"more memory for the process and its container"}};
+}
+
+json to_json(const Error& error) {
+  return {{"kind", static_cast<int>(error.kind)},
+          {"exit", static_cast<int>(error.exit)},
+          {"code", error.code},
+          {"where", error.where},
+          {"message", error.message},
+          {"expected", error.expected},
+          {"remedies", error.remedies}};
+}
+
+Error error_of(const std::string& text) {
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return child_error("the child was cut off while it told an error");
+  return {static_cast<ErrorKind>(object.at("kind").get<int>()),
+          static_cast<ExitCode>(object.at("exit").get<int>()),
+          object.at("code"),
+          object.at("where"),
+          object.at("message"),
+          object.at("expected"),
+          object.at("remedies")};
+}
+
+// Texts of errors hold what files and users wrote: bytes that are not UTF-8 are replaced.
+std::string text_of(const Error& error) { return to_json(error).dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// First byte 'r': the result follows. 'e': an error as JSON.
+std::string answer_of(const std::function<std::string()>& work) {
+  try {
+    return "r" + work();
+  } catch (const Error& error) {
+    return "e" + text_of(error);
+  } catch (const std::bad_alloc&) {
+    return "e" + text_of(child_error("memory ran out while planning or measuring"));
+  } catch (const std::exception& error) {
+    return "e" + text_of(internal_error("child process", error.what()));
+  }
+}
+
+void write_all(int fd, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno != EINTR) return;
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+}
+
+// Nothing returns or throws into the copy of the parent that a child is.
+[[noreturn]] void be_child(const std::function<std::string()>& work, int to) noexcept {
+  constexpr int kNoAnswer = 1;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without its parent, nobody waits for the answer
+  try {
+    write_all(to, answer_of(work));
+    ::_exit(0);
+  } catch (...) {
+    ::_exit(kNoAnswer);
+  }
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> piece;
+  while (true) {
+    const ssize_t n = ::read(fd, piece.data(), piece.size());
+    if (n == 0 || (n < 0 && errno != EINTR)) return text;
+    if (n > 0) text.append(piece.data(), static_cast<std::size_t>(n));
+  }
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string run_in_child(const std::function<std::string()>& work) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) throw child_error(fmt::format("no pipe: {}", std::strerror(errno)));
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    const int error = errno;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    throw child_error(fmt::format("the system starts no child: {}", std::strerror(error)));
+  }
+  if (pid == 0) {
+    ::close(ends[0]);
+    be_child(work, ends[1]);
+  }
+  ::close(ends[1]);
+  const std::string answer = read_all(ends[0]);
+  ::close(ends[0]);
+  const int status = wait_for(pid);
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    throw child_error(fmt::format("the child was ended by signal {} ({}){}", signal, strsignal(signal),
+                                  signal == SIGKILL ? ": perhaps memory ran out" : ""));
+  }
+  if (answer.empty()) throw child_error(fmt::format("the child ended with status {} and no answer", WEXITSTATUS(status)));
+  if (answer[0] == 'e') throw error_of(answer.substr(1));
+  return answer.substr(1);
+}
+
+}  // namespace plimsoll

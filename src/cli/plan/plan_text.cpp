@@ -1,0 +1,374 @@
+#include "cli/plan/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/shell.h"
+#include "cli/progress.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+std::string size(const json& bytes) { return bytes.is_null() ? "-" : to_text(Bytes{bytes.get<std::int64_t>()}); }
+
+std::string blocks_text(const json& decisions) {
+  std::map<std::string, int> count;
+  int pieces = 0, joined = 0;
+  for (const json& block : decisions.at("recompute")) {
+    ++count[block.at("mode").get<std::string>()];
+    pieces += block.value("pieces", false);
+    joined += block.value("joined", false);
+  }
+  std::string text;
+  for (const char* mode : {"keep", "cheap", "recompute"}) {
+    if (count[mode] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count[mode], mode);
+  }
+  if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
+  if (joined > 0) text += fmt::format(", {} with the block before", joined);
+  if (text.empty()) text = "none repeated";
+  if (const std::size_t again = decisions.at("replays").size(); again > 0) text += fmt::format(", {} nodes run again", again);
+  const std::size_t late = decisions.value("late", json::array()).size();
+  if (late > 0) text += fmt::format(", transfers begin later in {} places", late);
+  return text;
+}
+
+// What `cheap` means in this plan: the values that are made again, for each kind of such a block.
+std::string cheap_text(const json& decisions) {
+  if (!decisions.at("replays").empty()) return "";  // every block has its own
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const json& block : decisions.at("recompute")) {
+    if (!block.contains("values")) continue;
+    const std::string values = fmt::format("{}", fmt::join(block.at("values").get<std::vector<std::string>>(), ", "));
+    if (kinds.empty() || kinds.back().first != values) kinds.emplace_back(values, 0);
+    ++kinds.back().second;
+  }
+  std::string text;
+  for (const auto& [values, blocks] : kinds)
+    text += fmt::format("cheap, {} block{}: made again: {}\n", blocks, blocks == 1 ? "" : "s", values);
+  return text;
+}
+
+std::string chunks_text(const json& plan) {
+  const int chunks = plan.at("decisions").at("loss_chunks").get<int>();
+  return chunks == 1 ? "one piece" : fmt::format("{} chunks", chunks);
+}
+
+std::string batch_text(const json& plan) {
+  const json& batch = plan.at("batch");
+  const auto accumulation = batch.at("accumulation").get<std::int64_t>();
+  const auto group = plan.at("decisions").at("group").get<std::int64_t>();
+  const std::string together = group == 1              ? ""
+                               : group == accumulation ? ", all through each block together"
+                                                       : fmt::format(", {} through each block together", group);
+  return fmt::format("{} = {} x {}{}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
+                     accumulation, together);
+}
+
+// Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.
+std::string phase_table(const json& predicted) {
+  constexpr int kTitle = 24, kCell = 11;
+  std::vector<std::string> owners;
+  for (const json& phase : predicted.at("phases")) {
+    for (const auto& [owner, bytes] : phase.at("owners").items()) {
+      if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
+    }
+  }
+  std::string text;
+  const auto row = [&](const std::string& title, auto&& cell) {
+    std::string line = fmt::format("{:<{}}", title, kTitle);
+    for (const json& phase : predicted.at("phases")) line += fmt::format("{:>{}}", cell(phase), kCell);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  };
+  row("at its peak", [](const json& phase) { return phase.at("name").get<std::string>(); });
+  for (const std::string& owner : owners) {
+    row(owner, [&](const json& phase) {
+      const auto found = phase.at("owners").find(owner);
+      return found == phase.at("owners").end() ? std::string() : size(*found);
+    });
+  }
+  row("live", [](const json& phase) { return size(phase.at("live_bytes")); });
+  row("arena", [](const json& phase) { return size(phase.at("arena_bytes")); });
+  return text;
+}
+
+// As a shell reads them.
+std::string arguments_text(const json& arguments) {
+  std::string text;
+  for (const json& argument : arguments) text += (text.empty() ? "" : " ") + shell_quoted(argument.get<std::string>());
+  return text;
+}
+
+// The same in lines of up to 96 columns, indented.
+std::string arguments_lines(const json& arguments) {
+  constexpr std::size_t kColumns = 96;
+  std::string text, line;
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string pair = arguments_text({arguments[i], arguments[i + 1]});
+    if (!line.empty() && line.size() + 1 + pair.size() > kColumns) {
+      text += "    " + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + pair;
+  }
+  return line.empty() ? text : text + "    " + line + "\n";
+}
+
+// "+1.20 GiB", "-36.0 MiB", "0 B".
+std::string change_of(std::int64_t bytes) { return (bytes > 0 ? "+" : "") + to_text(Bytes{bytes}); }
+
+// Whether the planner chose how the batch is split, where there was a choice.
+bool chose_batch(const json& plan) { return plan.value("run", json::object()).value("micro_batch_chosen", false); }
+
+// What each lever changes of this plan. That it leaves the micro-batch alone is said once.
+std::string levers_table(const json& plan) {
+  const json& levers = plan.at("levers");
+  const json& predicted = plan.at("predicted");
+  const double own = predicted.at("update_seconds").get<double>();
+  const auto bytes = predicted.at("process_bytes").get<std::int64_t>();
+  const std::string pin = fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>());
+  bool pinned = false;
+  std::string rows;
+  for (const json& lever : levers) {
+    json arguments = lever.at("arguments");
+    if (chose_batch(plan) && arguments.size() > 2 && arguments.at(1) == pin) {
+      arguments.erase(0);
+      arguments.erase(0);
+      pinned = true;
+    }
+    const double seconds = lever.at("update_seconds").get<double>();
+    rows += fmt::format("  {:<41}{:>13}{:>11}{:>10}\n", lever.at("name").get<std::string>(),
+                        change_of(lever.at("process_bytes").get<std::int64_t>() - bytes), duration_text(seconds),
+                        own > 0 ? fmt::format("{:+.1f} %", 100 * (seconds / own - 1)) : "");
+    std::string lines = arguments_lines(arguments);
+    lines.pop_back();
+    rows += lines + (lever.at("changes_result").get<bool>() ? "  (changes the result)" : "") +
+            (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
+  }
+  return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
+         (pinned ? fmt::format("  (rows of one micro-batch also take --set {})\n", pin) : "") + rows;
+}
+
+std::string remedies_text(const json& remedies) {
+  std::string text = "what fits, each planned, cheapest for the result first:\n";
+  int number = 0;
+  for (const json& remedy : remedies) {
+    text += fmt::format("  {}. {}\n     {}\n     process {}, {} per update{}\n", ++number, remedy.at("text").get<std::string>(),
+                        arguments_text(remedy.at("arguments")), size(remedy.at("process_bytes")),
+                        duration_text(remedy.at("update_seconds").get<double>()),
+                        remedy.at("changes_result").get<bool>() ? "; changes the result" : "");
+    if (remedy.contains("assumed_disk_bytes_per_second")) {
+      text += fmt::format("     (this disk is not measured yet: {:.0f} MB/s each way are assumed)\n",
+                          remedy.at("assumed_disk_bytes_per_second").get<double>() / 1e6);
+    }
+  }
+  return text;
+}
+
+std::string resting_text(const json& decisions) {
+  std::string text;
+  const json& paging = decisions.at("paging");
+  const json& all = paging.at("what");
+  const auto has = [&](const char* what) { return std::find(all.begin(), all.end(), what) != all.end(); };
+  const int resident = paging.at("resident_blocks").get<int>();
+  const std::string last = has("gradients") ? "gradients" : has("parameters") ? "parameters" : "optimizer state";
+  for (const json& what : all) {
+    text += (text.empty() ? "" : ", ") + what.get<std::string>();
+    if (resident > 0 && what == last) text += fmt::format(" (not of {} blocks)", resident);
+  }
+  return text;
+}
+
+std::string reserve_rows(const json& items) {
+  std::string text;
+  for (const json& item : items) {
+    if (item.at("bytes") == 0) continue;
+    text += fmt::format("  {:<34}{:>12}  {}\n", item.at("name").get<std::string>(), size(item.at("bytes")),
+                        item.at("source").get<std::string>());
+  }
+  return text;
+}
+
+// What moves beside the kernels of an update, and how long they wait for it.
+std::string lanes_text(const json& predicted) {
+  const json& lanes = predicted.at("lanes");
+  const auto lane = [&](const char* name) { return duration_text(lanes.at(name).get<double>()); };
+  std::string text =
+      fmt::format("{:<36}{:>12}  in {}, out {}", "lanes of an update: compute", lane("compute"), lane("in"), lane("out"));
+  if (lanes.contains("far_in")) text += fmt::format("; disk: in {}, out {}", lane("far_in"), lane("far_out"));
+  return text + fmt::format("; it waits {}\n", duration_text(predicted.at("stall_seconds").get<double>()));
+}
+
+std::string process_table(const json& predicted, const json& decisions) {
+  const json& tiers = predicted.at("tiers");
+  const bool host = predicted.at("host_bytes").is_number();
+  std::string text = fmt::format("{:<36}{:>12}\n", host ? tiers.front().at("name").get<std::string>() : "process",
+                                 size(predicted.at("process_bytes")));
+  text += fmt::format("  {:<34}{:>12}\n", "arena", size(predicted.at("arena_bytes"))) + reserve_rows(predicted.at("reserve"));
+  if (host)
+    text += fmt::format("{:<36}{:>12}\n", "host", size(predicted.at("host_bytes"))) + reserve_rows(predicted.at("host_reserve"));
+  bool rests = false;
+  for (const json& tier : tiers) {
+    if (&tier == &tiers.front()) continue;
+    const std::string name = tier.at("name").get<std::string>();
+    const bool in_process = name == "host";
+    text += fmt::format("{}{:<{}}{:>12}  {}{}\n", in_process ? "  " : "", in_process ? "arena" : name, in_process ? 34 : 36,
+                        size(tier.at("arena_bytes")), rests ? "what has no room there" : resting_text(decisions),
+                        tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "");
+    rests = true;
+  }
+  return rests ? text + lanes_text(predicted) : text;
+}
+
+// "4.2 % above it"; how far a plan is from what no plan can reach.
+std::string gap_text(double figure, double bound) {
+  return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
+}
+
+// What pays for the seconds that no plan can go below.
+std::string time_bound_text(const json& lanes) {
+  const double again = lanes.value("again", 0.0), waits = lanes.value("waits", 0.0),
+               transfers = lanes.at("transfers").get<double>();
+  std::string text = "each kernel once";
+  if (again > 0) text += fmt::format(" and {} again", duration_text(again));
+  if (waits > 0) text += fmt::format(", and {} for the update's transfers", duration_text(waits));
+  if (transfers > 0) text += fmt::format("; transfers {}", duration_text(transfers));
+  return text;
+}
+
+std::string bounds_table(const json& bounds, const json& predicted) {
+  const auto number = [&](const char* key) { return bounds.at(key).get<double>(); };
+  const auto line = [&](const char* title, const char* key, const std::string& meaning) {
+    return fmt::format("{:<36}{:>12}  {}\n", title, size(bounds.at(key)), meaning);
+  };
+  const double seconds = number("update_seconds");
+  return line("bound", "floor_bound_bytes", "no plan can be smaller") +
+         line("floor", "floor_bytes",
+              "the smallest plan found, " + gap_text(number("floor_bytes"), number("floor_bound_bytes"))) +
+         line("knee", "knee_bytes", "from here on more memory gains little") +
+         line("ceiling", "ceiling_bytes", "more is of no use") +
+         line("load", "load_bytes",
+              "live at once; the arena is " + gap_text(predicted.at("arena_bytes").get<double>(), number("load_bytes"))) +
+         fmt::format("{:<36}{:>12}  {}; plan {}\n", "time bound", duration_text(seconds), time_bound_text(bounds.at("lanes")),
+                     gap_text(predicted.at("update_seconds").get<double>(), seconds));
+}
+
+// "fp32", "fp32 (optimizer state bf16)".
+std::string precision_text(const json& precision) {
+  const std::string compute = precision.at("compute"), state = precision.value("optimizer_state", compute);
+  return state == compute ? compute : fmt::format("{} (optimizer state {})", compute, state);
+}
+
+// "3.2 days" where hours no longer say it.
+std::string long_duration(double seconds) {
+  constexpr double kDay = 24 * 3600;
+  return seconds < 2 * kDay ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / kDay);
+}
+
+// 124,439,808
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+// What the whole training is: how large, how often, how long.
+std::string run_text(const json& plan) {
+  constexpr double kLong = 2 * 24 * 3600;
+  if (!plan.contains("run")) return "";
+  const json& run = plan.at("run");
+  const auto number = [&](const char* key) { return run.at(key).get<std::int64_t>(); };
+  const double seconds = run.at("seconds").get<double>();
+  const bool bound = plan.at("predicted").at("cost_source").at("bound").get<int>() > 0;
+  std::string text =
+      fmt::format("{} parameters; {} updates, {} samples{}, {} tokens; {} {} in all\n", grouped(number("parameters")),
+                  grouped(number("updates")), grouped(number("samples")),
+                  run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
+                  grouped(number("tokens")), bound ? "at least" : "about", long_duration(seconds));
+  if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
+  return text;
+}
+
+// Sums over micro-batches are rounded by their number: the choice is part of the result.
+std::string pin_text(const json& plan) {
+  if (!chose_batch(plan)) return "";
+  const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
+  return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
+}
+
+// What an update takes, and how that is known.
+std::string time_text(const json& predicted) {
+  const std::string seconds = duration_text(predicted.at("update_seconds").get<double>());
+  const std::string rate = rate_text(predicted.at("tokens_per_second").get<double>());
+  const json& source = predicted.at("cost_source");
+  const int bound = source.at("bound"), all = bound + source.at("measured").get<int>() + source.at("recorded").get<int>();
+  if (bound == 0) return fmt::format("update {}, {} tok/s (from measured kernels)\n", seconds, rate);
+  return fmt::format("update at least {}, at most {} tok/s (bounds: {} of {} kernels not measured; see `plimsoll machine`)\n",
+                     seconds, rate, bound, all);
+}
+
+std::string fitting(const json& plan) {
+  const json& predicted = plan.at("predicted");
+  std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
+                                 size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
+  text += run_text(plan);
+  text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
+                      chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
+  text += pin_text(plan) + cheap_text(plan.at("decisions"));
+  text += time_text(predicted) + "\n";
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
+          bounds_table(plan.at("bounds"), predicted);
+  if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
+  return text;
+}
+
+std::string refusing(const json& plan) {
+  const json& infeasible = plan.at("infeasible");
+  std::string text =
+      fmt::format("E-PLAN-FIT  does not fit: needs {}, budget {} (short by {})\n", size(plan.at("bounds").at("floor_bytes")),
+                  size(plan.at("budget").at("memory")), size(infeasible.at("short_bytes")));
+  text += fmt::format("no plan can be smaller than {}\n", size(plan.at("bounds").at("floor_bound_bytes")));
+  text += fmt::format("the smallest plan has its peak in phase '{}'; owners there:\n", infeasible.at("phase").get<std::string>());
+  for (const json& owner : infeasible.at("owners")) {
+    const json& line = owner.at("model_line");
+    text += fmt::format("  {:<34}{:>12}{}\n", owner.at("name").get<std::string>(), size(owner.at("bytes")),
+                        line.is_null() ? "" : "  " + line.get<std::string>());
+  }
+  if (!infeasible.at("remedies").empty()) text += remedies_text(infeasible.at("remedies"));
+  return text + "more: plimsoll explain E-PLAN-FIT\n";
+}
+
+}  // namespace
+
+std::string block_mode(const json& block) {
+  if (block.value("joined", false)) return "joined";
+  return block.value("pieces", false) ? "pieces" : block.at("mode").get<std::string>();
+}
+
+std::map<std::string, int> blocks_by_mode(const json& decisions) {
+  std::map<std::string, int> count;
+  for (const json& block : decisions.at("recompute")) ++count[block_mode(block)];
+  return count;
+}
+
+std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? fitting(plan) : refusing(plan); }
+
+std::string plan_summary(const json& plan) {
+  const json& predicted = plan.at("predicted");
+  const auto beside = [](const std::string& line) { return line.empty() ? line : "      " + line; };
+  return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n      {}",
+                     size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")), batch_text(plan),
+                     blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
+                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")),
+                     time_text(predicted)) +
+         beside(pin_text(plan));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+// What one sees of a training on stderr: the plan, the progress line, notes, evaluations, and what came of it.
+#pragma once
+
+#include <optional>
+
+#include "cli/progress.h"
+#include "cli/run_commands.h"
+#include "records/run_report.h"
+#include "session/events.h"
+
+namespace plimsoll {
+
+class TrainWatcher final : public Consumer {
+ public:
+  // The report is that of a consumer that sees events first. Both outlive this.
+  TrainWatcher(const RunReport& report, const RunCommands& commands) : report_(report), commands_(commands) {}
+
+  void see(const Event& event) override;
+
+ private:
+  // A line that stays, above the live one.
+  void say(const std::string& text);
+  void show(const Overflow& overflow);
+  void show(const Evaluation& evaluation);
+  void summarise(const Finished& finished) const;
+
+  const RunReport& report_;
+  const RunCommands& commands_;
+  std::optional<ProgressLine> line_;
+  std::optional<EvaluationProgress> evaluating_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,215 @@
+#include "config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/hash.h"
+#include "config/config_keys.h"
+#include "config/config_rules.h"
+#include "device/cpu/library_gemm.h"
+#include "device/machine_facts.h"
+
+namespace plimsoll {
+namespace {
+
+// One setting per key; what comes later overrides what came before.
+class Merged {
+ public:
+  Merged() : settings_(config_keys().size()) {}
+
+  void put(KeySetting setting) { slot(*setting.key) = std::move(setting); }
+
+  // Two names for one key in the same file must not contradict each other.
+  void put_from_file(KeySetting setting) {
+    const std::optional<KeySetting>& before = slot(*setting.key);
+    if (before && !(before->alone() == setting.alone())) {
+      throw config_error("E-CONFIG-TWICE", setting.setting.where,
+                         fmt::format("{} is {} and {} ({}) is {}", setting.setting.name, setting.setting.text,
+                                     before->setting.name, before->setting.where, before->setting.text),
+                         fmt::format("both mean {}; keep one of them", setting.key->name));
+    }
+    put(std::move(setting));
+  }
+
+  // What values of other programs say of further keys, once it is known which of them count.
+  void put_implied(ConfigFaults& faults) {
+    std::vector<KeySetting> origins;
+    for (const std::optional<KeySetting>& each : settings_) {
+      if (each && !each->implied.empty()) origins.push_back(*each);
+    }
+    for (const KeySetting& origin : origins) {
+      for (const ImpliedSetting& implied : origin.implied) {
+        faults.attempt([&] { put_implied(origin.setting, implied); });
+      }
+    }
+  }
+
+  // Values that no key takes are faults; they are left out from here on.
+  void leave_out_faulty(ConfigFaults& faults) {
+    for (std::optional<KeySetting>& each : settings_) {
+      if (!each || each->key->name == "model.init") continue;  // which reads files
+      if (!faults.attempt({each->key->name}, [&] { each->alone(); })) each.reset();
+    }
+  }
+
+  KeySettings& settings() { return settings_; }
+
+ private:
+  void put_implied(const Setting& origin, const ImpliedSetting& implied) {
+    using enum ImpliedSetting::Kind;
+    const ConfigKey& key = config_key(implied.key);
+    std::optional<KeySetting>& there = slot(key);
+    const std::string said = fmt::format("{} is {}", origin.name, origin.text);
+    if (implied.kind == required) {
+      if (there) return;
+      throw config_error("E-CONFIG-MISSING", origin.where, fmt::format("{}, and {} is not given", said, key.name),
+                         "both: one belongs to the other", {fmt::format("--set {}={}", key.name, key.example)});
+    }
+    if (implied.kind == absent) {
+      if (!there || there->alone() == Config{}) return;
+      throw config_error(
+          "E-CONFIG-CONFLICT", there->setting.where,
+          fmt::format("{} is given, and {}, which has none in the program that calls it so", there->setting.name, said),
+          "without it, or \"constant_with_warmup\"");
+    }
+    const bool half_lives = key.name == "optimizer.betas" && slot(config_key("optimizer.half_lives"));
+    if (implied.kind == usual && (there || half_lives)) return;
+    Setting setting{std::string(key.name), origin.where, origin.base, origin.typed, implied.value, origin.text};
+    KeySetting one{std::move(setting), &key, key.set, {}, /*follows=*/true};
+    one.setting.earlier = origin.earlier;
+    if (there && counts_before(there->setting, origin)) return;
+    if (there && !counts_before(origin, there->setting) && !(there->alone() == one.alone())) {
+      throw config_error("E-CONFIG-TWICE", there->setting.where,
+                         fmt::format("{} is {}, and {}, which says otherwise", there->setting.name, there->setting.text, said),
+                         fmt::format("one of them; both mean {}", key.name));
+    }
+    there = std::move(one);
+  }
+
+  std::optional<KeySetting>& slot(const ConfigKey& key) {
+    return settings_[static_cast<std::size_t>(&key - config_keys().data())];
+  }
+
+  KeySettings settings_;
+};
+
+}  // namespace
+
+std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets) {
+  ConfigFaults faults;
+  std::vector<Setting> settings;
+  for (const std::string& set : sets) faults.attempt([&] { settings.push_back(read_assignment(set)); });
+  const auto add = [&](const char* key, const char* option, const std::optional<std::string>& size) {
+    if (size) faults.attempt([&] { settings.push_back(budget_setting(key, option, *size)); });
+  };
+  add("memory.budget", "--memory", budgets.memory);
+  add("memory.host_memory", "--host-memory", budgets.host_memory);
+  add("memory.disk", "--disk", budgets.disk);
+  faults.check();
+  return settings;
+}
+
+std::string_view precision_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "fp32";
+    case DType::f16: return "fp16";
+    case DType::u8: return "8bit";
+    default: return name(dtype);
+  }
+}
+
+bool operator==(const Config& a, const Config& b) {
+  const auto all = [](const Config& c) {
+    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.precision, c.threads, c.device,
+                    c.unverified, c.gpu_graphs, c.links);
+  };
+  return all(a) == all(b);
+}
+
+Bf16Speed bf16_speed_here() {
+  const std::optional<cpu::LibraryFacts> library = cpu::library_facts();
+  if (!library) return {false, "this build has no library that multiplies bf16"};
+  const bool fast = library->multiplies_bf16;
+  return {fast, fmt::format("this processor has {}instructions for products of bf16", fast ? "" : "no ")};
+}
+
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets,
+                   const Bf16Speed& bf16) {
+  const std::vector<Setting> file = read_settings(path);
+  std::vector<Setting> typed = typed_settings(sets, budgets);
+  return config_of(file, typed, path.string(), bf16);
+}
+
+Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16) {
+  Config config;
+  Merged merged;
+  ConfigFaults faults;
+  for (KeySetting& setting : find_keys(file, config.notes, faults)) {
+    faults.attempt([&] { merged.put_from_file(std::move(setting)); });
+  }
+  for (KeySetting& setting : find_keys(typed, config.notes, faults)) merged.put(std::move(setting));
+
+  merged.leave_out_faulty(faults);
+  merged.put_implied(faults);
+  leave_aside(merged.settings(), config.notes);
+  typed.clear();
+  for (const std::optional<KeySetting>& setting : merged.settings()) {
+    if (setting && setting->setting.typed && !setting->follows) typed.push_back(setting->setting);
+  }
+  const GivenSettings given(merged.settings(), name);
+  faults.attempt({"model.init"}, [&] { check_init_alone(given); });
+  for (const std::optional<KeySetting>& setting : merged.settings()) {
+    if (setting) faults.attempt({setting->key->name}, [&] { setting->set(config, setting->setting); });
+  }
+  complete(config, given, bf16, faults);
+  faults.check();
+  return config;
+}
+
+Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets) {
+  ConfigFaults faults;
+  const std::vector<KeySetting> settings = find_keys(typed_settings(sets, budgets), config.notes, faults);
+  faults.check();
+  for (const KeySetting& setting : settings) setting.set(config, setting.setting);
+  return config;
+}
+
+std::string resolved_toml(const Config& config) {
+  std::string text;
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string value = text_of(key, config);
+    if (value.empty()) continue;
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    text += fmt::format("{} = {}\n", leaf_of(key.name), value);
+  }
+  return text;
+}
+
+std::string config_hash(const Config& config) { return hash_hex(resolved_toml(config)); }
+
+std::vector<std::string> config_differences(const Config& from, const Config& to) {
+  const auto shown = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
+  std::vector<std::string> lines;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string before = text_of(key, from), after = text_of(key, to);
+    if (before != after) lines.push_back(fmt::format("{}: {} -> {}", key.name, shown(before), shown(after)));
+  }
+  return lines;
+}
+
+RunLength run_length(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
+
+double learning_rate_at(const Config& config, std::int64_t samples_before) {
+  return config.optimizer.learning_rate * schedule_factor(config.schedule, run_length(config), samples_before);
+}
+
+double momentum_at(const Config& config, std::int64_t samples_before) {
+  const OptimizerChoice& optimizer = config.optimizer;
+  const double usual = optimizer.kind == OptimizerKind::sgd ? optimizer.momentum : optimizer.beta1;
+  return scheduled_momentum(config.schedule, run_length(config), samples_before, usual);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,182 @@
+// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then --set, then the budgets of the
+// command line; the last one wins. Every default is filled in and every rule between keys is checked, so nothing behind this
+// header looks at a key or a text again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, naming file and line.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "base/bytes.h"
+#include "config/schedule.h"
+#include "data/data_paths.h"
+#include "data/order.h"
+#include "device/disk/disk_budget.h"
+#include "device/link_rates.h"
+#include "models/model_config.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+struct ModelSettings {
+  std::string preset;          // "" where the shape is given by its keys or by a folder
+  std::filesystem::path init;  // a Hugging Face folder; empty: random weights
+  ModelConfig config;          // of a preset, a folder, or its keys
+  std::int64_t context = 0;    // tokens of a sample, at most the positions of the model
+
+  friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
+};
+
+struct DataSettings {
+  DataPaths train, validation;  // validation may be empty
+  std::string format = "auto";  // "auto", "bytes", "u16", "u32", "llmc", "bpe"
+  OrderKind order = OrderKind::shuffled;
+  std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
+
+  friend bool operator==(const DataSettings&, const DataSettings&) = default;
+};
+
+enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
+
+// Between checkpoints: updates, or seconds, or with neither only at the end.
+struct SaveInterval {
+  std::int64_t updates = 0, seconds = 600;
+
+  friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
+};
+
+struct TrainSettings {
+  std::int64_t effective_batch = 0;                       // samples of an update
+  std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
+  std::int64_t updates = 100;
+  double gradient_clip = 1.0;      // of the global norm; 0: none
+  double gradient_clip_value = 0;  // of each element, instead; 0: none
+  double label_smoothing = 0, z_loss = 0;
+  std::int64_t evaluate_every = 0;    // updates; 0: at the end only
+  std::int64_t evaluate_samples = 0;  // 0: all of data.validation
+  SaveInterval save_every;
+  OnDivergence on_divergence = OnDivergence::stop;
+
+  friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
+};
+
+using OptimizerKind = OptimizerSettings::Kind;
+
+struct OptimizerChoice {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 0;  // the peak
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  std::optional<std::array<Duration, 2>> half_lives;  // what the betas were given as
+  double weight_decay = 0;
+  OptimizerSettings::Decay decay = OptimizerSettings::Decay::matrices;
+  double momentum = 0;
+  bool nesterov = false;
+  std::optional<Duration> ema_half_life;
+
+  friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
+};
+
+struct PlanSettings {
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::optional<std::int64_t> group;        // absent: the planner's choice
+  std::optional<std::int64_t> loss_chunks;  // absent: the planner's choice
+  RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
+  RestPolicy activations = RestPolicy::automatic;
+  TransferPolicy transfers = TransferPolicy::automatic;
+
+  friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
+};
+
+struct MemorySettings {
+  std::optional<Bytes> budget, host_memory;
+  std::optional<DiskBudget> disk;
+
+  friend bool operator==(const MemorySettings&, const MemorySettings&) = default;
+};
+
+// What computes: this computer, a part of its memory taken for that of a device, or a GPU.
+enum class DeviceChoice : std::uint8_t { cpu, sim, cuda };
+
+// Of what is narrower than fp32 and is added to.
+enum class Rounding : std::uint8_t { stochastic, nearest };
+
+struct PrecisionSettings {
+  DType compute = DType::f32, parameters = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
+  std::optional<std::vector<DType>> allowed;  // while the configuration is read: what compute is chosen from; then absent
+  Rounding rounding = Rounding::stochastic;
+  bool force_nearest = false;            // which is refused otherwise
+  double loss_scale = 65536;             // of fp16: at the start
+  Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
+
+  // That are added to, and rounded then.
+  bool has_narrow_numbers() const { return parameters != DType::f32 || gradients != DType::f32 || optimizer_state != DType::f32; }
+  friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
+};
+// "fp32", "bf16", "8bit": as the configuration and plans name them.
+std::string_view precision_name(DType dtype);
+
+struct Config {
+  std::int64_t seed = 1;
+  ModelSettings model;
+  DataSettings data;
+  TrainSettings train;
+  OptimizerChoice optimizer;
+  Schedule schedule;
+  PlanSettings plan;
+  MemorySettings memory;
+  PrecisionSettings precision;
+  int threads = 0;  // [machine]; after loading at least 1
+  DeviceChoice device = DeviceChoice::cpu;
+  LinkRates links;
+  bool unverified = false;  // a device that nothing has been proved on is used all the same
+  bool gpu_graphs = true;   // a GPU is given whole sections instead of single kernels
+
+  // What the user should hear, not part of the configuration: names of other programs that were understood, and doubtful choices.
+  std::vector<std::string> notes;
+
+  // Compares everything but the notes.
+  friend bool operator==(const Config& a, const Config& b);
+};
+
+// --memory, --host-memory and --disk as given on the command line.
+struct BudgetOptions {
+  std::optional<std::string> memory, host_memory, disk;
+};
+
+// Whether products of bf16 are faster than those of fp32 where a configuration is for, and in words why.
+struct Bf16Speed {
+  bool fast = false;
+  std::string reason;
+};
+Bf16Speed bf16_speed_here();
+
+// Reads `path`, then each "a.b=c" of `sets` in order, then the budgets. Paths in the file are relative to its folder, others to
+// the current one; all are absolute afterwards. Reads config.json of an init folder, and nothing of the data. `bf16`: what
+// precision.compute = "auto" goes by.
+Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {},
+                   const Bf16Speed& bf16 = bf16_speed_here());
+
+// The configuration with "a.b=c" of `sets` and the budgets set as well. What depends on several keys is not looked at again.
+Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets = {});
+
+// The TOML text of every key, defaults included: what config.resolved.toml holds. load_config reads an equal Config from it.
+std::string resolved_toml(const Config& config);
+
+// 32 hex digits over resolved_toml.
+std::string config_hash(const Config& config);
+
+// One line "train.updates: 100 -> 200" for every key that differs.
+std::vector<std::string> config_differences(const Config& from, const Config& to);
+
+RunLength run_length(const Config& config);
+// The rate of an update that `samples_before` samples come before; see Schedule.
+double learning_rate_at(const Config& config, std::int64_t samples_before);
+// The same of momentum, which is the first beta of AdamW and Lion.
+double momentum_at(const Config& config, std::int64_t samples_before);
+
+}  // namespace plimsoll

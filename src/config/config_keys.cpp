@@ -1,0 +1,520 @@
+#include "config/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "config/config_aliases.h"
+#include "config/model_keys.h"
+#include "device/machine_facts.h"
+#include "formats/weights_folder.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMaxContext = 1 << 24;
+constexpr std::int64_t kMaxBatch = 1 << 24;
+constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+
+constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
+constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
+constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
+constexpr std::array<std::string_view, 6> kFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe"};
+constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
+constexpr std::array<std::string_view, 4> kOptimizers{"adamw", "sgd", "lion", "adafactor"};
+constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
+constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
+                                                     "triangular2", "one_cycle", "wsd",    "polynomial"};
+constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
+constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
+    kRoundings{"stochastic", "nearest"};
+constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
+constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
+constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
+constexpr std::int64_t kMostGrowth = 100;
+constexpr double kLeastScale = 1, kMostScale = 0x1p40;
+constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
+
+std::string shown(double value) { return toml_text(value); }
+std::string shown(std::int64_t value) { return toml_text(value); }
+std::string shown(const std::optional<std::int64_t>& value) { return value ? shown(*value) : "\"auto\""; }
+std::string shown(const std::optional<Bytes>& value) { return value ? shown(value->n) : ""; }
+std::string unless_empty(const std::filesystem::path& path) { return path.empty() ? "" : toml_text(path.native()); }
+std::string paths_text(const DataPaths& paths) {
+  if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
+  std::string list;
+  for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
+  return list + "]";
+}
+
+template <class Enum>
+Enum one_of(const Setting& setting, std::span<const std::string_view> names) {
+  return static_cast<Enum>(choice(setting, names));
+}
+
+// The same for a key of which other programs have values, too.
+template <class Enum>
+Enum one_of_ours(const Setting& setting, std::string_view key, std::span<const std::string_view> names) {
+  try {
+    return one_of<Enum>(setting, names);
+  } catch (const Error& error) {
+    const std::string advice = error.code == "E-CONFIG-VALUE" ? foreign_value_advice(key, text(setting)) : "";
+    if (advice.empty()) throw;
+    throw config_error(error.code, error.where, error.message, advice);
+  }
+}
+
+template <class Enum, std::size_t n>
+std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
+  return toml_text(names[static_cast<std::size_t>(value)]);
+}
+
+std::optional<std::int64_t> whole_or_auto(const Setting& s, std::int64_t low, std::int64_t high) {
+  if (is_auto(s)) return std::nullopt;
+  if (std::holds_alternative<std::string>(s.value) && !s.typed) {
+    throw type_error(s, fmt::format("\"auto\" or a whole number from {} to {}", low, high));
+  }
+  return whole(s, low, high);
+}
+
+DType precision(const Setting& s, std::string_view key, std::span<const DType> known) {
+  const std::string name = text(s);
+  std::string all;
+  for (const DType each : known) {
+    if (name == precision_name(each)) return each;
+    all += fmt::format("{}\"{}\"", all.empty() ? "" : " or ", precision_name(each));
+  }
+  throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
+                     "what exists: " + all, {fmt::format("--set {}=fp32", key)});
+}
+
+constexpr std::array kUsuallyAllowed{DType::f32, DType::bf16};
+
+void set_compute(Config& c, const Setting& s) {
+  if (!is_auto(s)) {
+    c.precision.compute = precision(s, "precision.compute", kComputeTypes);
+  } else if (!c.precision.allowed) {
+    c.precision.allowed = std::vector<DType>(kUsuallyAllowed.begin(), kUsuallyAllowed.end());
+  }
+}
+
+void set_allowed(Config& c, const Setting& s) {
+  const auto* list = std::get_if<std::vector<std::string>>(&s.value);
+  if (list == nullptr || list->empty()) throw type_error(s, "a list of precisions: [\"fp32\", \"bf16\"]");
+  c.precision.allowed.emplace();
+  for (const std::string& each : *list) {
+    Setting one = s;
+    one.value = each;
+    c.precision.allowed->push_back(precision(one, "precision.compute", kComputeTypes));
+  }
+}
+
+double power_of_two(const Setting& s) {
+  const double value = number(s, kLeastScale, kMostScale);
+  int exponent = 0;
+  if (std::frexp(value, &exponent) == 0.5) return value;
+  throw config_error("E-CONFIG-RANGE", s.where, fmt::format("{} is {}", s.name, s.text),
+                     "a power of two, so that it changes no digit of a gradient", {"--set precision.loss_scale=65536"});
+}
+
+std::string if_scaled(const Config& c, std::string text) {
+  return c.precision.compute == DType::f16 ? std::move(text) : std::string();
+}
+
+std::string if_narrow(const Config& c, std::string text) {
+  return c.precision.has_narrow_numbers() ? std::move(text) : std::string();
+}
+
+bool says_none(const Setting& s) {
+  const auto* text = std::get_if<std::string>(&s.value);
+  return text != nullptr && *text == "none";
+}
+
+Duration length(const Config& c, const Setting& s, std::string_view text) {
+  return parse_duration(text, c.train.updates, fmt::format("{} {}", s.where, s.name));
+}
+
+bool parses_as_count(std::string_view text) { return text.find_first_not_of("0123456789.") == std::string_view::npos; }
+
+// "90s", "10m", "2h", or a number of updates.
+SaveInterval save_interval(const Setting& setting) {
+  constexpr std::int64_t kMostSeconds = 366 * 24 * 3600;
+  const auto* text = std::get_if<std::string>(&setting.value);
+  if (text == nullptr || (setting.typed && parses_as_count(*text)))
+    return {.updates = whole(setting, 0, kMaxUpdates), .seconds = 0};
+  constexpr std::string_view kExpected = "a time as in \"90s\", \"10m\" or \"2h\", or a number of updates";
+  std::int64_t amount = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), amount);
+  const std::string_view unit(end, text->data() + text->size());
+  const std::int64_t seconds = unit == "s" ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+  if (error != std::errc{} || seconds == 0) throw type_error(setting, std::string(kExpected));
+  if (amount < 1 || amount > kMostSeconds / seconds) {
+    throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, *text), "from 1s to a year");
+  }
+  return {.updates = 0, .seconds = amount * seconds};
+}
+
+std::string shown(const SaveInterval& every) {
+  if (every.seconds == 0) return shown(every.updates);
+  if (every.seconds % 3600 == 0) return fmt::format("\"{}h\"", every.seconds / 3600);
+  return every.seconds % 60 == 0 ? fmt::format("\"{}m\"", every.seconds / 60) : fmt::format("\"{}s\"", every.seconds);
+}
+
+Duration duration(const Config& c, const Setting& s) {
+  const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
+  return length(c, s, whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s));
+}
+
+void set_half_lives(Config& c, const Setting& s) {
+  c.optimizer.half_lives.reset();
+  if (says_none(s)) return;
+  const auto* list = std::get_if<std::vector<std::string>>(&s.value);
+  if (list == nullptr || list->size() != 2) throw type_error(s, "two lengths of training: [\"200samples\", \"400samples\"]");
+  c.optimizer.half_lives = {length(c, s, (*list)[0]), length(c, s, (*list)[1])};
+}
+
+std::string half_lives_text(const Config& c) {
+  const auto& pair = c.optimizer.half_lives;
+  return pair ? fmt::format("[{}, {}]", toml_text(to_text((*pair)[0])), toml_text(to_text((*pair)[1]))) : "";
+}
+
+void set_momentum_range(Config& c, const Setting& s) {
+  c.schedule.momentum.reset();
+  if (says_none(s)) return;
+  const auto pair = numbers(s, 2, 0, kBelowOne);
+  c.schedule.momentum = {pair[0], pair[1]};
+}
+
+std::string momentum_range_text(const Config& c) {
+  const auto& pair = c.schedule.momentum;
+  return pair ? fmt::format("[{}, {}]", shown((*pair)[0]), shown((*pair)[1])) : toml_text("none");
+}
+
+void set_disk(Config& c, const Setting& s) {
+  const std::string value = text(s);
+  if (value.empty()) {
+    c.memory.disk.reset();
+    return;
+  }
+  const std::size_t colon = value.rfind(':');
+  if (colon == std::string::npos || colon == 0) throw type_error(s, "a folder, a colon and a size: \"/scratch:20GiB\"");
+  Setting folder = s;
+  folder.value = value.substr(0, colon);
+  c.memory.disk = DiskBudget{path(folder), parse_bytes(value.substr(colon + 1), fmt::format("{} {}", s.where, s.name))};
+}
+
+std::string disk_text(const Config& c) {
+  if (!c.memory.disk) return "";
+  return toml_text(fmt::format("{}:{}", c.memory.disk->folder.native(), c.memory.disk->size.n));
+}
+
+// A number alone counts bytes; few of them are most likely meant as something else.
+void set_size(Config& c, std::optional<Bytes>& out, const Setting& s) {
+  constexpr std::int64_t kFew = 1 << 20;
+  out.reset();
+  if (is_auto(s)) return;
+  out = size(s, total_memory().bytes);
+  const bool digits = s.text.find_first_not_of("0123456789'\"") == std::string::npos;
+  if (digits && out->n > 0 && out->n < kFew) {
+    c.notes.push_back(fmt::format("{}: {} = {} is {} bytes; did you mean {}MiB?", s.where, s.name, s.text, out->n, out->n));
+  } else if (s.text.find('%') != std::string::npos) {
+    c.notes.push_back(fmt::format("{}: {} = {} is {} of this machine's memory", s.where, s.name, s.text, to_text(*out)));
+  }
+}
+
+std::string group_text(const Config& c) { return shown(c.plan.group); }
+std::string loss_chunks_text(const Config& c) { return shown(c.plan.loss_chunks); }
+
+using C = Config;
+using S = Setting;
+using Text = std::string;
+
+constexpr std::string_view kContextKey = "model.context";
+
+// Without those of the families.
+const ConfigKey kKeys[] = {
+    {"seed", OnResume::forced, "of everything random: order, dropout, new weights", "1",
+     [](C& c, const S& s) { c.seed = whole(s, 0, kMaxSeed); }, [](const C& c) { return shown(c.seed); }},
+
+    {"model.preset", OnResume::never, "a shape by name", "\"gpt2\"", set_preset,
+     [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
+    {"model.init", OnResume::place, "\"random\", or a Hugging Face GPT-2 folder, which brings the shape", "\"random\"", set_init,
+     [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
+    {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
+    {kContextKey, OnResume::never, "tokens of a sample", "1024",
+     [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); }, [](const C& c) { return shown(c.model.context); }},
+
+    {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
+     "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
+    {"data.format", OnResume::forced,
+     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary)", "\"auto\"",
+     [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
+     [](const C& c) { return toml_text(c.data.format); }},
+    {"data.validation", OnResume::place, "like train, never trained on; without it there is no validation loss",
+     "\"validation.txt\"", [](C& c, const S& s) { c.data.validation = paths(s); },
+     [](const C& c) { return paths_text(c.data.validation); }},
+    {"data.order", OnResume::forced, "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
+     [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
+     [](const C& c) { return name_of(c.data.order, kOrders); }},
+    {"data.vocabulary", OnResume::place, "folder with vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
+     [](C& c, const S& s) { c.data.vocabulary = path(s); }, [](const C& c) { return unless_empty(c.data.vocabulary); }},
+
+    {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",
+     [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },
+     [](const C& c) { return shown(c.train.effective_batch); }},
+    {"train.micro_batch", OnResume::free, "samples that are computed at a time; auto: what fits and is fastest", "\"auto\"",
+     [](C& c, const S& s) { c.train.micro_batch = whole_or_auto(s, 1, kMaxBatch); },
+     [](const C& c) { return shown(c.train.micro_batch); }},
+    {"train.accumulation", OnResume::free, "micro-batches of an update", "\"auto\"",
+     [](C& c, const S& s) { c.train.accumulation = whole_or_auto(s, 1, kMaxBatch); },
+     [](const C& c) { return shown(c.train.accumulation); }},
+    {"train.updates", OnResume::results, "length of the run, and of its schedule", "100",
+     [](C& c, const S& s) { c.train.updates = whole(s, 1, kMaxUpdates); }, [](const C& c) { return shown(c.train.updates); }},
+    {"train.gradient_clip", OnResume::results, "longest gradient (global norm) that is applied as it is; 0: no limit", "1.0",
+     [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
+     [](const C& c) { return shown(c.train.gradient_clip); }},
+    {"train.gradient_clip_value", OnResume::results,
+     "instead: the largest element of a gradient, either way, that counts as it is; 0: no limit", "0.5",
+     [](C& c, const S& s) {
+       c.train.gradient_clip_value = number(s, 0, 1e30);
+       if (c.train.gradient_clip_value > 0) number(s, kLeastClip, 1e30);
+     },
+     [](const C& c) { return shown(c.train.gradient_clip_value); }},
+    {"train.label_smoothing", OnResume::results,
+     "the share of a target that is spread evenly over the vocabulary; not in validation losses", "0.1",
+     [](C& c, const S& s) { c.train.label_smoothing = number(s, 0, kBelowOne); },
+     [](const C& c) { return shown(c.train.label_smoothing); }},
+    {"train.z_loss", OnResume::results,
+     "adds so much times the square of the logarithm of the softmax's sum: keeps logits small; not in validation losses", "1e-4",
+     [](C& c, const S& s) { c.train.z_loss = number(s, 0, 1); }, [](const C& c) { return shown(c.train.z_loss); }},
+    {"train.evaluate_every", OnResume::free, "updates between validation losses; 0: at the end only", "0",
+     [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
+     [](const C& c) { return shown(c.train.evaluate_every); }},
+    {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
+     [](C& c, const S& s) { c.train.evaluate_samples = whole(s, 0, kMaxUpdates); },
+     [](const C& c) { return shown(c.train.evaluate_samples); }},
+    {"train.save_every", OnResume::free,
+     "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
+     [](C& c, const S& s) { c.train.save_every = save_interval(s); }, [](const C& c) { return shown(c.train.save_every); }},
+    {"train.on_divergence", OnResume::free, "stop where the loss rises for good, or continue; it is said either way", "\"stop\"",
+     [](C& c, const S& s) { c.train.on_divergence = one_of<OnDivergence>(s, kOnDivergence); },
+     [](const C& c) { return name_of(c.train.on_divergence, kOnDivergence); }},
+
+    {"optimizer.name", OnResume::never,
+     "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
+     [](C& c, const S& s) { c.optimizer.kind = one_of_ours<OptimizerKind>(s, "optimizer.name", kOptimizers); },
+     [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
+    {"optimizer.learning_rate", OnResume::results, "at its peak", "3e-4",
+     [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
+     [](const C& c) { return shown(c.optimizer.learning_rate); }},
+    {"optimizer.betas", OnResume::results, "adamw, lion: decay of the two moments per update; lion's first is of its direction",
+     "[0.9, 0.95]",
+     [](C& c, const S& s) {
+       const auto betas = numbers(s, 2, 0, kBelowOne);
+       c.optimizer.beta1 = betas[0];
+       c.optimizer.beta2 = betas[1];
+     },
+     [](const C& c) {
+       if (c.optimizer.half_lives) return Text();
+       return fmt::format("[{}, {}]", shown(c.optimizer.beta1), shown(c.optimizer.beta2));
+     }},
+    {"optimizer.half_lives", OnResume::results,
+     "instead of betas: after how much of the run half of a moment is forgotten, whatever the batch is",
+     "[\"200samples\", \"400samples\"]", set_half_lives, half_lives_text},
+    {"optimizer.epsilon", OnResume::results, "adamw: added to the root of the second moment", "1e-8",
+     [](C& c, const S& s) { c.optimizer.epsilon = number(s, 1e-30, 1); }, [](const C& c) { return shown(c.optimizer.epsilon); }},
+    {"optimizer.weight_decay", OnResume::results, "times the learning rate, taken off the weights at each update", "0.1",
+     [](C& c, const S& s) { c.optimizer.weight_decay = number(s, 0, 1e3); },
+     [](const C& c) { return shown(c.optimizer.weight_decay); }},
+    {"optimizer.decay", OnResume::results,
+     "what decays: matrices (embeddings included), all, or no_embeddings (the other matrices)", "\"matrices\"",
+     [](C& c, const S& s) { c.optimizer.decay = one_of<OptimizerSettings::Decay>(s, kDecays); },
+     [](const C& c) { return name_of(c.optimizer.decay, kDecays); }},
+    {"optimizer.momentum", OnResume::results, "sgd only", "0.0",
+     [](C& c, const S& s) { c.optimizer.momentum = number(s, 0, kBelowOne); },
+     [](const C& c) { return shown(c.optimizer.momentum); }},
+    {"optimizer.nesterov", OnResume::results, "sgd only: look ahead along the momentum", "false",
+     [](C& c, const S& s) { c.optimizer.nesterov = flag(s); },
+     [](const C& c) { return Text(c.optimizer.nesterov ? "true" : "false"); }},
+    {"optimizer.ema_half_life", OnResume::results,
+     "keeps an average of the weights, of which a step is half forgotten after this length; \"none\": no average",
+     "\"1000updates\"",
+     [](C& c, const S& s) {
+       c.optimizer.ema_half_life.reset();
+       if (!says_none(s)) c.optimizer.ema_half_life = duration(c, s);
+     },
+     [](const C& c) { return toml_text(c.optimizer.ema_half_life ? to_text(*c.optimizer.ema_half_life) : "none"); }},
+
+    {"schedule.name", OnResume::results,
+     "of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, polynomial",
+     "\"cosine\"", [](C& c, const S& s) { c.schedule.kind = one_of_ours<ScheduleKind>(s, "schedule.name", kSchedules); },
+     [](const C& c) { return name_of(c.schedule.kind, kSchedules); }},
+    {"schedule.warmup", OnResume::results,
+     "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"", "\"100updates\"",
+     [](C& c, const S& s) { c.schedule.warmup = duration(c, s); },
+     [](const C& c) { return toml_text(to_text(c.schedule.warmup)); }},
+    {"schedule.final_fraction", OnResume::results, "of the peak, at the end of the run; with cycles, where these are lowest",
+     "0.1", [](C& c, const S& s) { c.schedule.final_fraction = number(s, 0, 1); },
+     [](const C& c) { return shown(c.schedule.final_fraction); }},
+    {"schedule.cycle", OnResume::results, "cosine_restarts, triangular: length of the first cycle; of each", "\"25%\"",
+     [](C& c, const S& s) { c.schedule.cycle = duration(c, s); },
+     [](const C& c) { return toml_text(to_text(c.schedule.cycle)); }},
+    {"schedule.cycle_growth", OnResume::results, "cosine_restarts: each cycle is so many times as long as the one before", "1",
+     [](C& c, const S& s) { c.schedule.cycle_growth = whole(s, 1, kMostGrowth); },
+     [](const C& c) { return shown(c.schedule.cycle_growth); }},
+    {"schedule.start_fraction", OnResume::results, "one_cycle: of the peak, where it begins", "0.04",
+     [](C& c, const S& s) { c.schedule.start_fraction = number(s, 0, 1); },
+     [](const C& c) { return shown(c.schedule.start_fraction); }},
+    {"schedule.peak_at", OnResume::results, "one_cycle: the share of the run in which the rate rises", "0.3",
+     [](C& c, const S& s) { c.schedule.peak_at = number(s, kLeastPeak, 1 - kLeastPeak); },
+     [](const C& c) { return shown(c.schedule.peak_at); }},
+    {"schedule.decay_length", OnResume::results, "wsd: how long the rate falls, at the end of the run", "\"20%\"",
+     [](C& c, const S& s) { c.schedule.decay = duration(c, s); },
+     [](const C& c) { return toml_text(to_text(c.schedule.decay)); }},
+    {"schedule.decay_shape", OnResume::results, "wsd: linear, or sqrt, which falls faster at first", "\"sqrt\"",
+     [](C& c, const S& s) { c.schedule.decay_shape = one_of<DecayShape>(s, kDecayShapes); },
+     [](const C& c) { return name_of(c.schedule.decay_shape, kDecayShapes); }},
+    {"schedule.power", OnResume::results, "polynomial: of what is left of the run", "1.0",
+     [](C& c, const S& s) { c.schedule.power = number(s, kLeastPower, kMostPower); },
+     [](const C& c) { return shown(c.schedule.power); }},
+    {"schedule.momentum_range", OnResume::results,
+     "one_cycle, triangular: momentum, or the first beta, where the rate is lowest and where it is highest; or \"none\"",
+     "[0.95, 0.85]", set_momentum_range, momentum_range_text},
+
+    {"plan.recompute", OnResume::free, "auto, none (keep every activation) or all", "\"auto\"",
+     [](C& c, const S& s) { c.plan.recompute = one_of<RecomputePolicy>(s, kRecompute); },
+     [](const C& c) { return name_of(c.plan.recompute, kRecompute); }},
+    {"plan.group", OnResume::free,
+     "micro-batches that each block takes before the next one does; changes memory and transfers, not results", "\"auto\"",
+     [](Config& c, const S& s) { c.plan.group = whole_or_auto(s, 1, kMostGroup); }, group_text},
+    {"plan.loss_chunks", OnResume::free, "parts in which the logits are computed; changes memory, not results", "\"auto\"",
+     [](C& c, const S& s) { c.plan.loss_chunks = whole_or_auto(s, 1, 1 << 20); }, loss_chunks_text},
+    {"plan.optimizer_state", OnResume::free, "where it rests: auto, memory or disk (memory.disk)", "\"auto\"",
+     [](C& c, const S& s) { c.plan.optimizer_state = one_of<RestPolicy>(s, kStatePlaces); },
+     [](const C& c) { return name_of(c.plan.optimizer_state, kStatePlaces); }},
+    {"plan.parameters", OnResume::free, "of the blocks, and of large vocabularies, where they rest: auto, memory or disk",
+     "\"auto\"", [](C& c, const S& s) { c.plan.parameters = one_of<RestPolicy>(s, kStatePlaces); },
+     [](const C& c) { return name_of(c.plan.parameters, kStatePlaces); }},
+    {"plan.gradients", OnResume::free, "of the same, summed over a window, where they rest: auto, memory or disk", "\"auto\"",
+     [](C& c, const S& s) { c.plan.gradients = one_of<RestPolicy>(s, kStatePlaces); },
+     [](const C& c) { return name_of(c.plan.gradients, kStatePlaces); }},
+    {"plan.activations", OnResume::free,
+     "between the passes, of the first blocks, which make the rest again, where they rest: auto, memory or disk", "\"auto\"",
+     [](C& c, const S& s) { c.plan.activations = one_of<RestPolicy>(s, kStatePlaces); },
+     [](const C& c) { return name_of(c.plan.activations, kStatePlaces); }},
+    {"plan.transfers", OnResume::free, "to and from the disk: auto (io_uring where the system allows it) or threads", "\"auto\"",
+     [](C& c, const S& s) { c.plan.transfers = one_of<TransferPolicy>(s, kTransferPolicies); },
+     [](const C& c) { return name_of(c.plan.transfers, kTransferPolicies); }},
+
+    {"memory.budget", OnResume::free, "bytes of the whole process; --memory overrides it", "\"2GiB\"",
+     [](C& c, const S& s) { set_size(c, c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
+    {"memory.host_memory", OnResume::free, "of machines whose compute memory is not the host's", "\"8GiB\"",
+     [](C& c, const S& s) { set_size(c, c.memory.host_memory, s); }, [](const C& c) { return shown(c.memory.host_memory); }},
+    {"memory.disk", OnResume::place, "a folder for what may leave memory, and how much of it", "\"/scratch:20GiB\"", set_disk,
+     disk_text},
+
+    {"precision.compute", OnResume::forced,
+     "fp32, auto, or bf16 or fp16: matrix products of rounded operands, added in fp32; weights stay fp32", "\"bf16\"",
+     set_compute, [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
+    {"precision.allow", OnResume::results, "what compute = \"auto\" may choose; it takes what this processor is fastest at",
+     "[\"fp32\", \"bf16\"]", set_allowed, [](const C&) { return Text(); }},
+    {"precision.parameters", OnResume::never,
+     "fp32, or with compute = bf16 bf16 (matrices and tables): no fp32 copy of them, rounded by each update", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.parameters = precision(s, "precision.parameters", kRoundedTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.parameters)); }},
+    {"precision.gradients", OnResume::forced,
+     "of a window, summed: fp32, or bf16 (of the matrices of blocks), rounded at each micro-step", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kRoundedTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.gradients)); }},
+    {"precision.optimizer_state", OnResume::never, "fp32, or bf16 or 8bit, rounded by each update", "\"bf16\"",
+     [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
+     [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},
+    {"precision.rounding", OnResume::results,
+     "of all that is narrower: stochastic (at random, so that what is small adds up), or nearest (needs force_nearest)",
+     "\"stochastic\"", [](C& c, const S& s) { c.precision.rounding = one_of<Rounding>(s, kRoundings); },
+     [](const C& c) { return if_narrow(c, name_of(c.precision.rounding, kRoundings)); }},
+    {"precision.force_nearest", OnResume::results, "rounding to the nearest although small steps are lost", "false",
+     [](C& c, const S& s) { c.precision.force_nearest = flag(s); },
+     [](const C& c) { return if_narrow(c, std::string(c.precision.force_nearest ? "true" : "false")); }},
+    {"precision.loss_scale", OnResume::results,
+     "fp16: the loss is multiplied by this at the start, then by what does not overflow", "65536.0",
+     [](C& c, const S& s) { c.precision.loss_scale = power_of_two(s); },
+     [](const C& c) { return if_scaled(c, shown(c.precision.loss_scale)); }},
+    {"precision.loss_scale_growth", OnResume::results, "fp16: after so much of the run without an overflow it doubles",
+     "\"2000updates\"", [](C& c, const S& s) { c.precision.loss_scale_growth = duration(c, s); },
+     [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
+
+    {"machine.threads", OnResume::results, "0: as many as there are usable cores", "0",
+     [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },
+     [](const C& c) { return shown(std::int64_t{c.threads}); }},
+    {"machine.device", OnResume::free,
+     "cpu; sim: a part of this memory as that of a device, with a host and a disk behind it; cuda: a GPU", "\"cpu\"",
+     [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
+     [](const C& c) { return name_of(c.device, kDevices); }},
+    {"machine.unverified", OnResume::free, "cuda: although not all of its tests have passed on a GPU (--unverified)", "false",
+     [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
+    {"machine.gpu_graphs", OnResume::free,
+     "cuda: kernels are launched as graphs; false: one by one, each waited for, with the same bits", "true",
+     [](C& c, const S& s) { c.gpu_graphs = flag(s); }, [](const C& c) { return std::string(c.gpu_graphs ? "true" : "false"); }},
+    {"machine.host_bytes_per_second", OnResume::free, "sim: of the link between device and host, each way; 0: as it can", "0",
+     [](C& c, const S& s) { c.links.host = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.host); }},
+    {"machine.disk_bytes_per_second", OnResume::free, "sim: of the disk, each way; 0: as it can", "0",
+     [](C& c, const S& s) { c.links.disk = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.disk); }},
+};
+
+}  // namespace
+
+namespace {
+
+std::vector<ConfigKey> all_keys() {
+  std::vector<ConfigKey> keys;
+  const auto add_models = [&](bool sizes) {
+    for (ConfigKey& key : model_keys(sizes)) keys.push_back(std::move(key));
+  };
+  for (const ConfigKey& key : kKeys) {
+    if (key.name == kContextKey) add_models(/*sizes=*/true);
+    keys.push_back(key);
+    if (key.name == "model.preset") keys.back().comment = preset_comment();
+    if (key.name == kContextKey) add_models(/*sizes=*/false);
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> keys = all_keys();
+  return keys;
+}
+
+const ConfigKey& config_key(std::string_view name) {
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name == name) return key;
+  }
+  throw internal_error("configuration", "no key " + std::string(name));
+}
+
+Config KeySetting::alone() const {
+  Config config;
+  set(config, setting);
+  return config;
+}
+
+std::string_view section_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string_view leaf_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,594 @@
+#include "config/config_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "config/batch.h"
+#include "device/machine_facts.h"
+#include "models/all.h"
+
+namespace plimsoll {
+namespace {
+
+// "model.layers", of every family, for keys of which `which` holds.
+std::vector<std::string> model_keys(bool ModelKey::*which) {
+  std::vector<std::string> names;
+  for (const Family* family : families()) {
+    for (const ModelKey& key : family->keys()) {
+      if (key.*which) names.push_back(fmt::format("model.{}", key.name));
+    }
+  }
+  return names;
+}
+
+// Whether a folder brings the same sizes as a preset.
+bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
+  if (&a.family() != &b.family()) return false;
+  return std::ranges::all_of(a.family().keys(), [&](const ModelKey& key) { return !key.required || key.text(a) == key.text(b); });
+}
+
+Error missing(const GivenSettings& given, std::string what, std::string expected, std::string remedy) {
+  return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
+}
+
+// A share is one of this machine's memory.
+void check_shares(const Config& config, const GivenSettings& given) {
+  const Setting* budget = given.find("memory.budget");
+  if (config.device != DeviceChoice::cuda || budget == nullptr || budget->text.find('%') == std::string::npos) return;
+  throw config_error(
+      "E-CONFIG-SIZE", budget->where,
+      fmt::format("{} = {} is a share of this machine's memory, and the budget is of the GPU's", budget->name, budget->text),
+      "a size, such as 8GiB");
+}
+
+void check_data(const Config& config, const GivenSettings& given) {
+  if (!config.data.train.empty()) return;
+  throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
+}
+
+// The shape of a folder and the shape of a preset beside it must be the same one.
+void check_preset_of_folder(const Config& config, const GivenSettings& given) {
+  if (config.model.preset.empty() || config.model.init.empty()) return;
+  const ModelConfig &preset = model_preset(config.model.preset), &folder = config.model.config;
+  if (same_sizes(preset, folder)) return;
+  throw config_error("E-CONFIG-INIT", given.where("model.preset"),
+                     fmt::format("model.preset \"{}\" is a {} and the model in {} a {}", config.model.preset,
+                                 preset.family().describe(preset), config.model.init.string(), folder.family().describe(folder)),
+                     "the shape comes from the folder; remove model.preset");
+}
+
+void complete_context(Config& config, const GivenSettings& given) {
+  ModelSettings& model = config.model;
+  const std::int64_t positions = facts_of(model.config).positions;
+  if (model.context == 0) model.context = positions;
+  if (model.init.empty()) {
+    model.config = with_positions(model.config, model.context);
+  } else if (model.context > positions) {
+    throw config_error(
+        "E-CONFIG-INIT", given.where("model.context"),
+        fmt::format("model.context is {} and the model in {} has {} positions", model.context, model.init.string(), positions),
+        fmt::format("a context of at most {}", positions), {fmt::format("--set model.context={}", positions)});
+  }
+}
+
+void check_shape_is_given(Config& config, const GivenSettings& given) {
+  ModelSettings& model = config.model;
+  if (!model.preset.empty() || !model.init.empty()) return;
+  const bool bytes = config.data.format == "bytes";
+  if (bytes && !given.has("model.vocab")) model.config = with_vocabulary(model.config, 256, facts_of(model.config).bytes);
+  std::string absent;
+  const auto demand = [&](const std::string& key) {
+    const bool known = given.has(key) || (key == "model.vocab" && bytes);
+    if (!known) absent += fmt::format("{}{}", absent.empty() ? "" : ", ", key);
+  };
+  const std::span<const ModelKey> keys = model.config.family().keys();
+  for (const ModelKey& key : keys) {
+    if (key.required && key.size) demand(fmt::format("model.{}", key.name));
+  }
+  if (facts_of(model.config).vocab > 0) demand("model.context");
+  for (const ModelKey& key : keys) {
+    if (key.required && !key.size) demand(fmt::format("model.{}", key.name));
+  }
+  if (absent.empty()) return;
+  throw missing(given, absent, "a model.preset, a folder in model.init, or the whole shape", "--set model.preset=gpt2");
+}
+
+void check_model(const Config& config, const GivenSettings& given) {
+  const Family& family = config.model.config.family();
+  const std::optional<ModelRemark> fault = family.fault == nullptr ? std::nullopt : family.fault(config.model.config);
+  if (!fault) return;
+  const auto key = std::ranges::find_if(fault->keys, [&](std::string_view each) { return given.has(each); });
+  throw config_error(fault->code, given.where(key == fault->keys.end() ? fault->keys.back() : *key), fault->what,
+                     fault->expected);
+}
+
+// Sums of products of sizes stay below 2^60, so that no count of bytes or tokens overflows later.
+void check_products(const Config& config, const GivenSettings& given) {
+  const ModelConfig& model = config.model.config;
+  const ModelFacts facts = facts_of(model);
+  if (16 * facts.parameters > 0x1p56) {
+    throw config_error(
+        "E-CONFIG-RANGE", given.where("model.width"),
+        fmt::format("the model has {:.3g} parameters: it is a {}", facts.parameters, model.family().describe(model)),
+        "less than 4.5e15 parameters");
+  }
+  const double tokens = static_cast<double>(config.train.effective_batch) * static_cast<double>(config.model.context);
+  const double values = tokens * facts.values_per_token;
+  if (8 * values > 0x1p56) {
+    throw config_error("E-CONFIG-RANGE", given.where("train.effective_batch"),
+                       fmt::format("an update of {} samples of {} tokens computes {:.3g} values", config.train.effective_batch,
+                                   config.model.context, values),
+                       "less than 9e15 values in an update");
+  }
+  if (tokens * static_cast<double>(config.train.updates) > 0x1p60) {
+    throw config_error("E-CONFIG-RANGE", given.where("train.updates"),
+                       fmt::format("{} updates of {} tokens are {:.3g} tokens", config.train.updates, tokens,
+                                   tokens * static_cast<double>(config.train.updates)),
+                       "less than 1.1e18 tokens in a run");
+  }
+}
+
+void complete_batch(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  const std::optional<std::int64_t> effective = train.effective_batch > 0 ? std::optional(train.effective_batch) : std::nullopt;
+  std::string where = given.file();
+  for (const std::string_view key : {"train.accumulation", "train.micro_batch", "train.effective_batch"}) {
+    if (given.has(key)) where = given.where(key);
+  }
+  const BatchSplit split = resolve_batch(effective, train.micro_batch, train.accumulation, where);
+  if (!effective && !given.has("train.accumulation")) {
+    config.notes.push_back(fmt::format("{}: an update is one micro-batch of {} samples, since train.effective_batch is not given",
+                                       where, split.effective));
+  }
+  train.effective_batch = split.effective;
+  train.micro_batch = split.micro;
+  train.accumulation = split.accumulation;
+}
+
+// A folder of weights usually carries its vocabulary.
+void complete_vocabulary(Config& config, const GivenSettings& given) {
+  const std::filesystem::path& init = config.model.init;
+  if (init.empty() || given.has("data.vocabulary")) return;
+  std::error_code ignored;
+  if (std::filesystem::exists(init / "vocab.json", ignored) && std::filesystem::exists(init / "merges.txt", ignored)) {
+    config.data.vocabulary = init;
+  }
+}
+
+bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
+
+// What "auto" will most likely find, and a note where that is most likely a mistake.
+void mark_byte_vocabulary(Config& config) {
+  const DataSettings& data = config.data;
+  ModelConfig& model = config.model.config;
+  const std::int64_t vocab = facts_of(model).vocab;
+  const bool guess = data.format == "auto" && !names_tokens(data.train) && (vocab <= 256 || data.vocabulary.empty());
+  if (guess && vocab > 256 && config.model.init.empty()) {
+    config.notes.push_back(
+        fmt::format("{} is read as bytes, which are 256 of the {} tokens, unless it begins with llm.c's header; "
+                    "data.vocabulary names a folder of vocab.json and merges.txt",
+                    data.train.text(), vocab));
+  }
+  if (config.model.init.empty()) model = with_vocabulary(model, vocab, guess || data.format == "bytes");
+}
+
+void check_clips(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  if (train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) train.gradient_clip = 0;
+  if (train.gradient_clip_value == 0 || train.gradient_clip == 0) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("train.gradient_clip_value"),
+                     "gradients are clipped by their norm and by value", "one of the two",
+                     {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
+}
+
+// From half-lives.
+void complete_betas(Config& config, const GivenSettings& given) {
+  OptimizerChoice& optimizer = config.optimizer;
+  if (!optimizer.half_lives) return;
+  const std::string where = given.where("optimizer.half_lives");
+  const bool both = given.has("optimizer.betas");
+  const bool none = optimizer.kind == OptimizerKind::sgd || optimizer.kind == OptimizerKind::adafactor;
+  if (both || none) {
+    const std::string quoted = config_key("optimizer.name").text(config), name = quoted.substr(1, quoted.size() - 2);
+    throw config_error("E-CONFIG-CONFLICT", where,
+                       both ? "betas and half_lives are both given" : "half_lives are given, and " + name + " has no betas",
+                       "half-lives alone, of adamw or lion: they are betas for any batch size",
+                       {"--set optimizer.half_lives=none"});
+  }
+  const RunLength run = run_length(config);
+  const auto beta = [&](const Duration& half_life) {
+    const double updates = in_samples(half_life, run) / static_cast<double>(run.effective_batch);
+    const double kept = updates > 0 ? std::exp2(-1 / updates) : 0;
+    if (updates > 0 && kept <= kBelowOne) return kept;
+    throw config_error("E-CONFIG-RANGE", where, fmt::format("a half-life is {:g} updates", updates),
+                       "more than 0 updates, and at most 693,000: a longer memory is lost in fp32");
+  };
+  optimizer.beta1 = beta((*optimizer.half_lives)[0]);
+  optimizer.beta2 = beta((*optimizer.half_lives)[1]);
+}
+
+struct UsualSettings {
+  double learning_rate, weight_decay, beta2;
+};
+
+// Lion's steps are of one length in every coordinate: a third of AdamW's rate and three times its decay (Chen et al., 2023).
+UsualSettings usual_settings(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw: return {3e-4, 0.1, 0.95};
+    case OptimizerKind::lion: return {1e-4, 0.3, 0.99};
+    case OptimizerKind::sgd: return {1e-2, 0, 0.95};
+    case OptimizerKind::adafactor: return {1e-2, 0, 0.95};  // of the size of a parameter
+  }
+  return {};
+}
+
+void complete_optimizer(Config& config, const GivenSettings& given) {
+  OptimizerChoice& optimizer = config.optimizer;
+  const UsualSettings usual = usual_settings(optimizer.kind);
+  if (!given.has("optimizer.learning_rate")) optimizer.learning_rate = usual.learning_rate;
+  if (!given.has("optimizer.weight_decay")) optimizer.weight_decay = usual.weight_decay;
+  if (!given.has("optimizer.betas")) optimizer.beta2 = usual.beta2;
+  complete_betas(config, given);
+  if (optimizer.ema_half_life && optimizer.ema_half_life->amount == 0) {
+    throw config_error("E-CONFIG-RANGE", given.where("optimizer.ema_half_life"), "optimizer.ema_half_life is 0",
+                       "a length of training, or \"none\"", {"--set optimizer.ema_half_life=none"});
+  }
+}
+
+// Where a schedule ends, or its cycles are lowest, if nobody says.
+double usual_end(const Schedule& schedule) {
+  constexpr double kOneCycleDepth = 1e4;  // as in PyTorch
+  switch (schedule.kind) {
+    case ScheduleKind::constant: return 1;
+    case ScheduleKind::linear:
+    case ScheduleKind::polynomial:
+    case ScheduleKind::wsd:
+    case ScheduleKind::cosine_restarts: return 0;
+    case ScheduleKind::cosine:
+    case ScheduleKind::triangular:
+    case ScheduleKind::triangular2: return 0.1;
+    case ScheduleKind::one_cycle: return schedule.start_fraction / kOneCycleDepth;
+  }
+  return 0;
+}
+
+// One-cycle swings momentum as well, where nobody has said what it is.
+void complete_momentum(Config& config, const GivenSettings& given) {
+  Schedule& schedule = config.schedule;
+  const OptimizerKind kind = config.optimizer.kind;
+  const bool none = kind == OptimizerKind::adafactor || (kind == OptimizerKind::sgd && config.optimizer.momentum == 0);
+  const bool said = given.has("optimizer.betas") || given.has("optimizer.half_lives") || given.has("optimizer.momentum");
+  const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
+  if (open && !none && !said) schedule.momentum = {0.95, 0.85};
+  if (!schedule.momentum || !none) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
+                     "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
+                     {"--set optimizer.momentum=0.9", "--set schedule.momentum_range=none"});
+}
+
+void complete_schedule(Config& config, const GivenSettings& given) {
+  constexpr double kUsualCycles = 4, kUsualDecay = 0.2;
+  Schedule& schedule = config.schedule;
+  const RunLength run = run_length(config);
+  const double batch = static_cast<double>(run.effective_batch), total = batch * static_cast<double>(run.updates);
+  const double warmup = in_samples(schedule.warmup, run), behind = std::max(0.0, total - warmup);
+  const auto samples = [](double count) { return Duration{static_cast<std::int64_t>(std::ceil(count)), ClockUnit::samples}; };
+  if (!given.has("schedule.final_fraction")) schedule.final_fraction = usual_end(schedule);
+  if (!given.has("schedule.cycle")) schedule.cycle = samples(std::max(behind / kUsualCycles, 2 * batch));
+  if (!given.has("schedule.decay_length")) schedule.decay = samples(kUsualDecay * total);
+  complete_momentum(config, given);
+  const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
+  if (cycle < 2) {
+    throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), fmt::format("schedule.cycle is {:g} updates", cycle),
+                       "a cycle of at least two updates", {"--set schedule.cycle=2updates"});
+  }
+  if (warmup > total) {
+    config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
+                                       given.where("schedule.warmup"), warmup, total));
+  } else if (schedule.kind == ScheduleKind::wsd && decay >= behind) {
+    config.notes.push_back(
+        fmt::format("{}: the decay takes {:.0f} samples, and {:.0f} follow the warm-up; the rate is never stable",
+                    given.where("schedule.decay_length"), decay, behind));
+  }
+}
+
+// What would be read and then not used.
+void check_schedule(const Config& config, const GivenSettings& given) {
+  for (const ConfigKey& key : config_keys()) {
+    const Setting* setting = given.find(key.name);
+    if (setting == nullptr || schedule_has(config.schedule.kind, key.name)) continue;
+    throw config_error("E-CONFIG-CONFLICT", setting->where,
+                       fmt::format("{} is given, and the schedule {} has no such thing", setting->name,
+                                   config_key("schedule.name").text(config)),
+                       fmt::format("without it, or a schedule that has it: {}", key.comment));
+  }
+}
+
+// What `auto` stands for, of what is allowed: bf16 where that is faster, else fp32.
+void choose_precision(Config& config, const GivenSettings& given, const Bf16Speed& bf16) {
+  const Setting* compute = given.find("precision.compute");
+  if (compute == nullptr || !is_auto(*compute)) {
+    if (!given.has("precision.allow")) return;
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"),
+                       "precision.allow is given, and there is nothing to choose", "it belongs to precision.compute = \"auto\"",
+                       {"--set precision.compute=auto"});
+  }
+  const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
+  const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
+  // A processor's speed says nothing of a GPU's.
+  const Bf16Speed speed =
+      config.device == DeviceChoice::cuda ? Bf16Speed{true, "GPUs multiply bf16 at several times the rate"} : bf16;
+  const DType order[] = {speed.fast ? DType::bf16 : DType::f32, speed.fast ? DType::f32 : DType::bf16, DType::f16};
+  config.precision.compute = *std::find_if(std::begin(order), std::end(order), may);
+  config.notes.push_back(
+      fmt::format("precision.compute: auto stands for {}: {}", precision_name(config.precision.compute), speed.reason));
+}
+
+void check_rounding(const Config& config, const GivenSettings& given) {
+  const PrecisionSettings& precision = config.precision;
+  if (precision.rounding != Rounding::nearest) {
+    if (!precision.force_nearest) return;
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.force_nearest"),
+                       "precision.force_nearest is given, and rounding is at random", "without it, or nearest",
+                       {"--set precision.rounding=nearest"});
+  }
+  const std::string where = given.where("precision.rounding");
+  if (!precision.has_narrow_numbers()) {
+    throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all that is added to is fp32",
+                       "without it, or parameters, gradients or optimizer_state that are narrower",
+                       {"--set precision.optimizer_state=bf16"});
+  }
+  if (precision.force_nearest) return;
+  throw config_error("E-CONFIG-ROUNDING", where, "rounded to the nearest, steps below half a digit are lost, all of them",
+                     "rounding at random, which keeps them in the mean; or that you want just that",
+                     {"--set precision.rounding=stochastic", "--set precision.force_nearest=true"});
+}
+
+void check_precision(const Config& config, const GivenSettings& given) {
+  check_rounding(config, given);
+  for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
+    if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
+    throw config_error("E-CONFIG-CONFLICT", given.where(key),
+                       fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
+                       "without it, or fp16", {"--set precision.compute=fp16"});
+  }
+  if (config.precision.parameters != DType::f32 && config.precision.compute != DType::bf16) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"),
+                       "precision.parameters is bf16, and products are not", "products of bf16, or weights of fp32",
+                       {"--set precision.compute=bf16", "--set precision.parameters=fp32"});
+  }
+  const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
+  if (state || config.precision.optimizer_state == DType::f32) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"),
+                     "this optimizer has no state for each parameter that could be narrower",
+                     "adamw, lion, sgd with momentum, or fp32", {"--set precision.optimizer_state=fp32"});
+}
+
+// The rate above which a step is most likely a mistake: a few steps of it undo what was learned.
+double absurd_rate(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw: return 0.1;
+    case OptimizerKind::lion: return 0.03;
+    case OptimizerKind::sgd: return 10;
+    case OptimizerKind::adafactor: return 1;
+  }
+  return 1;
+}
+
+// What the learning rate, the decay and the betas do to each weight.
+void note_doubtful_optimizer(Config& config, const GivenSettings& given) {
+  const OptimizerChoice& o = config.optimizer;
+  const std::string quoted = config_key("optimizer.name").text(config), name = quoted.substr(1, quoted.size() - 2);
+  const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
+    if (doubtful) config.notes.push_back(fmt::format("{}: {}", given.where(key), what));
+  };
+  const double rate = o.learning_rate;
+  note(rate > absurd_rate(o.kind), "optimizer.learning_rate",
+       fmt::format("a learning rate of {:g} is far too high for {}: most likely this diverges; {:g} is usual", rate, name,
+                   usual_settings(o.kind).learning_rate));
+  note(rate == 0, "optimizer.learning_rate", "the learning rate is 0: nothing is learned");
+  note(rate * o.weight_decay >= 1, "optimizer.weight_decay",
+       fmt::format("learning_rate x weight_decay is {:g}: each update takes off the whole of a weight", rate * o.weight_decay));
+  const bool adamw = o.kind == OptimizerKind::adamw, sgd = o.kind == OptimizerKind::sgd,
+             betas = adamw || o.kind == OptimizerKind::lion;
+  note(adamw && o.beta1 > o.beta2, "optimizer.betas",
+       fmt::format("the first beta, {:g}, is above the second, {:g}; the other way round is usual", o.beta1, o.beta2));
+  note(betas && std::max(o.beta1, o.beta2) > 0.99999, "optimizer.betas",
+       fmt::format("betas of {:g} and {:g} hardly take in any gradient", o.beta1, o.beta2));
+  note(adamw && o.epsilon >= 0.1, "optimizer.epsilon", fmt::format("an epsilon of {:g} outweighs most gradients", o.epsilon));
+  // Keys of another optimizer; those that the resolved file writes for all say what holds anyway.
+  const OptimizerChoice none;
+  const auto unused = [&](bool given_in_vain, std::string_view key) {
+    note(given_in_vain, key, fmt::format("{} is not used: {} has no such thing", key, name));
+  };
+  unused(!betas && given.has("optimizer.betas") && (o.beta1 != none.beta1 || o.beta2 != none.beta2), "optimizer.betas");
+  unused(!adamw && o.epsilon != none.epsilon, "optimizer.epsilon");
+  unused(!sgd && o.momentum != 0, "optimizer.momentum");
+  unused(!sgd && o.nesterov, "optimizer.nesterov");
+  note(sgd && o.nesterov && o.momentum == 0, "optimizer.nesterov", "optimizer.nesterov is not used: optimizer.momentum is 0");
+}
+
+// Choices that are taken as they are, and are most likely a mistake.
+void note_doubtful(Config& config, const GivenSettings& given) {
+  note_doubtful_optimizer(config, given);
+  const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
+    if (doubtful && given.has(key)) config.notes.push_back(fmt::format("{}: {}", given.where(key), what));
+  };
+  const TrainSettings& train = config.train;
+  const ModelConfig& model = config.model.config;
+  if (const Family& family = model.family(); family.doubts != nullptr) {
+    for (const ModelRemark& doubt : family.doubts(model)) note(true, doubt.keys.front(), doubt.what);
+  }
+  note(config.model.context == 1, "model.context", "samples of 1 token: no token sees another one");
+  note(train.label_smoothing >= 0.8, "train.label_smoothing",
+       fmt::format("a label smoothing of {:g} leaves {:.2g} % to the target", train.label_smoothing,
+                   100 * (1 - train.label_smoothing)));
+  note(train.gradient_clip > 0 && train.gradient_clip < 1e-4, "train.gradient_clip",
+       fmt::format("gradients are clipped to a norm of {:g}", train.gradient_clip));
+  note(train.evaluate_every > 0 && config.data.validation.empty(), "train.evaluate_every",
+       "train.evaluate_every is not used: data.validation is not given");
+  note(train.evaluate_every > train.updates, "train.evaluate_every",
+       fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", train.evaluate_every,
+                   train.updates));
+  note(train.save_every.updates > train.updates, "train.save_every",
+       fmt::format("{} updates between checkpoints, and the run has {}: there is one at the end only", train.save_every.updates,
+                   train.updates));
+}
+
+void check_resting(const Config& config, const GivenSettings& given) {
+  const PlanSettings& plan = config.plan;
+  const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
+                          std::pair{"plan.gradients", plan.gradients}, std::pair{"plan.activations", plan.activations}};
+  for (const auto& [key, policy] : places) {
+    if (policy != RestPolicy::disk) continue;
+    if (!config.memory.disk && !config.memory.host_memory) {
+      throw missing(given, "memory.disk", fmt::format("a folder and a size, since {} is \"disk\"", key),
+                    "--disk /tmp/plimsoll:16GiB");
+    }
+    if (plan.optimizer_state != RestPolicy::memory) continue;
+    throw config_error("E-CONFIG-VALUE", "plan.optimizer_state", fmt::format("it is \"memory\" and {} is \"disk\"", key),
+                       "optimizer state on the disk as well: it is read least often", {"--set plan.optimizer_state=disk"});
+  }
+}
+
+}  // namespace
+
+bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
+
+double usual_learning_rate(OptimizerKind kind) { return usual_settings(kind).learning_rate; }
+
+const Setting* GivenSettings::find(std::string_view key) const {
+  const auto& slot = settings_[static_cast<std::size_t>(&config_key(key) - config_keys().data())];
+  return slot ? &slot->setting : nullptr;
+}
+
+std::string GivenSettings::where(std::string_view key) const {
+  const Setting* setting = find(key);
+  return setting != nullptr ? setting->where : file_;
+}
+
+bool schedule_has(ScheduleKind kind, std::string_view key) {
+  using enum ScheduleKind;
+  const bool triangle = kind == triangular || kind == triangular2;
+  const std::pair<std::string_view, bool> keys[] = {{"schedule.cycle", triangle || kind == cosine_restarts},
+                                                    {"schedule.cycle_growth", kind == cosine_restarts},
+                                                    {"schedule.start_fraction", kind == one_cycle},
+                                                    {"schedule.peak_at", kind == one_cycle},
+                                                    {"schedule.decay_length", kind == wsd},
+                                                    {"schedule.decay_shape", kind == wsd},
+                                                    {"schedule.power", kind == polynomial},
+                                                    {"schedule.momentum_range", triangle || kind == one_cycle}};
+  for (const auto& [name, has] : keys) {
+    if (name == key) return has;
+  }
+  return true;
+}
+
+std::string text_of(const ConfigKey& key, const Config& config) {
+  return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
+}
+
+namespace {
+
+// A setting, and another one that it excludes where the configuration says something by it.
+struct Rivals {
+  std::string_view key, other;
+  bool (*says)(const Config&);
+};
+
+bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
+
+constexpr Rivals kRivals[] = {
+    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
+    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
+    {"precision.compute", "precision.loss_scale", needs_no_scale},
+    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
+    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
+    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
+};
+
+bool excludes(const KeySetting& one, std::string_view other) {
+  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
+  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
+    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
+    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
+  }
+  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
+    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
+  });
+}
+
+}  // namespace
+
+OnResume on_resume(const ConfigKey& key, const Config& config) {
+  const bool length_alone = key.name == "train.updates" && config.schedule.kind == ScheduleKind::constant;
+  return length_alone ? OnResume::free : key.on_resume;
+}
+
+bool counts_before(const Setting& one, const Setting& other) {
+  const auto rank = [](const Setting& setting) { return setting.typed ? (setting.earlier ? 1 : 2) : 0; };
+  return rank(one) > rank(other);
+}
+
+void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
+  for (const std::optional<KeySetting>& one : settings) {
+    if (!one || !one->setting.typed) continue;
+    for (std::optional<KeySetting>& other : settings) {
+      if (!other || !counts_before(one->setting, other->setting) || !excludes(*one, other->key->name)) continue;
+      notes.push_back(fmt::format("{}: {} is left aside: {} says {} = {}", other->setting.where, other->setting.name,
+                                  one->setting.where, one->setting.name, one->setting.text));
+      other.reset();
+    }
+  }
+}
+
+void check_init_alone(const GivenSettings& given) {
+  const Setting* init = given.find("model.init");
+  if (init == nullptr || text(*init).empty() || text(*init) == "random") return;
+  for (const std::string& key : model_keys(&ModelKey::of_folder)) {
+    const Setting* setting = given.find(key);
+    if (setting == nullptr) continue;
+    throw config_error("E-CONFIG-INIT", setting->where,
+                       fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
+                                   setting->text, text(*init)),
+                       "only model.dropout and model.context may be given beside a folder; remove the others",
+                       {"--set model.init=random"});
+  }
+}
+
+void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults) {
+  if (config.model.config.empty()) config.model.config = families().front()->defaults();
+  faults.attempt({"data.train"}, [&] { check_data(config, given); });
+  faults.attempt({"model", "data.format"}, [&] {
+    check_shape_is_given(config, given);
+    check_preset_of_folder(config, given);
+    complete_context(config, given);
+    check_model(config, given);
+  });
+  faults.attempt({"train.effective_batch", "train.micro_batch", "train.accumulation"}, [&] { complete_batch(config, given); });
+  faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
+  faults.attempt({"model", "data"}, [&] {
+    complete_vocabulary(config, given);
+    mark_byte_vocabulary(config);
+  });
+  faults.attempt({"train.gradient_clip", "train.gradient_clip_value"}, [&] { check_clips(config, given); });
+  faults.attempt({"optimizer", "train.effective_batch", "model.context"}, [&] { complete_optimizer(config, given); });
+  faults.attempt({"schedule"}, [&] { check_schedule(config, given); });
+  faults.attempt({"schedule", "optimizer", "train.effective_batch", "train.updates", "model.context"},
+                 [&] { complete_schedule(config, given); });
+  faults.attempt({"memory.budget", "machine.device"}, [&] { check_shares(config, given); });
+  faults.attempt({"plan", "memory"}, [&] { check_resting(config, given); });
+  faults.attempt({"precision"}, [&] { choose_precision(config, given, bf16); });
+  faults.attempt({"precision", "optimizer"}, [&] { check_precision(config, given); });
+  faults.attempt({"model", "optimizer", "train", "data", "precision"}, [&] { note_doubtful(config, given); });
+  if (config.threads == 0) config.threads = usable_cores();
+}
+
+}  // namespace plimsoll

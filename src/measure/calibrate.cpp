@@ -1,0 +1,189 @@
+#include "measure/calibrate.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "formats/atomic_file.h"
+#include "formats/temporary_folder.h"
+#include "measure/measure.h"
+#include "measure/measure_primitive.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// Beside what was measured. Code: a fault maps what the page cache holds around a page, and a cache that was filled by reading
+// the whole library holds it in large pieces: 5 MiB more were seen than after ordinary loading. Primitives and steps: shapes
+// differ.
+constexpr Bytes kCodeMargin{8 << 20};
+constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
+
+// Held while this machine is measured: two processes at once would disturb each other, and the plans of the first would rest on
+// rates that the second replaces. A folder that cannot be written has no lock, and no file to fight over.
+class MeasuringLock {
+ public:
+  explicit MeasuringLock(const std::filesystem::path& machine_file) {
+    std::error_code ignored;
+    std::filesystem::create_directories(machine_file.parent_path(), ignored);
+    fd_ = ::open((machine_file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~MeasuringLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  MeasuringLock(const MeasuringLock&) = delete;
+  MeasuringLock& operator=(const MeasuringLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+std::optional<MachineRecord> known_machine(const std::filesystem::path& path, const MachineFacts& facts) {
+  try {
+    MachineRecord known = read_machine_file(path);
+    known.machine.tiers = {{"ram", facts.memory}};
+    if (describes(known, facts)) return known;
+  } catch (const Error&) {
+    // Absent or damaged: measured again.
+  }
+  return {};
+}
+
+bool writable(const std::filesystem::path& folder) { return ::access(folder.c_str(), W_OK | X_OK) == 0; }
+
+// Counters of resident pages are kept per processor and added up late: up to `batch` pages of anonymous memory and of files each.
+Bytes counter_slack() {
+  const std::int64_t processors = std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
+  const std::int64_t batch = std::max<std::int64_t>(32, 2 * processors);
+  return std::clamp(kPage * (2 * batch * processors), kMiB, kMiB * 16);
+}
+
+Bytes scaled(Bytes bytes, double factor) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.n) * factor)}; }
+
+Machine machine_of(const MachineFacts& facts, const Rates& rates) {
+  Machine machine;
+  machine.name = facts.processor;
+  machine.instruction_set = facts.instruction_set;
+  machine.libraries = facts.libraries;
+  machine.threads = facts.threads;
+  machine.tiers = {{"ram", facts.memory}};
+  machine.rates = rates.roofline;
+  return machine;
+}
+
+// The quietest of a few attempts.
+Rates measure_rates_in_child(int threads) {
+  constexpr double kQuiet = 0.1;
+  constexpr int kAttempts = 3;
+  Rates best;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const json numbers = json::parse(run_in_child([&] {
+      const Rates rates = measure_rates(threads);
+      const Roofline& peaks = rates.roofline;
+      return json{peaks.flops_per_second, peaks.bf16_flops_per_second, peaks.bytes_per_second,
+                  peaks.step_seconds,     rates.copy_bytes_per_second, rates.others}
+          .dump();
+    }));
+    const auto keep_larger = [](double& most, const json& number) { most = std::max(most, number.get<double>()); };
+    const auto keep_smaller = [&](double& least, const json& number) {
+      least = attempt == 0 ? number.get<double>() : std::min(least, number.get<double>());
+    };
+    keep_larger(best.roofline.flops_per_second, numbers.at(0));
+    keep_larger(best.roofline.bf16_flops_per_second, numbers.at(1));
+    keep_larger(best.roofline.bytes_per_second, numbers.at(2));
+    keep_smaller(best.roofline.step_seconds, numbers.at(3));
+    keep_larger(best.copy_bytes_per_second, numbers.at(4));
+    const double others = numbers.at(5);
+    keep_smaller(best.others, others);
+    if (others <= kQuiet) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+void settle_process() {
+  constexpr int kMapAbove = 128 << 10, kGiveBackAbove = 128 << 10, kTakeMore = 64 << 10;
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, kMapAbove);
+  ::mallopt(M_TRIM_THRESHOLD, kGiveBackAbove);
+  ::mallopt(M_TOP_PAD, kTakeMore);
+}
+
+// outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps
+// alone and the third one shows whether the model holds for wider layers and a larger vocabulary.
+ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe) {
+  const TemporaryFolder folder(parent);
+  const auto probed = [&](const ProbeShape& shape) { return probe(shape, machine, folder.path()); };
+  const ProbeResult shallow = probed({2, 64, 256}), deep = probed({14, 64, 256}), wide = probed({2, 192, 5000});
+
+  ReserveModel model;
+  const Bytes primitive = measure_primitive(machine.threads);
+  const auto more_steps = static_cast<std::int64_t>(deep.steps - shallow.steps);
+  const Bytes step{std::max<std::int64_t>(0, (deep.outside - shallow.outside).n) / std::max<std::int64_t>(1, more_steps)};
+  const auto rest = [&](const ProbeResult& result) {
+    return result.outside - primitive * result.primitives - step * static_cast<std::int64_t>(result.steps) - result.stacks;
+  };
+  model.per_primitive = align_up(scaled(primitive, kPrimitiveMargin), kKiB);
+  model.per_step = align_up(scaled(step, kStepMargin), Bytes{64});
+  model.threads = align_up(std::max({shallow.stacks, deep.stacks, wide.stacks}), kKiB * 64);
+  model.slack = counter_slack();
+  model.code = align_up(std::max({rest(shallow), rest(deep), rest(wide)}) + kCodeMargin, kMiB);
+  return model;
+}
+
+MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder, const Probe& probe,
+                                 const std::function<void(const std::string&)>& say) {
+  const MachineFacts facts = machine_facts(threads);
+  const std::filesystem::path path = machine_file_path(cache_folder, facts);
+  remove_abandoned_partials(cache_folder);
+  remove_abandoned_folders(cache_folder);
+  if (auto known = known_machine(path, facts)) return *known;
+  const MeasuringLock lock(path);
+  if (auto known = known_machine(path, facts)) return *known;  // another process measured meanwhile
+  if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
+  const Rates rates = measure_rates_in_child(threads);
+  MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
+  record.machine.reserve = calibrate_reserve(record.machine, writable(cache_folder) ? cache_folder : "/tmp", probe);
+  record.machine.hash = machine_hash(record.machine);
+  if (say && rates.others > 0.1) {
+    say(fmt::format("other processes had {:.0f} % of the processors meanwhile: predicted times may be too long",
+                    100 * rates.others));
+  }
+  try {
+    write_machine_file(path, record);
+  } catch (const Error& error) {
+    if (say) say(fmt::format("the measurements are not kept: {}", error.what()));
+  }
+  return record;
+}
+
+MachineRecord keep_kernels(const MachineRecord& measured, const std::filesystem::path& cache_folder) {
+  const MachineFacts facts = machine_facts(measured.machine.threads);
+  const std::filesystem::path path = machine_file_path(cache_folder, facts);
+  const MeasuringLock lock(path);
+  MachineRecord record = known_machine(path, facts).value_or(measured);
+  if (record.machine.hash == measured.machine.hash) {
+    for (const auto& [key, seconds] : measured.kernel_seconds) record.kernel_seconds.insert_or_assign(key, seconds);
+  }
+  write_machine_file(path, record);
+  return record;
+}
+
+}  // namespace plimsoll

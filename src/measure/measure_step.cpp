@@ -1,0 +1,134 @@
+#include "measure/measure_step.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/cpu/parallel.h"
+#include "ops/op_catalogue.h"
+#include "plan/build_plan.h"
+#include "program/program.h"
+#include "run/executor.h"
+#include "run/place.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
+
+// Keeps everything where that fits, else nothing but the inputs of blocks.
+std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const Machine& machine, Bytes memory) {
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  PlanRequest request;
+  request.effective_batch = 2 * micro_batch;
+  request.saves = false;
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
+    PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
+    for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
+    OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
+    Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
+    if (plan.arena <= memory) return plan;
+  }
+  return {};
+}
+
+class KernelTimes : public RunObserver {
+ public:
+  KernelTimes(const Graph& graph, int threads, Device& device) : graph_(graph), threads_(threads), device_(device) {}
+
+  void before(const Instruction&, bool) override { device_.stamp(2 * window_.size()); }
+  void after(const Instruction& instruction, bool window_start) override {
+    device_.stamp(2 * window_.size() + 1);
+    if (const auto* run = std::get_if<RunKernel>(&instruction)) window_.push_back(&key(run->node, window_start));
+  }
+
+  void begin_window() { window_.clear(); }
+  void keep_window() {
+    for (std::size_t i = 0; i < window_.size(); ++i) samples_[*window_[i]].push_back(device_.seconds_between(2 * i, 2 * i + 1));
+  }
+
+  KernelSeconds medians() const {
+    KernelSeconds seconds;
+    for (const auto& [key, samples] : samples_) seconds[key] = median(samples);
+    return seconds;
+  }
+
+ private:
+  const std::string& key(NodeId node, bool window_start) {
+    std::string& known = keys_[{node, window_start}];
+    if (known.empty()) known = timing_key(request_for(graph_, graph_.nodes[node], threads_, 1, window_start).request);
+    return known;
+  }
+
+  const Graph& graph_;
+  int threads_;
+  Device& device_;
+  std::map<std::pair<NodeId, bool>, std::string> keys_;
+  std::vector<const std::string*> window_;  // of each kernel in turn
+  std::map<std::string, std::vector<double>> samples_;
+};
+
+// Whole numbers are indices of rows: any is legal below the fewest rows of a table.
+void feed(const Graph& graph, const Executor& executor, Section section) {
+  std::int64_t rows = std::int64_t{1} << 30;
+  for (const ValueId id : graph.parameters()) {
+    const Shape& shape = graph.values[id].type.shape;
+    if (shape.rank() == 2) rows = std::min(rows, shape[0]);
+  }
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.producer.valid() || value.section != section || value.role != Role::input) continue;
+    fill_with_numbers(executor.view(ValueId{i}).data, value.type, rows);
+  }
+}
+
+}  // namespace
+
+StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const Machine& machine, const MeasureLimits& limits) {
+  StepMeasurement result;
+  const std::optional<Plan> plan = plan_for(graph, micro_batch, machine, limits.memory);
+  result.fits = plan.has_value();
+  if (!result.fits || (kFewest + 1) * plan->update_seconds > limits.step_seconds) return result;
+  const double most = seconds_now() + limits.step_seconds;
+  cpu::set_thread_count(machine.threads);
+  const Program program = lower(*plan);
+  const bool cuda = machine.instruction_set == kCudaInstructions;
+  Place place(program, *plan, {.cuda = cuda});
+  Executor executor(plan->graph, program, place.device(), machine.threads, 1);
+  executor.load([&] {
+    for (const Operand& state : executor.state()) {
+      executor.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
+    }
+    initialize_parameters(plan->graph, 1, executor);
+  });
+  KernelTimes times(plan->graph, machine.threads, place.device());
+  const auto fed = [&](Section section) { feed(plan->graph, executor, section); };
+  const auto window = [&] {
+    for (std::int64_t micro = 0; micro < program.rounds; ++micro) executor.run(Section::micro, micro == 0, fed);
+    executor.run(Section::update, false, fed);
+  };
+  const double start = seconds_now();
+  window();  // faults pages and code in
+  const double took = seconds_now() - start;
+  executor.set_observer(&times);
+  const double end = seconds_now() + limits.seconds;
+  for (int kept = 0, i = 0; i < kMost && (kept < kFewest || seconds_now() < end); ++i) {
+    if (seconds_now() + took > most) break;
+    const Contention contention;
+    times.begin_window();
+    window();
+    const double others = contention.others();
+    result.others = std::min(result.others, others);
+    if (others > limits.others && !cuda) continue;
+    times.keep_window();
+    ++kept;
+  }
+  result.seconds = times.medians();
+  result.algorithms = executor.algorithms();
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,530 @@
+#include "prepare/alternatives.h"
+
+#include <fmt/format.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/tasks.h"
+#include "config/config_rules.h"
+#include "measure/measure_disk.h"
+#include "models/family.h"
+#include "prepare/requests.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+using Arguments = std::vector<std::string>;  // of the command line, in pairs
+
+// One change to a configuration that might make it fit.
+struct Change {
+  std::string text;
+  Arguments arguments;
+  bool changes_result = false;
+};
+
+// "--set a=1 --set b=2" for {"a=1", "b=2"}.
+Arguments sets(std::initializer_list<std::string> assignments) {
+  Arguments arguments;
+  for (const std::string& each : assignments) arguments.insert(arguments.end(), {"--set", each});
+  return arguments;
+}
+
+Arguments both(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string_view optimizer_text(const OptimizerChoice& optimizer) {
+  switch (optimizer.kind) {
+    case OptimizerKind::adamw: return "AdamW";
+    case OptimizerKind::lion: return "Lion";
+    case OptimizerKind::sgd: return "SGD with momentum";
+    case OptimizerKind::adafactor: return "Adafactor";
+  }
+  return "";
+}
+
+// Bytes as they stand in arguments: whole GiB, else whole MiB.
+std::string argument_of(Bytes size) {
+  if (size.n % kGiB.n == 0) return fmt::format("{}GiB", size.n / kGiB.n);
+  return size.n % kMiB.n == 0 ? fmt::format("{}MiB", size.n / kMiB.n) : std::to_string(size.n);
+}
+
+// What a folder's file system has free; nothing where it is in memory, or the folder is not to be written.
+Bytes free_on_disk(const std::filesystem::path& folder) {
+  constexpr long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
+  struct statfs facts {};
+  if (::access(folder.c_str(), W_OK | X_OK) != 0 || ::statfs(folder.c_str(), &facts) != 0) return {};
+  if (facts.f_type == kTmpfs || facts.f_type == kRamfs) return {};
+  const double free = static_cast<double>(facts.f_bavail) * static_cast<double>(facts.f_bsize);
+  return Bytes{static_cast<std::int64_t>(std::min(free, 0x1p61))};
+}
+
+Bytes rounded_room(Bytes bytes) { return align_up(bytes, bytes < kGiB ? kMiB * 64 : kGiB); }
+
+// The most of `rooms` that the disk has, where runs lie or else where temporary files do. Empty: none has the least of them.
+std::optional<DiskBudget> proposed_disk(const std::filesystem::path& runs, const std::vector<Bytes>& rooms) {
+  for (const std::filesystem::path& place : {runs, std::filesystem::path("/var/tmp"), std::filesystem::path("/tmp")}) {
+    const Bytes free = free_on_disk(place);
+    for (const Bytes room : rooms) {
+      if (room > free) continue;
+      return DiskBudget{place == "." ? "plimsoll-disk" : place / "plimsoll-disk", room};
+    }
+  }
+  return {};
+}
+
+bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
+
+// Changes of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.
+struct ChangeKind {
+  std::vector<Change> changes;
+  bool free = false;  // costs neither results nor anything that the machine has to have
+};
+
+// What takes back all that is decided by hand; empty where nothing is.
+Arguments all_automatic(const PlanRequest& request) {
+  Arguments arguments;
+  if (request.recompute != RecomputePolicy::automatic) arguments = both(std::move(arguments), sets({"plan.recompute=auto"}));
+  if (request.loss_chunks) arguments = both(std::move(arguments), sets({"plan.loss_chunks=auto"}));
+  if (request.group) arguments = both(std::move(arguments), sets({"plan.group=auto"}));
+  if (!request.micro_batch) return arguments;
+  // The effective batch may be known from the two that are taken back.
+  return both(sets({fmt::format("train.effective_batch={}", request.effective_batch), "train.micro_batch=auto",
+                    "train.accumulation=auto"}),
+              arguments);
+}
+
+ChangeKind automatic_choices(const PlanRequest& request) {
+  ChangeKind kind{{}, true};
+  if (request.recompute != RecomputePolicy::automatic) {
+    kind.changes.push_back({"let the planner choose what is recomputed", sets({"plan.recompute=auto"})});
+  }
+  if (request.loss_chunks) {
+    kind.changes.push_back({"let the planner choose the loss chunks", sets({"plan.loss_chunks=auto"})});
+  }
+  if (request.group) {
+    kind.changes.push_back({"let the planner choose how many micro-batches go together", sets({"plan.group=auto"})});
+  }
+  return kind;
+}
+
+// The micro-batch alone, then with all else.
+ChangeKind automatic_batch(const PlanRequest& request) {
+  if (!request.micro_batch) return {};
+  PlanRequest alone;
+  alone.micro_batch = request.micro_batch;
+  alone.effective_batch = request.effective_batch;
+  ChangeKind kind{{{"let the planner choose micro-batch and accumulation (same effective batch)", all_automatic(alone)}}, true};
+  if (request.recompute != RecomputePolicy::automatic || request.loss_chunks || request.group) {
+    kind.changes.push_back({"let the planner choose everything", all_automatic(request)});
+  }
+  return kind;
+}
+
+// Samples of a half, a quarter, an eighth of the tokens.
+std::vector<Change> shorter_samples(const Config& config) {
+  std::vector<Change> changes;
+  for (const std::int64_t divisor : {2, 4, 8}) {
+    const std::int64_t context = config.model.context / divisor;
+    if (context < 8) break;
+    changes.push_back({fmt::format("samples of {} tokens instead of {}", context, config.model.context),
+                       sets({fmt::format("model.context={}", context)}), true});
+  }
+  return changes;
+}
+
+// What a training can leave to other tiers: all of it, and the optimizer state alone.
+struct Leaving {
+  Bytes all, state;
+};
+
+// A room for what leaves memory: a host where the machine has one, else a disk, which may have been given and be too small.
+std::optional<Change> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
+  if (leaving.state.n == 0) return {};
+  // What crosses into the blocks may leave as well.
+  const Bytes most = rounded_room(leaving.all * 2);
+  const std::vector<Bytes> rooms{most, rounded_room(leaving.all), rounded_room(leaving.state)};
+  if (config.memory.disk) {
+    const DiskBudget& given = *config.memory.disk;
+    const Bytes free = free_on_disk(existing_folder(given.folder));
+    if (given.size >= most || free < most) return {};
+    return Change{"more room on the disk", {"--disk", fmt::format("{}:{}", given.folder.string(), argument_of(most))}};
+  }
+  if (!input.request.beyond.empty()) return {};
+  if (has_host(input.machine.machine)) {
+    return Change{"a part of the training in the memory of the host", {"--host-memory", argument_of(most + kGiB)}};
+  }
+  const std::optional<DiskBudget> disk = proposed_disk(input.runs, rooms);
+  if (!disk) return {};
+  return Change{"a part of the training on the disk",
+                {"--disk", fmt::format("{}:{}", disk->folder.string(), argument_of(disk->size))}};
+}
+
+ChangeKind rooms_beyond_memory(const Config& config, const PlanningInput& input, const Leaving& leaving) {
+  const std::optional<Change> room = more_room(config, input, leaving);
+  if (!room) return {};
+  Change alone = *room;
+  if (input.request.optimizer_state == RestPolicy::memory) {
+    alone.arguments = both(std::move(alone.arguments), sets({"plan.optimizer_state=auto"}));
+  }
+  ChangeKind kind{{alone}};
+  const Arguments automatic = all_automatic(input.request);
+  if (!automatic.empty()) {
+    kind.changes.push_back({alone.text + ", and let the planner choose everything", both(alone.arguments, automatic)});
+  }
+  for (const Change& shorter : shorter_samples(config)) {
+    kind.changes.push_back(
+        {alone.text + ", and " + shorter.text, both(both(alone.arguments, automatic), shorter.arguments), true});
+  }
+  return kind;
+}
+
+// The knee, or what the machine has where that is less and still enough.
+Change more_memory(const PlanningInput& input, Bytes floor, Bytes knee) {
+  const Bytes here = Bytes{input.machine.machine.tiers.front().capacity.n / kMiB.n * kMiB.n};
+  if (here < knee && here >= floor) return {"all the memory of this machine", {"--memory", argument_of(here)}};
+  const std::string text = here < floor ? "more memory than this machine has: from here on more gains little"
+                                        : "more memory: from here on more gains little (the knee)";
+  return {text, {"--memory", argument_of(align_up(knee, kMiB))}};
+}
+
+std::vector<Change> narrower_numbers(const Config& config) {
+  std::vector<Change> changes;
+  if (!may_narrow_state(config)) return changes;
+  changes.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"}), true});
+  changes.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"}), true});
+  const PrecisionSettings& precision = config.precision;
+  if (precision.parameters != DType::f32 || precision.compute == DType::f16 || precision.rounding != Rounding::stochastic) {
+    return changes;
+  }
+  changes.push_back({"weights, gradients and optimizer state in bf16",
+                     sets({"precision.compute=bf16", "precision.parameters=bf16", "precision.gradients=bf16",
+                           "precision.optimizer_state=bf16"}),
+                     true});
+  return changes;
+}
+
+std::vector<Change> no_state(const Config& config) {
+  if (!keeps_state(config)) return {};
+  Arguments arguments = sets({"optimizer.name=sgd", "optimizer.momentum=0"});
+  if (config.schedule.momentum) arguments = both(std::move(arguments), sets({"schedule.momentum_range=none"}));
+  if (config.optimizer.half_lives) arguments = both(std::move(arguments), sets({"optimizer.half_lives=none"}));
+  if (config.precision.optimizer_state != DType::f32) {
+    arguments = both(std::move(arguments), sets({"precision.optimizer_state=fp32"}));
+  }
+  const bool narrow = config.precision.parameters != DType::f32 || config.precision.gradients != DType::f32;
+  if (!narrow && config.precision.rounding != Rounding::stochastic) {
+    arguments = both(std::move(arguments), sets({"precision.rounding=stochastic"}));
+  }
+  return {{fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments), true}};
+}
+
+// What a command would plan with more arguments.
+struct Asked {
+  Config config;
+  PlanRequest request;
+  Budget budget;
+};
+
+Asked with_arguments(const Config& config, const PlanningInput& input, const Arguments& arguments) {
+  Arguments assignments;
+  BudgetOptions budgets;
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string &option = arguments[i], &value = arguments[i + 1];
+    if (option == "--set") assignments.push_back(value);
+    if (option == "--memory") budgets.memory = value;
+    if (option == "--host-memory") budgets.host_memory = value;
+    if (option == "--disk") budgets.disk = value;
+  }
+  Asked asked{config, {}, {}};
+  asked.config.train.micro_batch = input.request.micro_batch;  // which a run that is resumed may have decided
+  asked.config = with_settings(std::move(asked.config), assignments, budgets);
+  // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
+  if (asked.config.model.init.empty())
+    asked.config.model.config = with_positions(asked.config.model.config, asked.config.model.context);
+  asked.request = plan_request(asked.config);
+  asked.budget = plan_budget(asked.config);
+  if (!asked.budget.memory) asked.budget.memory = input.budget.memory;
+  asked.request.beyond = rooms_beyond(asked.budget, has_host(input.machine.machine));
+  return asked;
+}
+
+struct Outcome {
+  Bytes process;
+  double seconds = 0;
+  std::int64_t micro_batch = 1;
+  bool assumed_disk = false;  // nobody has measured it
+};
+
+Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds, plan.decisions.micro_batch}; }
+
+// What it comes to; empty where it does not fit, or asks for what cannot be (a disk that is too small for the state).
+std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input, const Machine& machine,
+                                  const std::vector<Budget>& budgets) {
+  try {
+    OpCatalogue catalogue = catalogue_of(input.machine);
+    PlanSpace space(source_of(asked.config, input.facts), asked.request, machine, catalogue);
+    for (const Budget& budget : budgets) {
+      if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
+    }
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal) throw;
+  }
+  return {};
+}
+
+// Plans the changed configuration; empty where it does not fit either. Measures no disk: that takes seconds.
+std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input) {
+  const Asked asked = with_arguments(config, input, change.arguments);
+  Machine machine = input.machine.machine;
+  bool assumed = false;
+  if (asked.config.memory.disk && !config.memory.disk) {
+    assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
+  }
+  std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget});
+  if (outcome) outcome->assumed_disk = assumed;
+  return outcome;
+}
+
+Leaving leaving_of(const Config& config, const PlanningInput& input) {
+  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  Paging paging{.page = kStoredAlignment.n, .slots = 2};
+  const Bytes state = stored_layout(apply_paging(graph, {}, paging)).total();
+  Bytes all = state;
+  // Gradients and moments are as many as parameters, which may all leave.
+  for (const Value& value : graph.values) {
+    if (value.persistent() && (value.role == Role::parameter || value.role == Role::accumulator)) all += value.bytes();
+  }
+  return {all, state};
+}
+
+}  // namespace
+
+json remedies(const Config& config, const PlanningInput& input, Bytes floor, Bytes knee) {
+  const std::vector<ChangeKind> kinds{automatic_choices(input.request),
+                                      automatic_batch(input.request),
+                                      rooms_beyond_memory(config, input, leaving_of(config, input)),
+                                      {{more_memory(input, floor, knee)}},
+                                      {narrower_numbers(config)},
+                                      {shorter_samples(config)},
+                                      {no_state(config)}};
+  struct Remedy {
+    int rank;  // of what it costs beside seconds
+    double seconds;
+    json object;
+  };
+  std::vector<std::optional<Remedy>> found(kinds.size());
+  run_tasks(kinds.size(), [&](std::size_t i) {
+    for (const Change& change : kinds[i].changes) {
+      const std::optional<Outcome> outcome = try_change(change, config, input);
+      if (!outcome) continue;
+      const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (change.changes_result ? static_cast<int>(kinds.size()) : 0);
+      found[i] = Remedy{rank,
+                        outcome->seconds,
+                        {{"text", change.text},
+                         {"arguments", change.arguments},
+                         {"process_bytes", outcome->process.n},
+                         {"update_seconds", outcome->seconds},
+                         {"changes_result", change.changes_result}}};
+      if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
+      return;
+    }
+  });
+  std::vector<Remedy> helpful;
+  for (std::optional<Remedy>& remedy : found) {
+    if (remedy) helpful.push_back(std::move(*remedy));
+  }
+  std::ranges::stable_sort(helpful, {}, [](const Remedy& remedy) { return std::pair(remedy.rank, remedy.seconds); });
+  json list = json::array();
+  for (Remedy& remedy : helpful) list.push_back(std::move(remedy.object));
+  return list;
+}
+
+namespace {
+
+struct Lever {
+  std::string name;
+  Arguments arguments;  // beside those of the plan
+  bool batch = false;   // chooses another micro-batch
+};
+
+// What rests on the next tier, from what is read least often.
+std::vector<Lever> tier_levers(const std::string& tier) {
+  return {
+      {"optimizer state on the " + tier, sets({"plan.optimizer_state=disk", "plan.parameters=memory", "plan.gradients=memory"})},
+      {"parameters and gradients of the blocks, too",
+       sets({"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk"})},
+      {"blocks made again from inputs on the " + tier,
+       sets({"plan.optimizer_state=disk", "plan.activations=disk", "plan.recompute=all"})}};
+}
+
+// Narrower numbers and smaller state: what changes results beyond their rounding by another split of the batch.
+std::vector<Lever> number_levers(const Config& config) {
+  std::vector<Lever> list;
+  if (config.precision.compute == DType::f32) {
+    list.push_back({"products in bf16", sets({"precision.compute=bf16"})});
+    if (config.precision.parameters == DType::f32) {
+      list.push_back({"weights in bf16, too", sets({"precision.compute=bf16", "precision.parameters=bf16"})});
+    }
+  }
+  if (!may_narrow_state(config)) return list;
+  list.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"})});
+  list.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"})});
+  if (config.optimizer.kind == OptimizerKind::adamw && !config.schedule.momentum && !config.optimizer.half_lives) {
+    list.push_back({"Adafactor instead of AdamW", sets({"optimizer.name=adafactor"})});
+  }
+  return list;
+}
+
+// The nearest divisors of the effective batch below and above the micro-batch, and 1.
+std::vector<std::int64_t> other_micro_batches(std::int64_t batch, std::int64_t micro) {
+  std::vector<std::int64_t> sizes;
+  std::int64_t below = 1, above = batch;
+  for (std::int64_t size = 1; size <= batch; ++size) {
+    if (batch % size != 0) continue;
+    if (size < micro) below = size;
+    if (size > micro) above = std::min(above, size);
+  }
+  for (const std::int64_t size : {std::int64_t{1}, below, above}) {
+    if (size != micro && std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::int64_t many_together(std::int64_t accumulation) {
+  constexpr std::int64_t kMostTogether = 8;
+  std::int64_t together = 1;
+  for (std::int64_t group = 2; group <= std::min(kMostTogether, accumulation); ++group) {
+    if (accumulation % group == 0) together = group;
+  }
+  return together;
+}
+
+// Each decides one thing otherwise than the plan does.
+std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
+  const std::int64_t batch = input.request.effective_batch;
+  std::vector<Lever> list{{"recompute nothing", sets({"plan.recompute=none"})},
+                          {"recompute every block", sets({"plan.recompute=all"})}};
+  const auto add = [&](const std::vector<Lever>& more) { list.insert(list.end(), more.begin(), more.end()); };
+  list.push_back(decisions.loss_chunks == 1 ? Lever{"loss in 16 chunks", sets({"plan.loss_chunks=16"})}
+                                            : Lever{"loss in one piece", sets({"plan.loss_chunks=1"})});
+  for (const std::int64_t micro : other_micro_batches(batch, decisions.micro_batch)) {
+    list.push_back({fmt::format("micro-batch {}", micro),
+                    sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}),
+                    true});
+  }
+  const std::int64_t together = many_together(decisions.accumulation);
+  if (decisions.group > 1) {
+    list.push_back({"one micro-batch after the other", sets({"plan.group=1"})});
+  } else if (together > 1) {
+    list.push_back(
+        {fmt::format("{} micro-batches through a block together", together), sets({fmt::format("plan.group={}", together)})});
+  }
+  if (!input.request.beyond.empty()) {
+    const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;
+    const std::vector<Tier>& tiers = input.machine.machine.tiers;
+    list.push_back({"everything in memory", sets({"plan.optimizer_state=memory", "plan.parameters=auto", "plan.gradients=auto",
+                                                  "plan.activations=auto"})});
+    add(tier_levers(first < tiers.size() ? tiers[first].name : "disk"));
+  }
+  add(number_levers(config));
+  return list;
+}
+
+struct LeverRow {
+  std::string name;
+  Arguments arguments;
+  Outcome outcome;
+  bool changes_result = false;
+};
+
+// Smaller and larger budgets, which the plan's own search answers.
+std::vector<LeverRow> budget_rows(PlanSpace& space, const PlanningInput& input, const Plan& plan) {
+  const std::tuple<const char*, const char*, Bytes> points[] = {{"the floor", "less memory: the floor", plan.floor},
+                                                                {"the knee", "less memory: the knee", plan.knee},
+                                                                {"the ceiling", "less memory: the ceiling", plan.ceiling}};
+  std::vector<LeverRow> rows;
+  for (const auto& [point, less, bytes] : points) {
+    Budget budget = input.budget;
+    budget.memory = align_up(bytes, kMiB);
+    const Plan* found = space.fastest(budget);
+    if (found == nullptr) continue;
+    const std::string name = found->process < plan.process ? less : fmt::format("more memory: {}", point);
+    rows.push_back({name,
+                    {"--memory", argument_of(*budget.memory)},
+                    outcome_of(*found),
+                    found->decisions.micro_batch != plan.decisions.micro_batch});
+  }
+  return rows;
+}
+
+bool alike(double a, double b) {
+  constexpr double kShare = 1e-3;
+  return std::abs(a - b) <= kShare * std::max(a, b);
+}
+bool alike(const Outcome& a, const Outcome& b) {
+  return alike(static_cast<double>(a.process.n), static_cast<double>(b.process.n)) && alike(a.seconds, b.seconds);
+}
+
+}  // namespace
+
+json levers(const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan) {
+  std::vector<LeverRow> rows = budget_rows(space, input, plan);
+  const std::vector<Lever> all = all_levers(config, input, plan.decisions);
+  std::vector<std::optional<LeverRow>> planned(all.size());
+  // What is not about the micro-batch leaves it, and with it the bits, as they are.
+  const bool pin = !input.request.micro_batch && input.request.effective_batch > 1;
+  const Arguments pinned = sets({fmt::format("train.micro_batch={}", plan.decisions.micro_batch)});
+  run_tasks(all.size(), [&](std::size_t i) {
+    const Arguments arguments = pin && !all[i].batch ? both(pinned, all[i].arguments) : all[i].arguments;
+    const Asked asked = with_arguments(config, input, arguments);
+    Budget open = asked.budget;
+    open.memory.reset();
+    const std::optional<Outcome> outcome = outcome_of(asked, input, input.machine.machine, {asked.budget, open});
+    if (!outcome) return;
+    const bool numbers = asked.config.precision != config.precision || asked.config.optimizer.kind != config.optimizer.kind;
+    planned[i] = LeverRow{all[i].name, arguments, *outcome, numbers || all[i].batch};
+  });
+  for (std::optional<LeverRow>& row : planned) {
+    if (row) rows.push_back(std::move(*row));
+  }
+  const Outcome own = outcome_of(plan);
+  std::vector<LeverRow> kept;
+  for (LeverRow& row : rows) {
+    const auto same = [&](const LeverRow& other) {
+      return other.changes_result == row.changes_result && alike(other.outcome, row.outcome);
+    };
+    // More bytes for the same time are no effect that anyone wants.
+    const bool in_vain =
+        alike(row.outcome.seconds, own.seconds) && (row.outcome.process > own.process || alike(row.outcome, own));
+    if (!in_vain && std::ranges::none_of(kept, same)) kept.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(kept, {}, [](const LeverRow& row) { return row.outcome.seconds; });
+  json list = json::array();
+  for (const LeverRow& row : kept) {
+    list.push_back({{"name", row.name},
+                    {"arguments", row.arguments},
+                    {"process_bytes", row.outcome.process.n},
+                    {"update_seconds", row.outcome.seconds},
+                    {"changes_result", row.changes_result},
+                    {"within_budget", !input.budget.memory || row.outcome.process <= *input.budget.memory}});
+  }
+  return list;
+}
+
+}  // namespace plimsoll

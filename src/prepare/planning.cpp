@@ -1,0 +1,346 @@
+#include "prepare/planning.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/order.h"
+#include "device/machine_facts.h"
+#include "formats/bpe_vocabulary.h"
+#include "measure/cuda_machine.h"
+#include "measure/measure_disk.h"
+#include "measure/simulated_machine.h"
+#include "models/family.h"
+#include "ops/op_catalogue.h"
+#include "plan/build_plan.h"
+#include "plan/resting.h"
+#include "prepare/alternatives.h"
+#include "prepare/requests.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+PrecisionNames precision_names(const Config& config) {
+  return {.compute = precision_name(config.precision.compute),
+          .storage = precision_name(config.precision.parameters),
+          .accumulation = precision_name(config.precision.gradients),
+          .optimizer_state = precision_name(config.precision.optimizer_state)};
+}
+
+MemoryFact memory_of(const Machine& machine) {
+  return {machine.tiers.front().capacity, fmt::format("the memory of {}", machine.name)};
+}
+
+// A simulated device shares it with its host.
+MemoryFact memory_here(const Config& config) {
+  MemoryFact fact = available_memory();
+  if (config.device != DeviceChoice::sim || !config.memory.host_memory) return fact;
+  return {std::max(Bytes{0}, fact.bytes - *config.memory.host_memory), fact.source + ", less what the host may take"};
+}
+
+// With the point that the budget gets. What does not fit has a knee and a ceiling, too.
+void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, std::vector<Bytes> budgets) {
+  if (budget.memory) budgets.push_back(*budget.memory);
+  plan["frontier"] = to_json(space.frontier(most, budgets));
+  plan["bounds"]["knee_bytes"] = space.knee().n;
+  plan["bounds"]["ceiling_bytes"] = space.ceiling().n;
+}
+
+// What a whole training of this plan comes to. Its time is that of the updates.
+json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
+  std::int64_t parameters = 0;
+  for (const ValueId id : plan.graph.parameters()) parameters += plan.graph.values[id].type.shape.elements();
+  const std::int64_t samples = config.train.updates * config.train.effective_batch;
+  json epochs;
+  if (input.data.train.tokens > 1) {
+    const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
+    epochs = static_cast<double>(samples) / static_cast<double>(all.count());
+  }
+  return {{"parameters", parameters},
+          {"updates", config.train.updates},
+          {"samples", samples},
+          {"epochs", epochs},
+          {"tokens", samples * config.model.context},
+          {"seconds", static_cast<double>(config.train.updates) * plan.update_seconds},
+          {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
+}
+
+json subject_json(const Config& config, const Machine& machine) {
+  const ModelConfig& model = config.model.config;
+  const std::string name = !config.model.preset.empty() ? config.model.preset
+                           : config.model.init.empty()  ? model.family().describe(model)
+                                                        : config.model.init.filename().string();
+  return {{"model", name},
+          {"context", config.model.context},
+          {"effective_batch", config.train.effective_batch},
+          {"machine", machine.name},
+          {"threads", machine.threads}};
+}
+
+}  // namespace
+
+const OpKernels& kernels_of(const Machine& machine) {
+  if (machine.instruction_set == kCudaInstructions) return kCudaKernels;
+  return machine.libraries.empty() ? kOwnCpuKernels : kCpuKernels;
+}
+
+OpCatalogue catalogue_of(const MachineRecord& record) {
+  return OpCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
+                     kernels_of(record.machine), record.algorithms);
+}
+
+namespace {
+
+// What waits for a GPU's kernels would keep a ring's one thread from all the rest.
+TransferPolicy transfers_for(const Config& config) {
+  return config.device == DeviceChoice::cuda ? TransferPolicy::threads : config.plan.transfers;
+}
+
+}  // namespace
+
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
+                   const std::function<void(const std::string&)>& say) {
+  constexpr int kPercent = 95;
+  const Bytes usual{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
+  if (!budget.memory) {
+    budget.memory = usual;
+    if (say)
+      say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
+                      to_text(available.bytes), available.source));
+  } else if (*budget.memory > available.bytes) {
+    const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
+                                            to_text(available.bytes), available.source);
+    if (runs_now) {
+      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
+                  {fmt::format("--memory {}", usual.n)});
+    }
+    if (say) say("note: " + message + ": this plan cannot run there now");
+  }
+}
+
+namespace {
+
+// Where kernels run in the memory of the host, --memory is its budget.
+void check_host_memory(const PlanningInput& input, const std::function<void(const std::string&)>& say) {
+  if (!input.budget.host_memory || has_host(input.machine.machine)) return;
+  if (wants_disk(input.request) && input.request.beyond.empty()) {
+    throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
+                       "a folder and a size for what leaves memory, or a machine with a device",
+                       {"--disk /tmp/plimsoll:16GiB", "--device sim"});
+  }
+  if (say) say("note: kernels run in the memory of the host, whose budget is --memory: --host-memory says nothing here");
+}
+
+}  // namespace
+
+namespace {
+
+// Those of files that are there, and what is assumed of the others.
+DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
+  DataFacts facts{1, !config.data.validation.empty()};
+  for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
+  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    if (paths.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
+    facts.bytes_per_token = std::max(facts.bytes_per_token, open_data_file(config, paths, cache).bytes_per_token);
+  }
+  return facts;
+}
+
+std::string assumed_text(const std::vector<AssumedData>& assumed) {
+  std::string text;
+  for (const AssumedData& data : assumed) {
+    text +=
+        fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} byte{} a token", text.empty() ? "" : "; ",
+                    data.key, data.path, data.format, data.bytes_per_token, data.bytes_per_token == 1 ? "" : "s");
+  }
+  return text + "; training needs the data";
+}
+
+json to_json(const std::vector<AssumedData>& assumed) {
+  json list = json::array();
+  for (const AssumedData& data : assumed) {
+    list.push_back({{"key", data.key}, {"path", data.path}, {"format", data.format}, {"bytes_per_token", data.bytes_per_token}});
+  }
+  return list;
+}
+
+// What training would refuse after the plan.
+void check_model_files(const Config& config) {
+  const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
+  const ModelConfig& model = config.model.config;
+  if (!init.empty()) check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, init);
+  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) BpeVocabulary::load(vocabulary);
+}
+
+}  // namespace
+
+DataFacts planned_facts(const Config& config, const std::filesystem::path& cache) {
+  return assumed_facts(config, assume_missing_data(config), cache);
+}
+
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
+  PlanningInput input;
+  if (place.begins) check_model_files(config);
+  input.request = plan_request(config);
+  input.budget = plan_budget(config);
+  if (!place.runs_now) input.assumed = assume_missing_data(config);
+  if (input.assumed.empty()) {
+    input.data = open_data(config, cache, place.tokens);
+    if (input.data.validation) {
+      // Found now rather than after hours of training. Training data is checked as it is read.
+      check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+    }
+    input.facts = input.data.facts();
+  } else {
+    input.facts = assumed_facts(config, input.assumed, cache);
+    if (say) say("note: " + assumed_text(input.assumed));
+  }
+  input.cache = cache;
+  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say);
+  if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
+  const bool simulated = !place.machine && config.device == DeviceChoice::sim;
+  if (simulated) simulate_device(input.machine.machine, cache, say);
+  if (config.memory.disk) {
+    add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
+  }
+  if (simulated) limit_links(input.machine.machine, config.links);
+  input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
+  check_host_memory(input, say);
+  const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
+  settle_budget(input.budget, elsewhere ? memory_of(input.machine.machine) : memory_here(config), place.runs_now, say);
+  return input;
+}
+
+namespace {
+
+// Planning copies graphs of megabytes hundreds of times, and what is given back in between comes zeroed again: a fifth of its
+// time; its threads would wait for each other in one arena. The process that plans ends with it.
+void keep_freed_memory() {
+  ::mallopt(M_ARENA_MAX, 8);
+  ::mallopt(M_TOP_PAD, 8 << 20);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+}  // namespace
+
+PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
+  keep_freed_memory();
+  const double start = seconds_now();
+  OpCatalogue catalogue = catalogue_of(input.machine);
+  PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
+  auto best = space.best(input.budget);
+  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
+  PlanningResult result;
+  json object;
+  if (Plan* plan = std::get_if<Plan>(&best)) {
+    object = to_json(*plan, context, extras.values);
+    object["run"] = run_json(config, input, *plan);
+    if (extras.levers) object["levers"] = levers(config, input, space, *plan);
+    result.plan = std::move(*plan);
+  } else {
+    const Infeasible& infeasible = std::get<Infeasible>(best);
+    object = to_json(infeasible, context, input.machine.machine.threads);
+    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
+  }
+  object["subject"] = subject_json(config, input.machine.machine);
+  if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
+  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  result.text = object.dump(1);
+  return result;
+}
+
+namespace {
+
+// A plan goes in the micro-batches that it was made for, whatever a configuration or a run that is resumed asks for.
+void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
+  const std::optional<std::int64_t> asked = input.request.micro_batch;
+  if (!asked || *asked == record.decisions.micro_batch) return;
+  throw config_error(
+      "E-PLAN-REPLAY", "plan",
+      fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
+      "a plan of the micro-batch that train.micro_batch says, or that the run began with",
+      {fmt::format("plimsoll plan CONFIG --set train.micro_batch={} --out plan.json", *asked)});
+}
+
+Error stored_passes(std::string message, std::string disk) {
+  return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
+               "a budget that holds it, or a plan that was made for this one", {std::move(disk)});
+}
+
+bool fits_blocks(const PlanDecisions& decisions, const std::vector<GraphBlock>& blocks) {
+  const auto count = static_cast<int>(blocks.size());
+  const Paging& paging = decisions.paging;
+  if (decisions.blocks.size() != blocks.size() || paging.activations > count || paging.resident > count) return false;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const std::vector<std::size_t>& again = decisions.blocks[i].choice.again;
+    if (!again.empty() && again.back() >= blocks[i].nodes.size()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
+  const double start = seconds_now();
+  const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  check_replayed_batch(input, record);
+  if (record.decisions.paging.active() && input.request.beyond.empty()) {
+    const bool host = has_host(input.machine.machine);
+    throw stored_passes(
+        fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
+        host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
+  }
+  if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
+      graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
+      !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, blocks, record.decisions.group).empty()) {
+    throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
+                       "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  OpCatalogue catalogue = catalogue_of(input.machine);
+  PlanningResult result;
+  result.plan = build_plan(graph, blocks, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
+  if (result.plan->plan_hash != record.plan_hash) {
+    throw config_error("E-PLAN-REPLAY", "plan",
+                       "the plan was made on another machine, or before its kernels were measured, or "
+                       "the file was changed",
+                       "a plan of this machine", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  if (input.budget.memory && result.plan->process > *input.budget.memory) {
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
+                fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
+                "a plan that was made for this budget", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  const std::size_t disk_tier = disk_of(input.machine.machine);
+  const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
+  if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
+    throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
+                        "--disk /tmp/plimsoll:" + std::to_string(stored.n));
+  }
+  const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
+  if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
+    throw stored_passes(
+        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(result.plan->stored[1])),
+        "--host-memory " + std::to_string(result.plan->host.n));
+  }
+  if (host_bounded && result.plan->host > *input.budget.host_memory) {
+    throw stored_passes(fmt::format("the plan needs {} of the host, the budget is {}", to_text(result.plan->host),
+                                    to_text(*input.budget.host_memory)),
+                        "--host-memory " + std::to_string(result.plan->host.n));
+  }
+  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
+  result.text = to_json(*result.plan, context, false).dump(1);
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,77 @@
+// Planning for a configuration on a machine: the plan for a budget with its levers, or why nothing fits and the cheapest changes
+// that do, each of which has been planned itself. Meant for a child process or for `plimsoll plan`.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "device/machine_facts.h"
+#include "measure/calibrate.h"
+#include "measure/machine_file.h"
+#include "ops/op_catalogue.h"
+#include "plan/json.h"
+#include "prepare/setup.h"
+
+namespace plimsoll {
+
+struct PlanningInput {
+  PlanRequest request;
+  Budget budget;
+  MachineRecord machine;
+  DataFiles data;
+  DataFacts facts;
+  std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
+  std::filesystem::path cache;
+  std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there
+};
+
+// Which machine a plan is for, and whether it is to run now.
+struct PlanningPlace {
+  std::optional<MachineRecord> machine;  // absent: this one
+  Probe probe = {};                      // of this one, where no file has it
+  bool runs_now = true;
+  std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
+  bool begins = true;                 // from the weights of model.init, not from a checkpoint
+};
+
+// What graphs depend on beside the configuration: of data files that are there, and what is assumed of others.
+DataFacts planned_facts(const Config& config, const std::filesystem::path& cache);
+
+// Looks at what training reads and costs no time (the header of the weights, the vocabulary, the validation tokens), measures
+// the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
+// A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not to run now
+// needs no data: of files that are missing it is said what is assumed.
+PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
+
+// Without a budget of memory: 95 % of what is available. One that is more than that is said; E-MEM-MACHINE (exit 3) where
+// something is to run now. `say` may be empty.
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
+                   const std::function<void(const std::string&)>& say);
+
+// A GPU's, or a processor's; those of one without libraries (the simulated one) are the same on every processor.
+const OpKernels& kernels_of(const Machine& machine);
+OpCatalogue catalogue_of(const MachineRecord& record);
+
+struct PlanExtras {
+  bool values = false;
+  bool levers = false;
+  int frontier_points = 0;                   // 0: no frontier
+  std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
+};
+
+struct PlanningResult {
+  std::string text;          // the JSON object plimsoll.plan/1
+  std::optional<Plan> plan;  // absent: infeasible
+};
+
+PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
+// The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes
+// the budget.
+PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record);
+
+}  // namespace plimsoll

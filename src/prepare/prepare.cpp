@@ -1,0 +1,134 @@
+#include "prepare/prepare.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer_folder.h"
+#include "ops/op_catalogue.h"
+#include "plan/build_plan.h"
+#include "prepare/plan_file.h"
+#include "prepare/planning.h"
+#include "prepare/requests.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+// The bounds were found when the plan was made; a replay does not search.
+PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
+  const json plan = read_plan(path.string());
+  if (!plan.contains("record")) throw not_a_plan(path.string(), "it has no record to replay");
+  PlanningResult result = replay_plan(config, input, record_from_json(plan.at("record")));
+  json object = json::parse(result.text);
+  if (const json bounds = plan.value("bounds", json()); bounds.is_object()) object["bounds"].update(bounds);
+  result.text = object.dump();
+  return result;
+}
+
+// What the weights of this run need beside them, from the folders that it begins with: those may be gone when it ends. A run that
+// goes on has its files already.
+void save_companions(const Config& config, const PrepareOptions& options) {
+  const std::filesystem::path &folder = options.weights_folder, &init = config.model.init;
+  if (folder.empty()) return;
+  const std::filesystem::path& tokens = config.data.vocabulary.empty() ? init : config.data.vocabulary;
+  std::error_code error;
+  const bool replace = !options.resumes;
+  if (replace) std::filesystem::remove(folder / "config.json", error);
+  if (init.empty() && tokens.empty()) return;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
+  const auto has = [&](const std::filesystem::path& from, const char* name) {
+    return std::filesystem::exists(from / name, error);
+  };
+  if (!tokens.empty()) {
+    copy_files(tokens, folder, tokenizer_files(), replace);
+    if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
+      BpeVocabulary::load(tokens).save(folder);
+    }
+  }
+  if (init.empty()) return;
+  copy_files(init, folder, generation_files(), replace);
+  copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
+}
+
+std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
+  PlanningInput input =
+      planning_input(config, options.cache, say,
+                     {.machine = options.machine, .probe = options.probe, .tokens = options.tokens, .begins = !options.resumes});
+  input.runs = options.runs;
+  if (options.micro_batch) input.request.micro_batch = options.micro_batch;
+  json result = {{"data_hash", content_hash(input.data.train)},
+                 {"train", to_json(place_of(input.data.train))},
+                 {"validation", nullptr},
+                 {"machine", machine_text(input.machine.machine)},
+                 {"algorithms", input.machine.algorithms},
+                 {"budget", optional_bytes(input.budget.memory)}};
+  if (input.data.validation) result["validation"] = to_json(place_of(*input.data.validation));
+  const PlanningResult planned =
+      options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{}) : replay(config, input, options.plan_file);
+  result["plan"] = planned.text;
+  if (planned.plan) {
+    result["record"] = to_json(record_of(*planned.plan));
+    save_companions(config, options);
+  }
+  return result.dump();
+}
+
+}  // namespace
+
+DataFiles open_data(const Prepared& prepared) {
+  DataFiles files{open_place(prepared.train), {}};
+  if (prepared.validation) files.validation = open_place(*prepared.validation);
+  return files;
+}
+
+std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
+  const std::string text = run_in_child([&] { return prepare_in_child(config, options, say); });
+  const json result = json::parse(text);
+  if (!result.contains("record")) return Refused{result.at("plan").get<std::string>()};
+  Prepared prepared;
+  prepared.record = record_from_json(result.at("record"));
+  prepared.machine = machine_from(result.at("machine").get<std::string>());
+  prepared.algorithms = result.at("algorithms");
+  prepared.train = place_from(result.at("train"));
+  if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
+  prepared.data_hash = result.at("data_hash");
+  prepared.plan_text = result.at("plan").get<std::string>();
+  prepared.budget = plan_budget(config);
+  if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
+  return prepared;
+}
+
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
+  OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
+  Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config), prepared.machine,
+                         catalogue, &prepared.record.offsets);
+  if (plan.plan_hash != prepared.record.plan_hash) {
+    throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
+                fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),
+                "the libraries, threads and instruction set that were planned for", {"plimsoll plan CONFIG --out plan.json"});
+  }
+  return plan;
+}
+
+void require_algorithms(const std::map<std::string, std::string>& planned, const std::map<std::string, std::string>& bound) {
+  for (const auto& [kernel, algorithm] : bound) {
+    const auto found = planned.find(kernel);
+    if (found == planned.end() || found->second == algorithm) continue;
+    throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", kernel,
+                fmt::format("the library chose algorithm {}, not {}, which the plan names", algorithm, found->second),
+                "the library and the GPU that were measured", {"plimsoll machine CONFIG --device cuda --unverified --json"});
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,127 @@
+#include "prepare/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "autodiff/precision.h"
+#include "data/token_rows.h"
+#include "formats/tokenizer_folder.h"
+#include "graph/builder.h"
+#include "models/family.h"
+#include "prepare/requests.h"
+
+namespace plimsoll {
+namespace {
+
+std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, const DataFacts& data) {
+  GraphBuilder builder(graph);
+  const std::int64_t bytes = data.bytes_per_sample > 0 ? align_up(Bytes{batch * data.bytes_per_sample}, kCacheLine).n
+                                                       : staging_bytes(batch, tokens, data.bytes_per_token);
+  const ValueType type{DType::u8, Shape{bytes}};
+  return {builder.add_persistent("data.staging.0", type, Role::staging),
+          builder.add_persistent("data.staging.1", type, Role::staging)};
+}
+
+// The gradient takes nodes away, and ids move: what is fed is found again by its name.
+TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optimizer, std::int64_t accumulation) {
+  std::vector<LossRoot> roots;
+  for (const LossTerm& loss : pass.losses) {
+    roots.push_back({loss.losses, loss.name == LossTerm().name ? LossRoot().total : fmt::format("{}.total", loss.name)});
+  }
+  const auto for_each_fed = [&](auto&& body) {
+    for (Field& field : pass.inputs) body(field.value);
+    for (LossTerm& loss : pass.losses) body(loss.scale);
+  };
+  std::vector<std::string> names;
+  for_each_fed([&](ValueId value) { names.push_back(graph.values[value].name.text()); });
+  TrainingValues values = add_training(graph, std::move(roots), optimizer, accumulation);
+  std::size_t next = 0;
+  for_each_fed([&](ValueId& value) { value = graph.find(names[next++]); });
+  for (std::size_t i = 0; i < pass.losses.size(); ++i) {
+    pass.losses[i].losses = {};
+    pass.losses[i].total = values.loss_totals[i];
+  }
+  return values;
+}
+
+}  // namespace
+
+TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
+  const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
+  const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
+  return train_graph(config, config.model.config.family().build(config.model.config, shape, options), data, micro_batch);
+}
+
+TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
+  TrainingGraph result;
+  result.graph = std::move(model.graph);
+  result.micro = model.pass(Section::micro);
+  if (model.has(Section::evaluate)) result.evaluate = model.pass(Section::evaluate);
+  result.training = train_on(result.graph, result.micro, optimizer_settings(config), config.train.effective_batch / micro_batch);
+  result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
+  result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
+  return result;
+}
+
+InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
+                                      std::int64_t batch) {
+  InferenceGraph result{model.family().build(model, {0, batch, false, tokens}, {}), {}};
+  result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
+  return result;
+}
+
+InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens) {
+  return {model.family().build(model, {0, 0, true, tokens}, {}), {}};
+}
+
+DataFacts DataFiles::facts() const {
+  // Both files go through the same staging buffers.
+  const std::int64_t width = validation ? std::max(train.bytes_per_token, validation->bytes_per_token) : train.bytes_per_token;
+  return {width, validation.has_value()};
+}
+
+namespace {
+
+SourceRequest source_request(const Config& config, const DataPaths& paths) {
+  const ModelSettings& model = config.model;
+  const ModelFacts facts = facts_of(model.config);
+  const bool own_tokens = !model.init.empty() && !facts.bytes && (facts.vocab > 256 || !tokenizer_file_in(model.init).empty());
+  SourceRequest request{paths, config.data.format, facts.vocab, config.data.vocabulary, {}};
+  if (own_tokens) request.trained = model.init;
+  return request;
+}
+
+}  // namespace
+
+std::vector<AssumedData> assume_missing_data(const Config& config) {
+  std::vector<AssumedData> assumed;
+  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
+    const std::optional<std::filesystem::path> missing = first_missing(paths);
+    if (!missing) continue;
+    const AssumedSource source = assume_source(source_request(config, paths));
+    assumed.push_back({key, missing->string(), source.format, source.bytes_per_token});
+  }
+  return assumed;
+}
+
+TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
+                         const std::filesystem::path& elsewhere) {
+  SourceRequest request = source_request(config, paths);
+  request.cache = cache;
+  request.elsewhere = elsewhere;
+  return open_source(request);
+}
+
+DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
+  DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};
+  if (!config.data.validation.empty()) {
+    files.validation = open_data_file(config, config.data.validation, cache, elsewhere);
+    require_one_kind(files.train, *files.validation);
+  }
+  return files;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+// From a configuration to what planner and trainer need: the model's graph for any micro-batch, the request, the data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/precision.h"
+#include "autodiff/training.h"
+#include "config/config.h"
+#include "data/source.h"
+#include "models/model_config.h"
+#include "models/model_graph.h"
+
+namespace plimsoll {
+
+// What the graph depends on beside the configuration.
+struct DataFacts {
+  std::int64_t bytes_per_token = 1;
+  bool validation = false;
+  std::int64_t bytes_per_sample = 0;  // of data that are no tokens: raw, in staging
+};
+
+struct TrainingGraph {
+  Graph graph;
+  // What is fed, and the losses; in `micro` their sums over a window, and no losses of single samples, which the gradient makes.
+  Pass micro;
+  std::optional<Pass> evaluate;
+  TrainingValues training;
+  std::optional<UnderflowMeter> underflow;  // of fp16
+  std::array<ValueId, 2> staging;           // raw bytes of a micro-batch, one filled while the other is unpacked
+};
+
+TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
+// The same of the forward passes that a family has built.
+TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
+
+// The graph of one section alone, for commands that only need weights.
+struct InferenceGraph {
+  ModelGraph model;
+  std::array<ValueId, 2> staging;
+};
+InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
+                                      std::int64_t batch);
+InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens);
+
+struct DataFiles {
+  TokenFile train;
+  std::optional<TokenFile> validation;
+  DataFacts facts() const;
+};
+// What planning takes for granted of a data file that is not there.
+struct AssumedData {
+  std::string key, path, format;
+  std::int64_t bytes_per_token = 1;
+};
+// Empty where every file is there. One that is there and cannot be opened is none of these.
+std::vector<AssumedData> assume_missing_data(const Config& config);
+
+// `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: for them where that cannot be written.
+TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
+                         const std::filesystem::path& elsewhere = {});
+DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere = {});
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// A token file by where it lies, as JSON text too, so that a child process can open (and tokenise) data and its parent can read
+// it without a vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/source.h"
+
+namespace plimsoll {
+
+struct TokenPartPlace {
+  std::string path, name;
+  std::int64_t offset = 0, tokens = 0;
+};
+
+struct TokenFilePlace {
+  std::vector<TokenPartPlace> parts;
+  std::string name, format;
+  std::int64_t bytes_per_token = 1, vocab = 256;
+};
+
+TokenFilePlace place_of(const TokenFile& file);
+TokenFile open_place(const TokenFilePlace& place);
+
+// data_error E-DATA-PATH where a path is not UTF-8, which JSON cannot hold: that of the cache, for example.
+nlohmann::json to_json(const TokenFilePlace& place);
+TokenFilePlace place_from(const nlohmann::json& object);
+
+// Opens a data file in a child, since tokenising takes memory of its own.
+TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache);
+
+}  // namespace plimsoll

@@ -1,0 +1,371 @@
+#include "records/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/shell.h"
+#include "base/text.h"
+#include "formats/atomic_file.h"
+#include "formats/file.h"
+#include "formats/new_folder.h"
+#include "formats/tokenizer_folder.h"
+#include "records/update_lines.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char *kMetrics = "metrics.jsonl", *kEvaluations = "eval.jsonl", *kEvents = "events.jsonl";
+
+Error cannot_write(const std::filesystem::path& path, const std::string& why) {
+  return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
+}
+
+// What a run can go on from, be used for, or be read in.
+bool holds_results(const RunFolder& folder) {
+  return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) ||
+         is_there(folder.weights() / "model.safetensors");
+}
+
+Error already_holds_run(const RunFolder& folder) {
+  const std::string run = shell_quoted(folder.path().string());
+  std::string command = fmt::format("plimsoll train CONFIG --run {} --resume", run);
+  std::string expected = "a new folder, or --resume to continue this one";
+  if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
+    command += " --set train.on_divergence=continue";
+    expected = "a new folder, or --resume to go on with what has diverged";
+  } else if (!is_there(folder.checkpoint()) && !is_there(folder.weights() / "model.safetensors")) {
+    command = fmt::format("plimsoll train CONFIG --run {}", shell_quoted(new_folder_beside(folder.path()).string()));
+    expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
+  } else if (!is_there(folder.checkpoint())) {
+    command =
+        fmt::format("plimsoll train CONFIG --run {} --set model.init={}", shell_quoted(new_folder_beside(folder.path()).string()),
+                    shell_quoted(std::filesystem::absolute(folder.weights()).string()));
+    expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
+  }
+  const std::string status = run_status(folder.path());
+  const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
+  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run" + which, expected, {command});
+}
+
+// What run.json holds; an empty object where it cannot be read.
+nlohmann::json read_run(const std::filesystem::path& run) {
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  try {
+    nlohmann::json object = nlohmann::json::parse(read_text(run / "run.json", kMostBytes, "E-IO-READ"));
+    return object.is_object() ? object : nlohmann::json::object();
+  } catch (const std::exception&) {
+    return nlohmann::json::object();
+  }
+}
+
+std::string status_in(const nlohmann::json& run) {
+  const auto status = run.find("status");
+  return status != run.end() && status->is_string() ? status->get<std::string>() : std::string();
+}
+
+std::optional<std::int64_t> pid_in(const nlohmann::json& run) {
+  const auto pid = run.find("pid");
+  return pid != run.end() && pid->is_number_integer() ? std::optional(pid->get<std::int64_t>()) : std::nullopt;
+}
+
+// Text of files may hold bytes that are not UTF-8.
+std::string file_text(const nlohmann::json& run) {
+  return run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// What a run that was killed had not completed. The folder is locked: nobody else is writing.
+void remove_partial_files(const std::filesystem::path& run) {
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / "tokens"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      if (is_partial(entry.path())) std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+// A name that is there, if only as a link to what is not.
+bool is_taken(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+}
+
+// Of a path or of what it goes through: the link that leads nowhere.
+std::optional<std::filesystem::path> dangling_link(std::filesystem::path path) {
+  std::error_code ignored;
+  for (; path.has_relative_path(); path = path.parent_path()) {
+    if (std::filesystem::is_symlink(path, ignored) && !std::filesystem::exists(path, ignored)) return path;
+  }
+  return {};
+}
+
+// As JSON writes it: what is not finite is null.
+std::string_view number_text(double value, std::span<char> room) {
+  if (!std::isfinite(value)) return "null";
+  const auto end = fmt::format_to_n(room.data(), room.size(), "{}", value);
+  return {room.data(), end.size};
+}
+
+}  // namespace
+
+bool RunFolder::has_updates() const {
+  std::error_code none;
+  const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
+  return !none && size > 0;
+}
+
+namespace {
+
+// In a folder that can be written, for a run that has not begun.
+std::vector<std::string> elsewhere(const std::filesystem::path& run) {
+  const std::filesystem::path beside = new_folder_beside(run);
+  const bool room = access(beside.parent_path().empty() ? "." : beside.parent_path().c_str(), W_OK | X_OK) == 0;
+  const std::filesystem::path here = run.has_filename() ? run.filename() : "run";
+  return {"--run " + shell_quoted((room ? beside : new_folder_beside(here)).string())};
+}
+
+}  // namespace
+
+std::string run_status(const std::filesystem::path& run) {
+  const std::string status = status_in(read_run(run));
+  if (status != "running") return status;
+  const int fd = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool held = fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) != 0;
+  if (fd >= 0) close(fd);
+  return held ? status : "interrupted";
+}
+
+bool run_diverged(const std::filesystem::path& run) {
+  const nlohmann::json object = read_run(run);
+  const auto code = object.find("exit_code");
+  return code != object.end() && *code == static_cast<int>(ExitCode::diverged);
+}
+
+RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
+  std::error_code error;
+  RunFolder folder(path);
+  const bool begun = is_there(path / "run.json");
+  if (begun && !resume && holds_results(folder)) throw already_holds_run(folder);
+  if (!begun && resume) {
+    throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
+                       {fmt::format("plimsoll train CONFIG --run {}", shell_quoted(path.string()))});
+  }
+  folder.begun_ = begun;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
+  try {
+    if (const auto link = dangling_link(whole)) {
+      throw cannot_write(path, fmt::format("{} is a link to {}, which is not there", link->string(),
+                                           std::filesystem::read_symlink(*link, error).string()));
+    }
+    folder.create(whole);
+    if (!std::filesystem::is_directory(path, error)) throw cannot_write(path, "it is not a folder");
+    if (access(path.c_str(), W_OK | X_OK) != 0) throw cannot_write(path, std::strerror(errno));
+  } catch (Error& refused) {
+    if (!resume) refused.remedies = elsewhere(path);
+    throw;
+  }
+  folder.lock(resume);
+  // Another process may have begun, or ended, a run between the first look and the lock.
+  if (!resume && is_there(path / "run.json")) {
+    folder.begun_ = folder.begins_anew_ = true;
+    if (holds_results(folder)) throw already_holds_run(folder);
+  }
+  if (folder.begun_) remove_partial_files(path);
+  if (resume) folder.mark_interrupted();
+  return folder;
+}
+
+// Remembers what it makes, and nothing else: that alone may be taken away again.
+void RunFolder::create(const std::filesystem::path& whole) {
+  std::vector<std::filesystem::path> missing;  // innermost first
+  for (std::filesystem::path path = whole; path.has_relative_path() && !is_taken(path); path = path.parent_path()) {
+    if (path.has_filename()) missing.push_back(path);
+  }
+  for (; !missing.empty(); missing.pop_back()) {
+    std::error_code error;
+    if (std::filesystem::create_directory(missing.back(), error)) created_.insert(created_.begin(), missing.back());
+    if (error) throw cannot_write(path_, error.message());
+  }
+}
+
+// Two runs in one folder would write over each other's lines and files. The lock is on the folder itself, so nothing is left
+// behind; it goes with the process, however that ends. Where a file system has no locks, there is none.
+void RunFolder::lock(bool resume) {
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  const bool holds_run = std::exchange(begun_, true);  // by the other one: nothing here is ours to remove
+  const std::optional<std::int64_t> pid = pid_in(read_run(path_));
+  const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
+  if (holds_run && !resume) {
+    throw config_error("E-RUN-EXISTS", path_.string(), "it already holds a run: " + who,
+                       "a new folder, or --resume when that process has ended", elsewhere(path_));
+  }
+  throw config_error(
+      "E-RUN-BUSY", path_.string(), who,
+      resume ? "a run that no other process trains: wait for it, or end it" : "a folder that no other process uses",
+      resume ? std::vector<std::string>{} : elsewhere(path_));
+}
+
+// Whoever holds the lock knows that nobody else runs it. Where nothing can be written, what follows says so.
+void RunFolder::mark_interrupted() {
+  nlohmann::json run = read_run(path_);
+  const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  if (!held || status_in(run) != "running") return;
+  ended_process_ = pid_in(run).value_or(0);
+  const std::string message =
+      fmt::format("process {} ended without a word; its last checkpoint is what remains", *ended_process_);
+  run["status"] = "interrupted";
+  run["exit_code"] = static_cast<int>(ExitCode::interrupted);
+  run["error"] = {{"code", "E-INTERRUPTED"}, {"message", message}};
+  try {
+    write_run(run);
+  } catch (const Error&) {
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (metrics_ >= 0) close(metrics_);
+  if (!begun_ && !created_.empty()) abandon();
+  if (lock_ >= 0) close(lock_);
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      created_(std::exchange(other.created_, {})),
+      begun_(other.begun_),
+      begins_anew_(other.begins_anew_),
+      ended_process_(other.ended_process_),
+      evaluated_(other.evaluated_),
+      metrics_(std::exchange(other.metrics_, -1)),
+      lock_(std::exchange(other.lock_, -1)) {}
+
+// Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
+void RunFolder::abandon() const noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(tokens(), ignored);
+  for (const auto names : {tokenizer_files(), generation_files()}) {
+    for (const std::string_view name : names) std::filesystem::remove(path_ / "weights" / name, ignored);
+  }
+  for (const char* file : {"weights/config.json", "config.resolved.toml", "settings.json", "plan.json", "metrics.jsonl",
+                           "eval.jsonl", "events.jsonl", "weights"}) {
+    std::filesystem::remove(path_ / file, ignored);
+  }
+  for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) const { write_file_atomically(path_ / name, text); }
+
+void RunFolder::write_run(const nlohmann::json& run) {
+  write("run.json", file_text(run));
+  begun_ = true;
+}
+
+void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
+  const int fd = ::open((path_ / "run.json").c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  const std::string text = file_text(run);
+  const auto size = static_cast<ssize_t>(text.size());
+  if (::pwrite(fd, text.data(), text.size(), 0) == size) [[maybe_unused]]
+    const int cut = ::ftruncate(fd, size);
+  close(fd);
+}
+
+namespace {
+
+std::optional<Metrics> metrics_from(const nlohmann::json& object) {
+  const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
+  if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
+  Metrics metrics;
+  metrics.update = object["update"];
+  metrics.loss = object["loss"];
+  metrics.grad_norm = object["grad_norm"];
+  return metrics;
+}
+
+}  // namespace
+
+void RunFolder::open_metrics(std::int64_t updates) {
+  const std::filesystem::path path = path_ / kMetrics;
+  cut_lines(path, updates, PerUpdate::one);
+  metrics_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (metrics_ < 0) throw cannot_write(path, std::strerror(errno));
+}
+
+void RunFolder::read_metrics(const std::function<void(const Metrics&)>& see) const {
+  for_each_line(path_ / kMetrics, [&](const nlohmann::json& object) {
+    if (const std::optional<Metrics> metrics = metrics_from(object)) see(*metrics);
+  });
+}
+
+void RunFolder::open_events(std::int64_t updates) const { cut_lines(path_ / kEvents, updates, PerUpdate::any); }
+
+void RunFolder::read_events(const std::function<void(const nlohmann::json&)>& see) const { for_each_line(path_ / kEvents, see); }
+
+void RunFolder::append_event(const nlohmann::json& event) const { append_text(path_ / kEvents, event.dump() + "\n"); }
+
+void RunFolder::open_evaluations(std::int64_t updates) {
+  cut_lines(path_ / kEvaluations, updates, PerUpdate::one);
+  for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) { evaluated_ = object.value("update", evaluated_); });
+}
+
+void RunFolder::append(const Evaluation& evaluation) {
+  if (evaluated_ >= evaluation.update) cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
+  std::array<char, 32> loss;
+  append_text(path_ / kEvaluations,
+              fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}}}\n",
+                          evaluation.update, evaluation.samples, number_text(evaluation.loss, loss), bits_hex(evaluation.loss),
+                          evaluation.units, evaluation.seconds));
+  evaluated_ = evaluation.update;
+}
+
+void RunFolder::sync() const {
+  for (const char* name : {kMetrics, kEvaluations, kEvents}) sync_file(path_ / name);
+}
+
+void RunFolder::append(const Metrics& metrics) {
+  std::array<char, 32> loss, grad_norm, ratio;
+  std::array<char, 640> line;
+  char* end = line.data();
+  const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
+    end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
+  };
+  add("{{\"update\":{},\"samples\":{},\"units\":{},", metrics.update, metrics.samples, metrics.units);
+  add("\"loss\":{},\"loss_bits\":\"{:016x}\",", number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss));
+  add("\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\",", number_text(metrics.grad_norm, grad_norm),
+      std::bit_cast<std::uint64_t>(metrics.grad_norm));
+  add("\"learning_rate\":{},", metrics.learning_rate);
+  if (metrics.momentum) add("\"momentum\":{},", *metrics.momentum);
+  if (metrics.loss_scale) add("\"loss_scale\":{},", *metrics.loss_scale);
+  add("\"update_ratio\":{},", number_text(metrics.update_ratio, ratio));
+  if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
+  if (metrics.spike) add("\"spike\":true,");
+  add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
+      metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
+  std::string_view rest(line.data(), end);
+  while (!rest.empty()) {
+    const ssize_t put = ::write(metrics_, rest.data(), rest.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) {
+      const std::string why = put < 0 ? std::strerror(errno) : "the disk is full";
+      const auto begun = static_cast<off_t>(rest.data() - line.data());
+      if (const off_t at = lseek(metrics_, 0, SEEK_CUR); begun > 0 && at >= begun) [[maybe_unused]]
+        const int cut = ftruncate(metrics_, at - begun);
+      throw cannot_write(path_ / kMetrics, why);
+    }
+    rest.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+}  // namespace plimsoll

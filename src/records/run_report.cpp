@@ -1,0 +1,170 @@
+#include "records/run_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "device/process_memory.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+}  // namespace
+
+void RunReport::describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget) {
+  seed_ = config.seed;
+  config_hash_ = config_hash(config);
+  plan_hash_ = plan.plan_hash;
+  graph_hash_ = plan.graph_hash;
+  machine_hash_ = machine.hash;
+  instruction_set_ = machine.instruction_set;
+  libraries_ = machine.libraries;
+  threads_ = plan.threads;
+  effective_ = plan.effective_batch;
+  micro_ = plan.decisions.micro_batch;
+  accumulation_ = plan.decisions.accumulation;
+  units_per_update_ = plan.units_per_update;
+  budget_ = budget;
+  predicted_process_ = plan.process;
+  predicted_host_ = plan.host;
+  tiers_ = plan.tiers;
+  predicted_arena_ = plan.arena;
+  predicted_live_ = plan.live;
+}
+
+// The first two updates touch whatever is touched late; from then on the process stays as it is.
+void RunReport::note(const Progress& progress) {
+  progress_ = progress;
+  const Bytes resident = counted_resident();
+  if (++noted_ <= 2) {
+    warm_ = resident;
+  } else {
+    grown_ = std::max(grown_, resident - warm_);
+  }
+}
+
+void RunReport::fail(const Error& error) {
+  status = "failed";
+  exit_code = static_cast<int>(error.exit);
+  error_ = error;
+}
+
+void RunReport::interrupt(const std::string& by) {
+  status = "interrupted";
+  exit_code = static_cast<int>(ExitCode::interrupted);
+  error_ = Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "run",
+                 fmt::format("the run was interrupted by {} and saved", by), "--resume continues it");
+}
+
+void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {
+  progress_ = progress;
+  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
+  process_hwm = peak_resident();
+  measured_arena = device.resident();
+  measured_device_ = device.used();
+  if (audit == nullptr) return;
+  method_ = "audit";
+  measured_arena = measured_live_.emplace();
+  for (const PhaseAudit& phase : audit->phases()) {
+    measured_phases_.push_back({phase.phase, phase.arena, phase.live});
+    measured_arena = std::max(measured_arena, phase.arena);
+    measured_live_ = std::max(*measured_live_, phase.live);
+  }
+}
+
+std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured) {
+  std::string text;
+  const auto add = [&](Phase phase, const std::string& what) {
+    text += fmt::format("{}phase {}: {}", text.empty() ? "" : "; ", name(phase), what);
+  };
+  for (const PhaseAudit& one : measured) {
+    const auto plan = std::ranges::find(planned, one.phase, &PhasePlan::phase);
+    if (plan == planned.end()) {
+      add(one.phase, "not planned");
+    } else if (plan->arena != one.arena || plan->live != one.live) {
+      add(one.phase, fmt::format("planned arena {} live {} bytes, measured {} and {}", plan->arena.n, plan->live.n, one.arena.n,
+                                 one.live.n));
+    }
+  }
+  return text;
+}
+
+json RunReport::to_json() const {
+  json phases = json::array();
+  for (const Phases& phase : measured_phases_) {
+    phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
+  }
+  const bool ended = process_hwm.n > 0;
+  // The arena of a GPU is no part of the process.
+  const Bytes outside = measured_device_ ? process_hwm : process_hwm - align_up(measured_arena, kPage);
+  const bool has_host = predicted_host_.n > 0;
+  const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
+  const bool updated = progress_.updates > 0;
+  json tiers =
+      json::array({{{"name", tiers_[0]}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
+  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
+    const std::optional<TierUse>& facts = measured_tiers_[i];
+    if (!facts) continue;
+    tiers.push_back({{"name", tiers_[i]}, {"arena_bytes", facts->height.n}, {"live_bytes", facts->written.n}});
+    if (facts->transfers) tiers.back()["transfers"] = name(*facts->transfers);
+  }
+  json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},
+                   {"host_bytes", ended && has_host ? json(outside.n) : json(nullptr)},
+                   {"reserve_bytes", ended && !has_host ? json(outside.n) : json(nullptr)},
+                   {"device_bytes", bytes_or_null(measured_device_)},
+                   {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)},
+                   {"live_bytes", live},
+                   {"tiers", tiers},
+                   {"phases", phases},
+                   {"method", method_},
+                   {"grown_after_warmup_bytes", ended ? json(grown_.n) : json(nullptr)}};
+  json report = {
+      {"schema", "plimsoll.run/1"},
+      {"pid", getpid()},
+      {"status", status},
+      {"exit_code", exit_code},
+      {"error", error_ ? json{{"code", error_->code}, {"message", error_->message}} : json(nullptr)},
+      {"command", command},
+      {"seed", seed_},
+      {"config_hash", config_hash_},
+      {"plan_hash", plan_hash_},
+      {"graph_hash", graph_hash_},
+      {"machine_hash", machine_hash_},
+      {"data_hash", data_hash},
+      {"threads", threads_},
+      {"instruction_set", instruction_set_},
+      {"libraries", libraries_},
+      {"batch",
+       {{"effective", effective_}, {"micro", micro_}, {"accumulation", accumulation_}, {"units_per_update", units_per_update_}}},
+      {"budget",
+       {{"memory", bytes_or_null(budget_.memory)},
+        {"host_memory", bytes_or_null(budget_.host_memory)},
+        {"disk", bytes_or_null(budget_.disk)}}},
+      {"predicted",
+       {{"process_bytes", predicted_process_.n},
+        {"host_bytes", has_host ? json(predicted_host_.n) : json(nullptr)},
+        {"arena_bytes", predicted_arena_.n},
+        {"live_bytes", predicted_live_.n}}},
+      {"measured", measured},
+      {"arena", {{"base", arena_base ? json(*arena_base) : json(nullptr)}, {"bytes", predicted_arena_.n}}},
+      {"updates", progress_.updates},
+      {"samples", progress_.samples},
+      {"units", progress_.units},
+      {"seconds", progress_.seconds},
+      {"final",
+       {{"loss", updated ? json(progress_.loss) : json(nullptr)},
+        {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
+        {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
+        {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
+  if (!fault.empty()) report["fault"] = fault;
+  return report;
+}
+
+}  // namespace plimsoll

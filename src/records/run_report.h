@@ -1,0 +1,68 @@
+// What run.json says: identity, state, prediction, measurement. `measured` never comes from the plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "plan/plan.h"
+#include "run/audit.h"
+#include "run/device.h"
+#include "train/metrics.h"
+#include "weights/progress.h"
+
+namespace plimsoll {
+
+struct RunReport {
+  std::string command, status = "running";
+  int exit_code = 0;
+  std::string data_hash, parameters_hash, fault;  // fault: what was made wrong on purpose
+  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing where it is not in this process
+  std::optional<EvaluationResult> validation;
+  Bytes measured_arena, process_hwm;
+
+  void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
+  // What has been reached; run.json of a failed run says it too.
+  void note(const Progress& progress);
+  // The same without a look at the process.
+  void reach(const Progress& progress) { progress_ = progress; }
+  // Something ran for the first time between two updates: an evaluation, a checkpoint. The next two updates are warm-up again.
+  void warm_up_again() { noted_ = 0; }
+  void fail(const Error& error);
+  // `by`: "SIGTERM".
+  void interrupt(const std::string& by);
+  void finish(const Progress& progress, const Device& device, Audit* audit);
+  nlohmann::json to_json() const;
+
+ private:
+  struct Phases {
+    Phase phase;
+    Bytes arena, live;
+  };
+  std::int64_t seed_ = 0;
+  std::string config_hash_, plan_hash_, graph_hash_, machine_hash_, instruction_set_;
+  std::vector<std::string> libraries_;
+  int threads_ = 0;
+  std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0;
+  Budget budget_;
+  Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
+  std::vector<Phases> measured_phases_;
+  std::optional<Bytes> measured_live_, measured_device_;
+  std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
+  std::array<std::string, kMostTiers> tiers_;
+  std::string method_ = "resident";
+  Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
+  std::int64_t noted_ = 0;
+  Progress progress_;
+  std::optional<Error> error_;
+};
+
+// What the audit measured and the plan did not say, phase by phase; empty where they agree to the byte.
+std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured);
+
+}  // namespace plimsoll

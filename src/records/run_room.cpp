@@ -1,0 +1,119 @@
+#include "records/run_room.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/shell.h"
+#include "weights/checkpoint.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the path is not there yet, the folder in which it will be.
+fs::path existing(const fs::path& path) {
+  std::error_code error;
+  fs::path place = fs::absolute(path, error);
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
+bool same_file_system(const fs::path& a, const fs::path& b) {
+  struct stat one {};
+  struct stat other {};
+  return ::stat(existing(a).c_str(), &one) == 0 && ::stat(existing(b).c_str(), &other) == 0 && one.st_dev == other.st_dev;
+}
+
+Bytes bytes_of(const fs::path& file) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(file, error);
+  return Bytes{error ? 0 : static_cast<std::int64_t>(size)};
+}
+
+// What the run replaces, as far as it asks for that room.
+Bytes replaced(const RunFolder& folder, const RunRoom& room) {
+  const char* const kWeights = "model.safetensors";
+  return std::min(bytes_of(folder.checkpoint()), room.checkpoint) +
+         std::min(bytes_of(folder.weights() / kWeights), room.weights) +
+         std::min(bytes_of(folder.averages() / kWeights), room.averages);
+}
+
+// A name for the run where there is room; empty where none of the places has it.
+fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::path>& places) {
+  std::error_code error;
+  const std::string name = run.filename().empty() ? run.parent_path().filename().string() : run.filename().string();
+  for (const fs::path& place : places) {
+    const std::optional<Bytes> left = free_bytes(place);
+    if (!left || *left < need || ::access(existing(place).c_str(), W_OK | X_OK) != 0) continue;
+    fs::path target = place / name;
+    for (int i = 2; fs::exists(target, error); ++i) target = place / fmt::format("{}-{}", name, i);
+    return target;
+  }
+  return {};
+}
+
+std::string parts_text(const RunRoom& room) {
+  const std::string averages = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
+  return fmt::format("checkpoint {}, its successor as much, weights {}{}", to_text(room.checkpoint), to_text(room.weights),
+                     averages);
+}
+
+}  // namespace
+
+RunRoom room_of_run(const Graph& graph, const ModelConfig& model, bool averages) {
+  return {checkpoint_bytes(graph), weights_bytes(graph, model),
+          averages ? weights_bytes(graph, model, /*averages=*/true) : Bytes{0}};
+}
+
+std::optional<Bytes> free_bytes(const fs::path& path) {
+  struct statvfs facts {};
+  // Some file systems of a network tell nothing, with zeros.
+  if (::statvfs(existing(path).c_str(), &facts) != 0 || facts.f_blocks == 0) return {};
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  const std::uint64_t block = std::max<std::uint64_t>(1, facts.f_frsize);
+  return Bytes{static_cast<std::int64_t>(std::min<std::uint64_t>(facts.f_bavail, kMost / block) * block)};
+}
+
+void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const fs::path& pages_in,
+                const std::vector<fs::path>& elsewhere) {
+  const std::optional<Bytes> left = free_bytes(folder.path());
+  const bool beside = pages.n > 0 && same_file_system(folder.path(), pages_in);
+  const Bytes had = replaced(folder, room), need = room.all() - had + (beside ? pages : Bytes{0});
+  if (!left || *left >= need) return;
+  std::string text = fmt::format("{} are free there and {} are needed: {}", to_text(*left), to_text(need), parts_text(room));
+  if (beside) text += fmt::format(", pages of --disk {}", to_text(pages));
+  if (had.n > 0) text += fmt::format("; {} of that lie there", to_text(had));
+  std::vector<std::string> remedies;
+  const fs::path place = had.n > 0 ? fs::path() : place_with_room(folder.path(), room.all(), elsewhere);
+  if (!place.empty()) remedies.push_back("--run " + shell_quoted(place.string()));
+  if (had.n > 0)
+    remedies.push_back(
+        fmt::format("cp -r {} ANOTHER_FOLDER, and --run ANOTHER_FOLDER --resume", shell_quoted(folder.path().string())));
+  if (remedies.empty()) remedies.push_back("--run ANOTHER_FOLDER");
+  throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
+                   std::move(remedies));
+}
+
+void check_file_limit(const RunFolder& folder, const RunRoom& room) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const Bytes largest = std::max({room.checkpoint, room.weights, room.averages});
+  if (limit.rlim_cur >= static_cast<rlim_t>(largest.n)) return;
+  throw data_error("E-IO-WRITE", folder.checkpoint().string(),
+                   fmt::format("it has {} and this process may write files of {} at most", to_text(largest),
+                               to_text(Bytes{static_cast<std::int64_t>(limit.rlim_cur)})),
+                   "a larger limit for the size of a file", {"ulimit -f unlimited"});
+}
+
+}  // namespace plimsoll

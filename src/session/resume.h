@@ -1,0 +1,38 @@
+// What a run goes on with: its own settings and budgets, unless they are given anew. What may change is a property of each key
+// (OnResume); every difference is told.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "config/run_settings.h"
+#include "weights/progress.h"
+
+namespace plimsoll {
+
+// As the command line has it.
+struct ResumeRequest {
+  std::filesystem::path file;  // CONFIG; empty: the run's own settings
+  std::span<const std::string> sets;
+  BudgetOptions budgets;
+  bool force = false;  // what changes results may change
+};
+
+struct ResumedConfig {
+  Config config;         // its notes tell each difference from what the run began with
+  RunSettings settings;  // what the run has from here on
+};
+
+// Reads config.resolved.toml and settings.json of the run's folder, and writes nothing. E-RESUME (exit 2) where something changes
+// that must not.
+ResumedConfig resume_config(const std::filesystem::path& run, const ResumeRequest& request,
+                            const Bf16Speed& bf16 = bf16_speed_here());
+
+// E-RESUME, E-CKPT-FORMAT: the batch is that of the checkpoint.
+void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
+                         const std::filesystem::path& checkpoint);
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#include "session/run_lines.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/visit.h"
+#include "records/run_folder.h"
+
+namespace plimsoll {
+
+using nlohmann::json;
+
+void RunLines::append(const Overflow& overflow) const {
+  json event = {{"event", overflow.skipped ? "skipped" : "overflow"},
+                {"update", overflow.update},
+                {"loss_scale", overflow.scale},
+                {"micro_steps", overflow.micro}};
+  if (overflow.skipped) {
+    json samples = json::array();
+    for (const SampleRef& sample : overflow.samples) samples.push_back({sample.epoch, sample.sample});
+    event["samples"] = samples;
+  }
+  folder_.append_event(event);
+}
+
+void RunLines::append(const Warned& warned) const {
+  const GroupWarning& warning = warned.warning;
+  folder_.append_event({{"event", warning.reason}, {"update", warned.update}, {"names", warning.names}, {"most", warning.most}});
+}
+
+void RunLines::see(const Event& event) {
+  match(
+      event,
+      [&](const Continues& continues) {
+        folder_.open_metrics(continues.updates);
+        folder_.open_evaluations(continues.updates);
+        folder_.open_events(continues.updates);
+      },
+      [&](const Updated& updated) { folder_.append(updated.metrics); },
+      [&](const Overflowed& overflowed) { append(overflowed.overflow); }, [&](const Warned& warned) { append(warned); },
+      [&](const Evaluated& evaluated) { folder_.append(evaluated.evaluation); }, [&](const Saving&) { folder_.sync(); },
+      [](const auto&) {});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,23 @@
+// The files of a run that have a line for what happens: metrics.jsonl, eval.jsonl and events.jsonl.
+#pragma once
+
+#include "session/events.h"
+
+namespace plimsoll {
+
+class RunFolder;
+
+class RunLines final : public Consumer {
+ public:
+  explicit RunLines(RunFolder& folder) : folder_(folder) {}
+
+  void see(const Event& event) override;
+
+ private:
+  void append(const Overflow& overflow) const;
+  void append(const Warned& warned) const;
+
+  RunFolder& folder_;
+};
+
+}  // namespace plimsoll

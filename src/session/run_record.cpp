@@ -1,0 +1,88 @@
+#include "session/run_record.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/visit.h"
+#include "models/family.h"
+#include "records/run_folder.h"
+
+namespace plimsoll {
+
+void RunRecord::begin(const Begins& begins) const {
+  folder_.write(kRunSettings, to_json(begins.settings, folder_.path()));
+  if (!begins.config.model.init.empty()) keep_shape(begins.config);
+  folder_.write("config.resolved.toml", resolved_toml(begins.config));
+  folder_.write("plan.json", begins.plan_text + "\n");
+}
+
+// Of a folder that may be gone when this run is resumed.
+void RunRecord::keep_shape(const Config& config) const {
+  std::error_code error;
+  std::filesystem::create_directories(folder_.weights(), error);
+  if (error) throw data_error("E-IO-WRITE", folder_.weights().string(), "the folder cannot be created: " + error.message());
+  config.model.config.family().write(config.model.config, folder_.weights());
+}
+
+void RunRecord::evaluated(const Evaluation& evaluation) {
+  if (!report_.validation) report_.warm_up_again();
+  report_.validation = {evaluation.units, evaluation.loss};
+}
+
+void RunRecord::finish(const Finished& finished) {
+  if (finished.stopped_by.empty()) {
+    report_.status = "done";
+  } else {
+    report_.interrupt(std::string(finished.stopped_by));
+  }
+  report_.parameters_hash = finished.parameters_hash;
+  report_.finish(finished.progress, finished.device, finished.audit);
+}
+
+void RunRecord::end() {
+  try {
+    folder_.write_run(report_.to_json());
+  } catch (const Error&) {
+    folder_.overwrite_run(report_.to_json());
+    throw;
+  }
+}
+
+// A run that has begun says what ended it; where not even that can be written, the first error is the one to tell.
+void RunRecord::fail(const Failed& failed) {
+  if (!begun_) return;
+  report_.reach(failed.reached);
+  report_.fail(failed.error);
+  try {
+    folder_.write_run(report_.to_json());
+  } catch (const Error&) {
+    folder_.overwrite_run(report_.to_json());
+  }
+}
+
+void RunRecord::see(const Event& event) {
+  match(
+      event,
+      [&](const Planned& planned) {
+        report_.command = "train";
+        report_.describe(planned.config, planned.plan, planned.machine, planned.budget);
+        report_.data_hash = planned.data_hash;
+      },
+      [&](const Begins& begins) { begin(begins); },
+      [&](const Begun&) {
+        folder_.write_run(report_.to_json());
+        begun_ = true;
+      },
+      [&](const Placed& placed) { report_.arena_base = placed.base; },
+      [&](const MadeWrong& wrong) { report_.fault = wrong.fault; },
+      [&](const Updated& updated) { report_.note(updated.progress); }, [&](const Evaluated& done) { evaluated(done.evaluation); },
+      [&](const Saved&) {
+        if (!std::exchange(saved_, true)) report_.warm_up_again();
+      },
+      [&](const Finished& finished) { finish(finished); }, [&](const Ended&) { end(); },
+      [&](const Failed& failed) { fail(failed); }, [](const auto&) {});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// What the folder of a run says of the run as a whole: run.json, written when the run has begun and when it has ended, the
+// settings, the configuration and the plan.
+#pragma once
+
+#include "records/run_report.h"
+#include "session/events.h"
+
+namespace plimsoll {
+
+class RunFolder;
+
+class RunRecord final : public Consumer {
+ public:
+  explicit RunRecord(RunFolder& folder) : folder_(folder) {}
+
+  void see(const Event& event) override;
+  const RunReport& report() const { return report_; }
+
+ private:
+  void begin(const Begins& begins) const;
+  void keep_shape(const Config& config) const;
+  void evaluated(const Evaluation& evaluation);
+  void finish(const Finished& finished);
+  void end();
+  void fail(const Failed& failed);
+
+  RunFolder& folder_;
+  RunReport report_;
+  bool begun_ = false, saved_ = false;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,297 @@
+#include "weights/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <bitset>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/shell.h"
+#include "base/text.h"
+#include "formats/new_folder.h"
+#include "formats/safetensors.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kState = "plimsoll.progress";
+constexpr const char* kFrozen = "plimsoll.frozen";
+constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
+
+std::string begin_anew(const std::filesystem::path& file) {
+  const std::filesystem::path run = file.parent_path();
+  return fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
+                     shell_quoted(new_folder_beside(run).string()));
+}
+
+Error corrupt(const std::filesystem::path& file, std::string what) {
+  return data_error("E-CKPT-CORRUPT", file.string(), std::move(what), "the bytes that were saved", {begin_anew(file)});
+}
+
+void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hasher& read) {
+  if (!file.has_checksums() || file.checksum(tensor) == read.hex()) return;
+  throw corrupt(file.path(), fmt::format("the bytes of {} have the checksum {} and were saved with {}", tensor.name, read.hex(),
+                                         file.checksum(tensor)));
+}
+
+std::vector<ValueId> saved_values(const Graph& graph) {
+  std::vector<ValueId> values;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.role == Role::parameter || value.role == Role::optimizer_state) {
+      if (value.persistent() && !is_frozen(value)) values.push_back(ValueId{i});
+    }
+  }
+  return values;
+}
+
+std::vector<ValueId> frozen_values(const Graph& graph) {
+  std::vector<ValueId> values;
+  for (const ValueId id : graph.parameters()) {
+    if (is_frozen(graph.values[id])) values.push_back(id);
+  }
+  return values;
+}
+
+// Empty where nothing is frozen.
+std::string frozen_text(const Graph& graph, const FrozenWeights& frozen) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  ensure(frozen.hashes.size() == values.size(), "checkpoint", "not every frozen parameter has a hash");
+  if (values.empty()) return {};
+  nlohmann::json object = {{"seed", frozen.source.seed}, {"hashes", nlohmann::json::object()}};
+  if (!frozen.source.folder.empty()) object["folder"] = std::filesystem::absolute(frozen.source.folder).string();
+  for (std::size_t i = 0; i < values.size(); ++i) object["hashes"][graph.values[values[i]].name.text()] = frozen.hashes[i];
+  return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+// What that text takes at the most: a path, and of each parameter its name and its hash.
+Bytes frozen_bytes(const Graph& graph) {
+  constexpr std::int64_t kPath = 1 << 13, kEach = 48;
+  std::int64_t bytes = 0;
+  for (const ValueId id : frozen_values(graph)) bytes += std::ssize(graph.values[id].name.text()) + kEach;
+  return Bytes{bytes == 0 ? 0 : bytes + kPath};
+}
+
+std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t progress_bytes, std::int64_t frozen_bytes) {
+  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{progress_bytes}}};
+  if (frozen_bytes > 0) specs.push_back({kFrozen, DType::u8, Shape{frozen_bytes}});
+  for (const ValueId id : saved_values(graph))
+    specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
+  return specs;
+}
+
+std::string progress_text(const Progress& progress) {
+  nlohmann::json object = {{"updates", progress.updates},
+                           {"samples", progress.samples},
+                           {"units", progress.units},
+                           {"seconds", progress.seconds},
+                           {"loss_bits", bits_hex(progress.loss)},
+                           {"micro_batch", progress.micro_batch},
+                           {"accumulation", progress.accumulation},
+                           {"seed", progress.seed},
+                           {"data_hash", progress.data_hash},
+                           {kChecksums, true}};
+  if (const auto& scale = progress.loss_scale) {
+    object["loss_scale"] = {{"scale", scale->scale},         {"good_samples", scale->good_samples},
+                            {"overflows", scale->overflows}, {"low_windows", scale->low_windows},
+                            {"skipped", scale->skipped},     {"recent", scale->recent.to_string()}};
+  }
+  return object.dump();
+}
+
+LossScaleState scale_from(const nlohmann::json& object) {
+  LossScaleState state;
+  state.scale = object.at("scale").get<double>();
+  state.good_samples = object.at("good_samples").get<std::int64_t>();
+  state.overflows = object.at("overflows").get<std::int64_t>();
+  state.low_windows = object.at("low_windows").get<std::int64_t>();
+  state.skipped = object.at("skipped").get<std::int64_t>();
+  state.recent = std::bitset<LossScaleState::kRecent>(object.at("recent").get<std::string>());
+  return state;
+}
+
+// What no run has: what follows multiplies these and divides by them.
+void check(const Progress& progress) {
+  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36, kMostBatch = 1 << 24;
+  const auto in = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high) throw std::out_of_range(fmt::format("{} is {}, not in [{}, {}]", name, value, low, high));
+  };
+  in("updates", progress.updates, 0, kMostUpdates);
+  in("micro_batch", progress.micro_batch, 1, kMostBatch);
+  in("accumulation", progress.accumulation, 1, kMostBatch / progress.micro_batch);
+  const std::int64_t skipped = progress.loss_scale ? progress.loss_scale->skipped : 0;
+  in("skipped", skipped, 0, kMostUpdates);
+  const std::int64_t samples = (progress.updates + skipped) * progress.micro_batch * progress.accumulation;
+  in("samples", progress.samples, samples, samples);
+  in("units", progress.units, 0, std::int64_t{1} << 62);
+  if (!std::isfinite(progress.seconds) || progress.seconds < 0) throw std::out_of_range("seconds are no time");
+  const double scale = progress.loss_scale ? progress.loss_scale->scale : 1;
+  if (!(scale > 0) || !std::isfinite(scale)) throw std::out_of_range("the loss scale is no scale");
+}
+
+void check_counters(const SafetensorsFile& file, const StoredTensor& state, std::string_view text, bool has_checksums) {
+  if (has_checksums && !file.has_checksums())
+    throw corrupt(file.path(), "its counters speak of checksums and its header has none");
+  Hasher hasher;
+  compare(file, state, hasher.add(std::as_bytes(std::span(text))));
+}
+
+Progress parse(const SafetensorsFile& file) {
+  constexpr std::int64_t kMostBytes = 1 << 16;
+  const StoredTensor* state = file.find(kState);
+  if (state == nullptr || state->bytes > kMostBytes) {
+    throw data_error("E-CKPT-FORMAT", file.path(), "it holds no counters of a run", "a checkpoint that plimsoll train wrote");
+  }
+  std::string text(static_cast<std::size_t>(state->bytes), '\0');
+  file.read_into(*state, std::as_writable_bytes(std::span(text)));
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    Progress progress;
+    progress.updates = object.at("updates").get<std::int64_t>();
+    progress.samples = object.at("samples").get<std::int64_t>();
+    progress.units = object.at("units").get<std::int64_t>();
+    progress.seconds = object.at("seconds").get<double>();
+    progress.loss = std::bit_cast<double>(std::stoull(object.at("loss_bits").get<std::string>(), nullptr, 16));
+    progress.micro_batch = object.at("micro_batch").get<std::int64_t>();
+    progress.accumulation = object.at("accumulation").get<std::int64_t>();
+    progress.seed = object.at("seed").get<std::int64_t>();
+    progress.data_hash = object.at("data_hash").get<std::string>();
+    if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
+    check(progress);
+    check_counters(file, *state, text, object.contains(kChecksums));
+    return progress;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (file.has_checksums()) check_counters(file, *state, text, true);
+    throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("its counters are broken: {}", error.what()),
+                     "a checkpoint that plimsoll train wrote");
+  }
+}
+
+SafetensorsFile open(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {
+    throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
+                     {"plimsoll train CONFIG --run ANOTHER_FOLDER"});
+  }
+  try {
+    return SafetensorsFile::open(path);
+  } catch (const Error& error) {
+    if (error.code != "E-FORMAT-SAFETENSORS") throw;
+    throw corrupt(path, error.message);
+  }
+}
+
+}  // namespace
+
+FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, const Executor& executor) {
+  return {source, hashes_of(frozen_values(graph), executor)};
+}
+
+void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen, const std::filesystem::path& file,
+                     const Executor& executor) {
+  const std::string text = progress_text(progress), of_frozen = frozen_text(graph, frozen);
+  SafetensorsWriter writer(file, specs_of(graph, std::ssize(text), std::ssize(of_frozen)), Checksums::each);
+  writer.append(kState, std::as_bytes(std::span(text)));
+  if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
+  for (const ValueId id : saved_values(graph)) {
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+  }
+  writer.commit();
+}
+
+Bytes checkpoint_bytes(const Graph& graph) {
+  constexpr std::int64_t kMostCounters = 4096;
+  return safetensors_bytes(specs_of(graph, kMostCounters, frozen_bytes(graph).n), Checksums::each);
+}
+
+Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
+
+namespace {
+
+// What the checkpoint says of the frozen parameters of the graph: all of them, and no others.
+FrozenWeights parse_frozen(const Graph& graph, const SafetensorsFile& file) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  const StoredTensor* stored = file.find(kFrozen);
+  const auto other = [&](const std::string& what) {
+    return data_error("E-CKPT-FORMAT", file.path(), what, "a checkpoint of this model and optimizer");
+  };
+  if (stored == nullptr && values.empty()) return {};
+  if (stored == nullptr || values.empty())
+    throw other(fmt::format("{} parameters are frozen in this run, and {} in that of the checkpoint",
+                            values.empty() ? "no" : "some", stored == nullptr ? "none" : "some"));
+  if (stored->bytes > frozen_bytes(graph).n) throw other("its frozen parameters are others");
+  std::string text(static_cast<std::size_t>(stored->bytes), '\0');
+  file.read_into(*stored, std::as_writable_bytes(std::span(text)));
+  Hasher hasher;
+  compare(file, *stored, hasher.add(std::as_bytes(std::span(text))));
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    const nlohmann::json& hashes = object.at("hashes");
+    FrozenWeights frozen{{object.value("folder", std::string()), object.at("seed").get<std::uint64_t>()}, {}};
+    if (hashes.size() != values.size()) throw std::out_of_range(fmt::format("it has {} frozen parameters", hashes.size()));
+    for (const ValueId id : values) frozen.hashes.push_back(hashes.at(graph.values[id].name.text()).get<std::string>());
+    return frozen;
+  } catch (const std::exception& error) {
+    throw other(fmt::format("its frozen parameters are others: {}", error.what()));
+  }
+}
+
+Error changed(const SafetensorsFile& file, const FrozenWeights& frozen, const std::string& what) {
+  const std::string source = frozen.source.folder.empty() ? fmt::format("random numbers under the seed {}", frozen.source.seed)
+                                                          : frozen.source.folder.string();
+  return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", source, what),
+                    "the bytes with which the run began, which a checkpoint does not hold", {begin_anew(file.path())});
+}
+
+// From their source, of which they have to be the bytes that they were.
+void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWeights& frozen, Executor& executor) {
+  const std::vector<ValueId> values = frozen_values(graph);
+  if (values.empty()) return;
+  try {
+    fill_parameters(graph, frozen.source, executor, Parameters::frozen);
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal || frozen.source.folder.empty()) throw;
+    throw changed(file, frozen, error.message);
+  }
+  const std::vector<std::string> now = hashes_of(values, executor);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (now[i] == frozen.hashes[i]) continue;
+    throw changed(file, frozen,
+                  fmt::format("{} has the hash {} and had {}", graph.values[values[i]].name.text(), now[i], frozen.hashes[i]));
+  }
+}
+
+}  // namespace
+
+Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {
+  const SafetensorsFile file = open(path);
+  const Progress progress = parse(file);
+  FrozenWeights frozen = parse_frozen(graph, file);
+  load_frozen(graph, file, frozen, executor);
+  for (const ValueId id : saved_values(graph)) {
+    const Value& value = graph.values[id];
+    const StoredTensor* tensor = file.find(value.name.text());
+    if (tensor == nullptr || tensor->dtype != value.type.dtype || tensor->shape != value.type.shape) {
+      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or of another type", value.name.text()),
+                       "a checkpoint of this model and optimizer");
+    }
+    std::int64_t done = 0;
+    Hasher hasher;
+    executor.write(id, [&](std::span<std::byte> part) {
+      file.read_part(*tensor, done, part);
+      hasher.add(part);
+      done += std::ssize(part);
+    });
+    compare(file, *tensor, hasher);
+  }
+  return {progress, std::move(frozen)};
+}
+
+}  // namespace plimsoll
