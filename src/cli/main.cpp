@@ -28,25 +28,32 @@ namespace {
 
 void add_budgets(CLI::App& command, BudgetArguments& budgets) {
   const auto last = CLI::MultiOptionPolicy::TakeLast;
-  command.add_option("--memory", budgets.memory, "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000")
+  command
+      .add_option(
+          "--memory", budgets.memory,
+          "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: the file's, or else 95% of "
+          "what is free)")
       ->multi_option_policy(last);
-  command.add_option("--host-memory", budgets.host_memory, "bytes of host memory")->multi_option_policy(last);
+  command.add_option("--host-memory", budgets.host_memory, "bytes of the memory of the host, beside a device (cuda, sim)")
+      ->multi_option_policy(last);
   command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
 }
 
 CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
-  command.add_option("--set", config.sets, "a key of the configuration: --set train.updates=50")->allow_extra_args(false);
+  command
+      .add_option("--set", config.sets, "a key of the configuration: --set train.updates=50, --set 'optimizer.betas=[0.9,0.95]'")
+      ->allow_extra_args(false);
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
-  command.add_option("--device", config.device, "cpu; sim: a device, a host and a disk on this computer; cuda: a GPU");
+  command.add_option("--device", config.device, "cpu, cuda (a GPU) or sim (simulates a GPU with a part of the RAM)");
   command.add_flag("--unverified", config.unverified, "use a device whose tests have not all passed yet");
 }
 
 // Names of other programs, by the key that each stands for.
 std::string aliases_footer() {
-  std::string text = "Names of other programs are understood as well, in the file and in --set:\n";
+  std::string text = "Aliases from Hugging Face, DeepSpeed and others work in the file and in --set:\n";
   for (const ConfigKey& key : config_keys()) {
     std::vector<std::string_view> names;
     for (const ConfigAlias& alias : config_aliases()) {
@@ -92,20 +99,24 @@ void add_diff(CLI::App& command, PlanArguments& a) {
 }
 
 void add_plan(CLI::App& app, PlanArguments& a) {
-  CLI::App* command = app.add_subcommand("plan", "what a training needs, by phase and owner, before anything runs");
+  CLI::App* command =
+      app.add_subcommand("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training");
   add_config_file(*command, a.config);
   command->footer(aliases_footer());
   add_budgets(*command, a.config.budgets);
   add_device(*command, a.config);
-  command->add_option("--machine", a.machine, "plan for the machine of this file, or for `sim`");
+  command->add_option("--machine", a.machine,
+                      "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
   command->add_option("--out", a.out, "write the plan here, for train --plan");
-  command->add_flag("--values", a.values, "list every value of the plan; with --out in that file alone");
-  CLI::Option* frontier = command->add_flag("--frontier", a.frontier, "update time against the budget, as a table and a plot");
+  command->add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
+  CLI::Option* frontier =
+      command->add_flag("--frontier", a.frontier, "show update time against the budget, as a table and a plot");
   command->add_option("--at", a.at, "a budget that the frontier has to show; may be given several times")
       ->needs(frontier)
       ->allow_extra_args(false);
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
-  command->add_option("--export-instance", a.instance, "write the problem and this plan here, for other planners");
+  command->add_option("--export-instance", a.instance,
+                      "write graph, costs and this plan here, for other planners (instances/README.md)");
   add_diff(*command, a);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
@@ -116,12 +127,15 @@ void add_train(CLI::App& app, TrainArguments& a) {
   add_budgets(*command, a.config.budgets);
   add_device(*command, a.config);
   command->footer(aliases_footer());
-  command->add_option("--run", a.run, "folder of the run (default: runs/<date>-<hash>)");
-  command->add_option("--plan", a.plan, "replay this plan");
-  command->add_option("--updates", a.updates, "stop after so many updates");
-  command->add_flag("--resume", a.resume, "continue the run from its checkpoint, with its own settings; CONFIG may be left out");
-  command->add_flag("--force", a.force, "with --resume: take changes that make the results those of another run");
-  command->add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  command->add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
+  command->add_option("--plan", a.plan, "train with the plan in this file, from plan --out");
+  command->add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates");
+  command->add_flag("--resume", a.resume,
+                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
+  command->add_flag("--force", a.force,
+                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
+  command->add_flag("--audit", a.audit,
+                    "check every byte against the plan and report differences; needs 64 MiB more than the budget");
   command->add_flag("--json", a.json, "print run.json at the end");
   command->add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
   command->final_callback([&a] {
@@ -130,16 +144,19 @@ void add_train(CLI::App& app, TrainArguments& a) {
 }
 
 void add_verify(CLI::App& app, VerifyArguments& a) {
-  CLI::App* command = app.add_subcommand("verify", "prove gradients, batches, plans and precision on this model and data");
+  CLI::App* command = app.add_subcommand(
+      "verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails");
   add_config(*command, a.config);
   add_device(*command, a.config);
-  command->add_option("--folder", a.folder,
-                      "for its runs and their data, which stays for the commands of --json (default: a temporary one)");
+  command->add_option(
+      "--folder", a.folder,
+      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
+      "temporary folder)");
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_others(CLI::App& app, Arguments& a) {
-  CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation (or data.train)");
+  CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
   eval->add_option("--weights", a.eval.weights, "a folder of weights, or of a run")->required();
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
@@ -148,17 +165,20 @@ void add_others(CLI::App& app, Arguments& a) {
   add_budgets(*generate, a.generate.budgets);
   generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
   generate->add_option("--prompt", a.generate.prompt, "the beginning of the text")->required();
-  generate->add_option("--tokens", a.generate.tokens, "how many to generate");
-  generate->add_option("--temperature", a.generate.temperature, "0: always the likeliest");
-  generate->add_option("--seed", a.generate.seed, "of the draws");
+  generate->add_option("--tokens", a.generate.tokens, "how many to generate (default: 200)");
+  generate->add_option("--temperature", a.generate.temperature, "0: greedy (default: 0.8)");
+  generate->add_option("--seed", a.generate.seed, "of the sampling (default: 1)");
   generate->add_flag("--ignore-eos", a.generate.ignore_end, "go on behind the end of a text (eos_token_id)");
-  generate->add_option("--threads", a.generate.threads, "0 (the default): all cores that it may use");
+  generate->add_option("--threads", a.generate.threads, "0 (the default): all usable cores");
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
-  layout->add_option("FILE", a.layout.file, "CSV with the columns id, lower, upper, size")->required();
-  layout->add_option("--capacity", a.layout.capacity, "fit into so many bytes");
+  layout
+      ->add_option("FILE", a.layout.file,
+                   "CSV with the columns id, lower, upper, size: a buffer is live from lower to before upper")
+      ->required();
+  layout->add_option("--capacity", a.layout.capacity, "fit into so many bytes, or fail with exit 3");
   layout->add_flag("--minimize", a.layout.minimize,
-                   "find the lowest height: without a limit until it is proven, or seconds bring little more");
+                   "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
   layout->add_option("--out", a.layout.out, "write the CSV with offsets here");
   layout->add_option("--work-limit", a.layout.work_limit, "stop after so many nodes of the search");
   layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
@@ -167,22 +187,25 @@ void add_others(CLI::App& app, Arguments& a) {
   recompute->add_option("FILE", a.recompute.file, "an instance, as plan --export-instance writes it")->required();
   recompute->add_option("--memory", a.recompute.memory, "fit into so many bytes, those of parameters included")->required();
   recompute->add_option("--out", a.recompute.out, "write the answer here");
-  recompute->add_option("--work-limit", a.recompute.work, "try so many schedules, and look at so many million values");
+  recompute->add_option("--work-limit", a.recompute.work, "search limit N: at most N schedules and N million visited values");
   recompute->add_flag("--json", a.recompute.json, "one JSON object on stdout");
 
-  CLI::App* machine = app.add_subcommand("machine", "measure this machine, and the kernels of a configuration");
+  CLI::App* machine = app.add_subcommand(
+      "machine",
+      "benchmark memory, links and kernels of this machine, so that plans show measured times; with CONFIG, its kernels as well");
   add_config_file(*machine, a.machine.config);
   add_device(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
 
-  CLI::App* init = app.add_subcommand("init", "a commented configuration on stdout");
-  init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, ...");
+  CLI::App* init = app.add_subcommand("init", "print a commented configuration: plimsoll init gpt2 > run.toml");
+  init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m");
 
-  CLI::App* explain = app.add_subcommand("explain", "what an error code or a word of a plan means, or what a value of a plan is");
-  explain->add_option("WHAT", a.explain.what, "E-CODE, a word (knee, floor, time bound, ...), or the name or id of a value")
+  CLI::App* explain =
+      app.add_subcommand("explain", "what an error code or a word of a plan means, or what a tensor of a plan is");
+  explain->add_option("WHAT", a.explain.what, "E-CODE, a word (knee, floor, time bound, ...), or the name or id of a tensor")
       ->required()
       ->expected(1, 4);
-  explain->add_option("--plan", a.explain.plan, "the file of `plan --out` that holds the value");
+  explain->add_option("--plan", a.explain.plan, "the file of `plan --out` that holds the tensor");
 }
 
 // The configuration that the command was given, if it takes one.
