@@ -14,8 +14,8 @@ const CodeExplanation kExplanations[] = {
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
     {"E-CKPT-CORRUPT", "The checkpoint is not what was saved.",
      "Bytes of the file changed since then: a disk or a memory is failing, or something else wrote to it.",
-     "Put back a copy of the file, or start anew. A run that was interrupted or that ended has its weights in DIR/weights: "
-     "model.init takes them.",
+     "Put back a copy of the file, or start anew. If the run stopped normally, its weights are in DIR/weights; to start from "
+     "them, set model.init to that folder.",
      "plimsoll train DIR/config.resolved.toml --run NEW"},
     {"E-CKPT-FORMAT", "The checkpoint does not fit this run.", "It is damaged, or was written with another model or optimizer.",
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
@@ -31,9 +31,9 @@ const CodeExplanation kExplanations[] = {
      "Begin anew, in the same folder, without --resume. Where only diverged.safetensors is there, train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
-    {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one would be read and not used.",
+    {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one of them has no effect.",
      "A schedule's key beside another schedule, betas beside half-lives, two ways to clip, a range of momentum without momentum.",
-     "Keep one of the two; the message says which there are.", "plimsoll init"},
+     "Keep one of the two; the message names them.", "plimsoll init"},
     {"E-CONFIG-FILE", "The configuration file cannot be read.",
      "The path is mistyped, relative to another folder, a folder itself, larger than 1 MiB, or not readable for you.",
      "Check the path. To begin with a complete file, let Plimsoll write one.", "plimsoll init > run.toml"},
@@ -264,20 +264,19 @@ const CodeExplanation kExplanations[] = {
      "Give it a disk or a host, leave plan.recompute and plan.optimizer_state on \"auto\", or let the planner choose.",
      "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB --set plan.activations=auto"},
     {"E-PLAN-CHANGED", "What would run now is not what was planned.",
-     "Libraries, instruction set, number of threads or who moves pages to the disk differ between planning and running; "
-     "predicted "
-     "bytes would no longer hold.",
-     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. Where a GPU's library chose "
-     "another algorithm than it did when it was measured, remove that GPU's machine file (its name is in what `plimsoll machine "
-     "CONFIG --device cuda --unverified --json` prints) and measure again.",
+     "The libraries, the instruction set, the number of threads or the engine of disk transfers are not those of the plan. The "
+     "predicted memory would be wrong.",
+     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. On a GPU cuBLASLt may "
+     "choose another algorithm than in the calibration: then delete the machine file and measure again. `plimsoll machine CONFIG "
+     "--device cuda --unverified --json` prints the name of the file.",
      "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FIT", "No plan fits into the budget; nothing was started.",
-     "The floor is the smallest budget for which a plan exists, over everything that the request leaves on auto. Weights, "
+     "The planner tried every value of the keys that are auto. The floor is the smallest budget that worked. Weights, "
      "gradients and optimizer state take 16 bytes per parameter (adamw) before the first activation.",
      "Take one of the remedies of the message: each is a set of arguments that was planned and fits, with its peak and its time "
-     "per update. What leaves the results as they are comes first: a free choice of the planner, a disk, more memory. Leaving "
+     "per update. Remedies that keep the result come first: a key that goes back to auto, a disk, more memory. Leaving "
      "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
      "them changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto --set plan.recompute=auto"},

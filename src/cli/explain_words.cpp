@@ -14,14 +14,14 @@ const WordExplanation kWords[] = {
      "The repeated layers of a model. Each of them keeps what its backward pass reads (keep), computes again what is cheap "
      "for its bytes (cheap) or all of it from its input (recompute), perhaps in pieces or joined with the block before."},
     {"bound",
-     "No plan can be smaller: the largest working set of any single step, in whatever order steps run. The floor lies at "
-     "or above it. Of times, \"bound\" is an estimate from the machine's rates, not a measurement."},
+     "A lower bound on the bytes of the process: some single instruction needs so much, in any order. The floor lies at or "
+     "above it. Of times, \"bound\" is a lower bound from the machine's rates, not a measurement."},
     {"budget", "The most that the whole process may take: arena, code, generated kernels, heap and stacks (--memory)."},
     {"ceiling", "The process with everything kept and nothing computed again: the fastest plan. More memory is of no use."},
-    {"cheap", "A block computes again only what is cheap for its bytes; the plan names the values."},
+    {"cheap", "A block recomputes only the values that cost little time for their bytes; the plan names them, or their number."},
     {"floor",
-     "The smallest budget for which the planner has a plan, over all that the request leaves on auto. One page less is "
-     "refused with E-PLAN-FIT."},
+     "The smallest budget for which the planner has a plan. It tries every value of the keys that are auto. One page (4 KiB) "
+     "less is refused with E-PLAN-FIT."},
     {"frontier", "Update time against the budget, from the floor to the ceiling: `plimsoll plan CONFIG --frontier`."},
     {"joined", "A block computes again from the input of the block before, which then need not be kept."},
     {"keep", "A block keeps everything that its backward pass reads."},

@@ -62,8 +62,8 @@ std::string init_text(std::string_view preset) {
       "# A configuration of Plimsoll. Change what you like, then:\n"
       "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
       "#   plimsoll train run.toml --run run\n"
-      "# Lines that begin with a comment sign show what holds where they are left out; with two signs, an example that belongs\n"
-      "# to another choice than the one above it. Paths are relative to this file.\n";
+      "# A line with one # shows a default. A line with ## is an example for another optimizer, schedule or precision.\n"
+      "# Remove the # to use it. Paths are relative to this file.\n";
   if (!facts_of(config.model.config).bytes) {
     text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
   }

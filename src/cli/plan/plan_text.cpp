@@ -34,7 +34,7 @@ std::string blocks_text(const json& decisions) {
   if (pieces > 0) text += pieces == count["recompute"] ? " in pieces" : fmt::format(", {} of them in pieces", pieces);
   if (joined > 0) text += fmt::format(", {} with the block before", joined);
   if (text.empty()) text = "none repeated";
-  if (const std::size_t again = decisions.at("replays").size(); again > 0) text += fmt::format(", {} nodes run again", again);
+  if (const std::size_t again = decisions.at("replays").size(); again > 0) text += fmt::format(", {} nodes recomputed", again);
   const std::size_t late = decisions.value("late", json::array()).size();
   if (late > 0) text += fmt::format(", transfers begin later in {} places", late);
   return text;
@@ -52,7 +52,7 @@ std::string cheap_text(const json& decisions) {
   }
   std::string text;
   for (const auto& [values, blocks] : kinds)
-    text += fmt::format("cheap, {} block{}: made again: {}\n", blocks, blocks == 1 ? "" : "s", values);
+    text += fmt::format("cheap, {} block{}, recomputed: {}\n", blocks, blocks == 1 ? "" : "s", values);
   return text;
 }
 
@@ -153,11 +153,11 @@ std::string levers_table(const json& plan) {
             (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
   return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
-         (pinned ? fmt::format("  (rows of one micro-batch also take --set {})\n", pin) : "") + rows;
+         (pinned ? fmt::format("  (rows that keep this micro-batch need --set {} as well)\n", pin) : "") + rows;
 }
 
 std::string remedies_text(const json& remedies) {
-  std::string text = "what fits, each planned, cheapest for the result first:\n";
+  std::string text = "changes that make it fit, each of them planned; those that keep the result come first:\n";
   int number = 0;
   for (const json& remedy : remedies) {
     text += fmt::format("  {}. {}\n     {}\n     process {}, {} per update{}\n", ++number, remedy.at("text").get<std::string>(),
@@ -200,10 +200,10 @@ std::string reserve_rows(const json& items) {
 std::string lanes_text(const json& predicted) {
   const json& lanes = predicted.at("lanes");
   const auto lane = [&](const char* name) { return duration_text(lanes.at(name).get<double>()); };
-  std::string text =
-      fmt::format("{:<36}{:>12}  in {}, out {}", "lanes of an update: compute", lane("compute"), lane("in"), lane("out"));
-  if (lanes.contains("far_in")) text += fmt::format("; disk: in {}, out {}", lane("far_in"), lane("far_out"));
-  return text + fmt::format("; it waits {}\n", duration_text(predicted.at("stall_seconds").get<double>()));
+  std::string text = fmt::format("{:<36}{:>12}  transfers in {}, out {}", "lanes of an update: kernels", lane("compute"),
+                                 lane("in"), lane("out"));
+  if (lanes.contains("far_in")) text += fmt::format("; disk in {}, out {}", lane("far_in"), lane("far_out"));
+  return text + fmt::format("; kernels wait {}\n", duration_text(predicted.at("stall_seconds").get<double>()));
 }
 
 std::string process_table(const json& predicted, const json& decisions) {
@@ -237,9 +237,9 @@ std::string time_bound_text(const json& lanes) {
   const double again = lanes.value("again", 0.0), waits = lanes.value("waits", 0.0),
                transfers = lanes.at("transfers").get<double>();
   std::string text = "each kernel once";
-  if (again > 0) text += fmt::format(" and {} again", duration_text(again));
-  if (waits > 0) text += fmt::format(", and {} for the update's transfers", duration_text(waits));
-  if (transfers > 0) text += fmt::format("; transfers {}", duration_text(transfers));
+  if (again > 0) text += fmt::format(" and {} recomputed", duration_text(again));
+  if (waits > 0) text += fmt::format(", and {} of transfers that cannot overlap", duration_text(waits));
+  if (transfers > 0) text += fmt::format("; all transfers {}", duration_text(transfers));
   return text;
 }
 
