@@ -90,7 +90,7 @@ int run_eval(const EvalArguments& arguments) {
   CpuDevice device(arena);
   Executor executor(chosen->plan.graph, program, device, machine.machine.threads, 1);
   load_weights(chosen->plan.graph, model, folder, executor);
-  const Pass& pass = chosen->graph.model.pass(Section::evaluate);
+  const Pass& pass = chosen->graph.model.pass("evaluate");
   EvaluationProgress progress;
   const TokenSource samples(source, tokens);
   const EvaluationResult result =

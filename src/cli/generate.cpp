@@ -165,7 +165,7 @@ int run_generate(const GenerateArguments& arguments) {
   Executor executor(plan.plan.graph, program, device, threads, 1);
   load_weights(plan.plan.graph, model, folder, executor);
 
-  const Pass& pass = plan.graph.model.pass(Section::generate);
+  const Pass& pass = plan.graph.model.pass("generate");
   const ValueId tokens = pass.input("tokens"), sample_ids = pass.input("sample_ids"), position = pass.input("position");
   const ValueId drawn_from = pass.results.front();
   // The last tokens of the text, as many as the model sees.
@@ -175,7 +175,7 @@ int run_generate(const GenerateArguments& arguments) {
   seen.assign(prompt.begin(), prompt.end());
   std::fputs(arguments.prompt.c_str(), stdout);
   for (std::int64_t step = 0; step < arguments.tokens; ++step) {
-    executor.run(Section::generate, false, [&](Section) {
+    executor.run(pass.section, false, [&](Section) {
       const std::span<std::int32_t> input = executor.view(tokens).as<std::int32_t>();
       std::fill(input.begin(), input.end(), 0);
       std::copy(seen.begin(), seen.end(), input.begin());

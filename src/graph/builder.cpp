@@ -28,6 +28,12 @@ ValueId GraphBuilder::add_parameter(std::string name, Shape shape, Initializer i
   return id;
 }
 
+Section GraphBuilder::begin_forward(ForwardPass pass) {
+  graph_.forward.push_back(std::move(pass));
+  set_section(forward_section(graph_.forward.size() - 1));
+  return section_;
+}
+
 ValueId GraphBuilder::add_input(std::string name, ValueType type) {
   const ValueId id = add_persistent(std::move(name), std::move(type), Role::input);
   graph_.values[id].section = section_;

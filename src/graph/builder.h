@@ -23,6 +23,9 @@ class GraphBuilder {
 
   // The section and role of the nodes and values that follow.
   void set_section(Section section, bool backward = false) { section_ = section, backward_ = backward; }
+  // Begins a forward pass of the graph, which the nodes and values that follow belong to.
+  Section begin_forward(ForwardPass pass);
+  Section section() const { return section_; }
   void set_role(Role role) { role_ = role; }
   // The model line of the nodes that follow, for example "h.3.attn"; restored when the guard dies.
   class Scope {

@@ -10,14 +10,34 @@
 
 namespace plimsoll {
 
-std::string_view name(Section section) {
-  switch (section) {
-    case Section::micro: return "micro";
-    case Section::update: return "update";
-    case Section::evaluate: return "evaluate";
-    case Section::generate: return "generate";
-  }
-  return "?";
+namespace {
+
+std::size_t pass_of(Section section) { return static_cast<std::size_t>(section) - static_cast<std::size_t>(Section::forward); }
+
+}  // namespace
+
+std::vector<Section> Graph::sections() const {
+  std::vector<Section> all{Section::micro, Section::update};
+  for (std::size_t pass = 0; pass < forward.size(); ++pass) all.push_back(forward_section(pass));
+  return all;
+}
+
+std::string_view Graph::name(Section section) const {
+  if (section == Section::micro) return "micro";
+  if (section == Section::update) return "update";
+  ensure(pass_of(section) < forward.size(), "graph", "there is no such section");
+  return forward[pass_of(section)].name;
+}
+
+bool Graph::sums(Section section) const {
+  if (section == Section::micro) return true;
+  return section != Section::update && forward.at(pass_of(section)).sums;
+}
+
+std::optional<Section> Graph::find_forward(std::string_view name) const {
+  const auto found = std::ranges::find(forward, name, &ForwardPass::name);
+  if (found == forward.end()) return {};
+  return forward_section(static_cast<std::size_t>(found - forward.begin()));
 }
 
 std::string_view name(Role role) {
@@ -112,7 +132,7 @@ std::string to_text(const Graph& graph) {
     const Value& value = graph.values[ValueId{i}];
     if (value.producer.valid()) continue;
     text += fmt::format("%{} {}{} {} : {}{}{}\n", i, name(value.type.dtype), to_text(value.type.shape), value.name.text(),
-                        name(value.role), value.persistent() ? "" : fmt::format(" of {}", name(*value.section)),
+                        name(value.role), value.persistent() ? "" : fmt::format(" of {}", graph.name(*value.section)),
                         value.tier == 0 ? "" : fmt::format(" on tier {}", value.tier));
   }
   for (const NodeId id : graph.order) {
@@ -124,8 +144,8 @@ std::string to_text(const Graph& graph) {
                              to_text(value.type.shape), value.name.text());
     }
     for (const ValueId input : node.inputs) inputs += fmt::format("{}%{}", inputs.empty() ? "" : ", ", input.index);
-    text += fmt::format("{}: {} = {}[{}]({}) @{:x}\n", name(node.section), outputs, node.op->name, node.attributes.text(), inputs,
-                        node.site);
+    text += fmt::format("{}: {} = {}[{}]({}) @{:x}\n", graph.name(node.section), outputs, node.op->name, node.attributes.text(),
+                        inputs, node.site);
   }
   return text;
 }

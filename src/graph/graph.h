@@ -25,9 +25,17 @@ using PerValue = PerId<ValueId, T>;
 template <class T>
 using PerNode = PerId<NodeId, T>;
 
-enum class Section : std::uint8_t { micro, update, evaluate, generate };
-inline constexpr std::array kSections{Section::micro, Section::update, Section::evaluate, Section::generate};
-std::string_view name(Section section);
+// `forward` is the first of the forward passes (Graph::forward); the others follow it.
+enum class Section : std::uint8_t { micro, update, forward };
+constexpr Section forward_section(std::size_t pass) {
+  return static_cast<Section>(static_cast<std::size_t>(Section::forward) + pass);
+}
+
+// A pass that changes no parameter: an evaluation, a generation.
+struct ForwardPass {
+  std::string name;   // also that of its section and of its phase
+  bool sums = false;  // over its runs; the first of them writes what the others add to
+};
 
 // Who owns the bytes of a value in the tables that a user reads.
 enum class Role : std::uint8_t {
@@ -102,15 +110,23 @@ struct Node {
 struct Graph {
   PerValue<Value> values;
   PerNode<Node> nodes;
-  std::vector<NodeId> order;     // every node once; inputs before outputs; sections in kSections order
+  std::vector<NodeId> order;     // every node once; inputs before outputs; sections in their order
   std::vector<ValueId> results;  // read from outside after each run of their section (loss total, gradient norm, logits)
 
+  std::vector<ForwardPass> forward;
+
+  std::vector<Section> sections() const;
+  std::string_view name(Section section) const;
+  // Whether runs of a section add up, of which the first writes.
+  bool sums(Section section) const;
+  // The section of the forward pass of that name, if there is one.
+  std::optional<Section> find_forward(std::string_view name) const;
   std::vector<NodeId> section_order(Section section) const;
   std::vector<ValueId> parameters() const;
   ValueId find(std::string_view name) const;  // first value of that name, invalid if none
 };
 
-// Moves the nodes of each section together, in kSections order; keeps the order within a section.
+// Moves the nodes of each section together, in the order of sections; keeps the order within a section.
 void sort_sections(Graph& graph);
 
 // Alias pairs of a node, as value ids. What the node reads a second time, at a position without such a pair, it may not

@@ -12,11 +12,14 @@ ValueId Pass::input(std::string_view name) const {
   return found->value;
 }
 
-bool ModelGraph::has(Section section) const { return std::ranges::find(passes, section, &Pass::section) != passes.end(); }
+const Pass* ModelGraph::find(std::string_view name) const {
+  const auto found = std::ranges::find(passes, name, &Pass::name);
+  return found == passes.end() ? nullptr : &*found;
+}
 
-const Pass& ModelGraph::pass(Section section) const {
-  const auto found = std::ranges::find(passes, section, &Pass::section);
-  ensure(found != passes.end(), "model", "the model has no such pass");
+const Pass& ModelGraph::pass(std::string_view name) const {
+  const Pass* found = find(name);
+  ensure(found != nullptr, "model", "the model has no such pass");
   return *found;
 }
 

@@ -43,6 +43,7 @@ struct LossTerm {
 // A part of the graph that is run by itself. Every node and every value that is not persistent belongs to one.
 struct Pass {
   Section section = Section::micro;
+  std::string name = "train";  // of a forward pass, as the graph has it
   std::vector<Field> inputs;
   std::vector<LossTerm> losses;
   std::vector<ValueId> results;
@@ -51,7 +52,7 @@ struct Pass {
   ValueId input(std::string_view name) const;
 };
 
-// The batch shape of each section; a section of batch 0 is left out.
+// The batch shape of each pass; a pass of batch 0 is left out.
 struct BatchShape {
   std::int64_t micro = 0;     // samples of a micro-step
   std::int64_t evaluate = 0;  // samples of an evaluation step
@@ -68,9 +69,10 @@ struct ModelGraph {
   Graph graph;
   std::vector<Pass> passes;
 
-  bool has(Section section) const;
+  // Null where there is none of that name: "train", "evaluate", "generate".
+  const Pass* find(std::string_view name) const;
   // An internal error where there is none.
-  const Pass& pass(Section section) const;
+  const Pass& pass(std::string_view name) const;
 };
 
 std::int64_t parameter_count(const Graph& graph);

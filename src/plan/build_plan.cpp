@@ -159,11 +159,12 @@ std::vector<OwnerBytes> owners_at(const Simulation& simulation, Phase phase, int
 
 std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector<Bytes>& offsets) {
   std::vector<PhasePlan> phases;
-  for (const Phase phase : kPhases) {
+  for (const Phase phase : simulation.timeline.phases()) {
     const StepRange range = simulation.timeline.of(phase);
     if (range.empty()) continue;
     const LiveProfile live = live_profile(simulation.lifetimes, simulation.timeline, phase);
-    PhasePlan plan{phase, {}, live.peak, owners_at(simulation, phase, live.peak_step)};
+    PhasePlan plan{
+        phase, std::string(name(simulation.graph, phase)), {}, live.peak, owners_at(simulation, phase, live.peak_step)};
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       const Buffer& buffer = simulation.lifetimes.buffers[BufferId{i}];
       const int begin = phase == Phase::first ? buffer.first_begin : buffer.begin;
@@ -243,7 +244,7 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
   Launches sum;
   for (const Step& step : timeline.steps) {
     if (step.kind != Step::Kind::node) continue;
-    const Forms forms = forms_of(step.section, timeline.rounds);
+    const Forms forms = forms_of(simulation.graph, step.section, timeline.rounds);
     const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
     const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
     sum.kernels += count * of_node.kernels;

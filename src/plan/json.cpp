@@ -68,7 +68,7 @@ json lanes_json(const Plan& plan) {
 json predicted_json(const Plan& plan) {
   json phases = json::array();
   for (const PhasePlan& phase : plan.phases) {
-    phases.push_back({{"name", name(phase.phase)},
+    phases.push_back({{"name", phase.name},
                       {"arena_bytes", phase.arena.n},
                       {"live_bytes", phase.live.n},
                       {"owners", owners_json(phase.owners)}});
@@ -198,12 +198,12 @@ std::string action_of(const Value& value) {
 
 json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
   json ranges = json::array();
-  for (const Phase phase : kPhases) {
+  for (const Phase phase : plan.timeline.phases()) {
     const StepRange range = plan.timeline.of(phase);
     const int begin = std::max(range.begin, phase == Phase::first ? buffer.first_begin : buffer.begin);
     const int end = std::min(range.end, buffer.end);
     if (begin >= end) continue;
-    ranges.push_back({{"phase", name(phase)}, {"begin", begin}, {"end", end}, {"offset", plan.offsets[index].n}});
+    ranges.push_back({{"phase", name(plan.graph, phase)}, {"begin", begin}, {"end", end}, {"offset", plan.offsets[index].n}});
   }
   return ranges;
 }
@@ -212,10 +212,10 @@ json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
 json stored_json(const Plan& plan, ValueId id, Bytes offset) {
   const Value& value = plan.graph.values[id];
   json ranges = json::array();
-  for (const Phase phase : kPhases) {
+  for (const Phase phase : plan.timeline.phases()) {
     const StepRange range = plan.timeline.of(phase);
     if (range.empty()) continue;
-    ranges.push_back({{"phase", name(phase)}, {"begin", range.begin}, {"end", range.end}, {"offset", offset.n}});
+    ranges.push_back({{"phase", name(plan.graph, phase)}, {"begin", range.begin}, {"end", range.end}, {"offset", offset.n}});
   }
   return {{"id", id.index},
           {"name", value.name},
@@ -342,7 +342,7 @@ json to_json(const Infeasible& infeasible, const PlanContext& context, int threa
           {"infeasible",
            {{"code", "E-PLAN-FIT"},
             {"short_bytes", (infeasible.floor - infeasible.budget).n},
-            {"phase", name(infeasible.phase)},
+            {"phase", infeasible.phase},
             {"owners", owners_list(infeasible.owners)},
             {"remedies", json::array()}}}};
 }

@@ -224,7 +224,7 @@ bool comes_from_before(const Graph& graph, ValueId value) {
 }
 
 bool starts_window(const Graph& graph, const Node& node) {
-  if (node.section != Section::micro && node.section != Section::evaluate) return false;
+  if (!graph.sums(node.section)) return false;
   if (node.op->transfer != Transfer::none) return false;
   for (const NodeAlias& alias : aliases_of(graph, node)) {
     if (alias.kind == AliasKind::accumulates && comes_from_before(graph, alias.input)) return true;

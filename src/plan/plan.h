@@ -67,6 +67,7 @@ struct OwnerBytes {
 
 struct PhasePlan {
   Phase phase = Phase::load;
+  std::string name;
   Bytes arena;                     // end of the highest buffer that lives in it
   Bytes live;                      // the most that is live at one step
   std::vector<OwnerBytes> owners;  // at that step, largest first; they add up to `live`
@@ -151,7 +152,7 @@ struct Plan {
 
 struct Infeasible {
   Bytes budget, floor, floor_bound;
-  Phase phase = Phase::steady;
+  std::string phase = "steady";
   std::vector<OwnerBytes> owners;  // of the floor plan at its peak, with the reserve
 };
 

@@ -329,12 +329,12 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
     plan.bound_seconds = state_->time_bound(memory);
     return plan;
   }
-  Infeasible infeasible{memory, lowest, floor_bound(), Phase::steady, {}};
+  Infeasible infeasible{memory, lowest, floor_bound(), "steady", {}};
   const auto smallest = std::min_element(state_->plans.begin(), state_->plans.end(),
                                          [](const auto& a, const auto& b) { return a.second.process < b.second.process; });
   const auto peak = std::max_element(smallest->second.phases.begin(), smallest->second.phases.end(),
                                      [](const PhasePlan& a, const PhasePlan& b) { return a.live < b.live; });
-  infeasible.phase = peak->phase;
+  infeasible.phase = peak->name;
   infeasible.owners = peak->owners;
   for (const ReserveItem& item : smallest->second.reserve) infeasible.owners.push_back({item.name, item.bytes, {}});
   return infeasible;

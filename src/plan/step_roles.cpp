@@ -94,7 +94,8 @@ std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfil
 
 std::int64_t peak_of_other_phases(const Simulation& simulation) {
   std::int64_t peak = 0;
-  for (const Phase phase : {Phase::load, Phase::evaluate, Phase::save, Phase::generate}) {
+  for (const Phase phase : simulation.timeline.phases()) {
+    if (phase == Phase::first || phase == Phase::steady) continue;
     peak = std::max(peak, live_profile(simulation.lifetimes, simulation.timeline, phase).peak.n);
   }
   return peak;

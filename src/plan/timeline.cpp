@@ -2,18 +2,40 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace plimsoll {
 
-std::string_view name(Phase phase) {
+namespace {
+
+Section section_of(Phase phase) {
+  return forward_section(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
+}
+
+}  // namespace
+
+Phase phase_of(Section section) {
+  ensure(section >= Section::forward, "timeline", "no forward pass");
+  return static_cast<Phase>(static_cast<std::size_t>(Phase::forward) + static_cast<std::size_t>(section) -
+                            static_cast<std::size_t>(Section::forward));
+}
+
+std::string_view name(const Graph& graph, Phase phase) {
   switch (phase) {
     case Phase::load: return "load";
     case Phase::first: return "first";
     case Phase::steady: return "steady";
-    case Phase::evaluate: return "evaluate";
     case Phase::save: return "save";
-    case Phase::generate: return "generate";
+    case Phase::forward: break;
   }
-  return "?";
+  return graph.name(section_of(phase));
+}
+
+std::vector<Phase> Timeline::phases() const {
+  std::vector<Phase> all{Phase::load, Phase::first, Phase::steady};
+  for (std::size_t pass = 0; pass < forward.size(); ++pass) all.push_back(phase_of(forward_section(pass)));
+  all.push_back(Phase::save);
+  return all;
 }
 
 StepRange Timeline::of(Phase phase) const {
@@ -21,21 +43,15 @@ StepRange Timeline::of(Phase phase) const {
     case Phase::load: return load;
     case Phase::first: return {micro.begin, rounds == 1 ? update.end : micro.end};
     case Phase::steady: return {micro.begin, update.end};
-    case Phase::evaluate: return evaluate;
     case Phase::save: return save;
-    case Phase::generate: return generate;
+    case Phase::forward: break;
   }
-  return {};
+  return forward.at(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
 }
 
-Forms forms_of(Section section, std::int64_t rounds) {
-  switch (section) {
-    case Section::micro: return {true, rounds > 1};
-    case Section::evaluate: return {true, true};
-    case Section::update:
-    case Section::generate: break;
-  }
-  return {false, true};
+Forms forms_of(const Graph& graph, Section section, std::int64_t rounds) {
+  if (section == Section::micro) return {true, rounds > 1};
+  return {graph.sums(section), true};
 }
 
 namespace {
@@ -99,11 +115,14 @@ class Builder {
     std::vector<NodeId> updates = graph_.section_order(Section::update);
     fill(timeline_.micro, [&] { updates = add_micro(updates); });
     fill(timeline_.update, [&] { add_section(Section::update, updates); });
-    fill(timeline_.evaluate, [&] { add_section(Section::evaluate, graph_.section_order(Section::evaluate)); });
+    timeline_.forward.resize(graph_.forward.size());
+    for (std::size_t pass = 0; pass < timeline_.forward.size(); ++pass) {
+      const Section section = forward_section(pass);
+      fill(timeline_.forward[pass], [&] { add_section(section, graph_.section_order(section)); });
+    }
     fill(timeline_.save, [&] {
       if (saves) add({Step::Kind::save, Section::update, {}});
     });
-    fill(timeline_.generate, [&] { add_section(Section::generate, graph_.section_order(Section::generate)); });
     return std::move(timeline_);
   }
 

@@ -23,9 +23,8 @@ class Lowering {
     program_.load = section(timeline.load);
     program_.micro = section(timeline.micro);
     program_.update = section(timeline.update);
-    program_.evaluate = section(timeline.evaluate);
+    for (const StepRange& pass : timeline.forward) program_.forward.push_back(section(pass));
     program_.save = section(timeline.save);
-    program_.generate = section(timeline.generate);
     return std::move(program_);
   }
 
@@ -154,7 +153,7 @@ class Lowering {
   // What a section's inputs are unpacked from.
   std::vector<Operand> staging(Section section) const {
     std::vector<Operand> result;
-    if (section != Section::micro && section != Section::evaluate) return result;
+    if (!graph_.sums(section)) return result;
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       if (graph_.values[ValueId{i}].role == Role::staging) result.push_back(program_.operands[ValueId{i}]);
     }
@@ -200,14 +199,12 @@ class Lowering {
 
 Program lower(const Plan& plan) { return Lowering(plan).run(); }
 
-const std::vector<Instruction>& Program::of(Section section) const {
-  switch (section) {
-    case Section::micro: return micro;
-    case Section::update: return update;
-    case Section::evaluate: return evaluate;
-    case Section::generate: return generate;
-  }
-  throw internal_error("program", "unknown section");
+const std::vector<Instruction>& Program::of(Section section) const { return *sections().at(static_cast<std::size_t>(section)); }
+
+std::vector<const std::vector<Instruction>*> Program::sections() const {
+  std::vector<const std::vector<Instruction>*> all{&micro, &update};
+  for (const std::vector<Instruction>& pass : forward) all.push_back(&pass);
+  return all;
 }
 
 }  // namespace plimsoll

@@ -65,13 +65,16 @@ using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, Lo
 struct Program {
   Bytes arena;
   std::array<Bytes, kMostTiers> stored;  // the arenas of the tiers past the first
-  std::vector<Instruction> load, micro, update, evaluate, save, generate;
-  std::vector<Operand> persistent;  // parameters, optimizer state, staging: never poisoned
-  std::vector<Operand> window;      // accumulators and the loss total: live from the first micro-step to the update
-  std::int64_t rounds = 1;          // of `micro` in a window
-  PerValue<Operand> operands;       // of every value that has bytes
+  std::vector<Instruction> load, micro, update, save;
+  std::vector<std::vector<Instruction>> forward;  // of each forward pass of the graph
+  std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned
+  std::vector<Operand> window;                    // accumulators and the loss total: live from the first micro-step to the update
+  std::int64_t rounds = 1;                        // of `micro` in a window
+  PerValue<Operand> operands;                     // of every value that has bytes
 
   const std::vector<Instruction>& of(Section section) const;
+  // Micro-step, update and each forward pass: in the order of the graph's sections.
+  std::vector<const std::vector<Instruction>*> sections() const;
 };
 
 // The program of a plan: as many instructions as the timeline has steps, and those of transfers.

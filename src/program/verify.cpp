@@ -180,7 +180,7 @@ std::string describe(const Instruction& instruction, const Graph& graph) {
 
 void verify(const Program& program, const Graph& graph) {
   Verifier verifier(program, graph);
-  for (const Section section : kSections) verifier.run(program.of(section));
+  for (const Section section : graph.sections()) verifier.run(program.of(section));
   verifier.run(program.load);
   verifier.run(program.save);
 }
@@ -188,7 +188,7 @@ void verify(const Program& program, const Graph& graph) {
 std::string to_text(const Program& program, const Graph& graph) {
   std::string text;
   append(text, "load", program.load, graph);
-  for (const Section section : kSections) append(text, name(section), program.of(section), graph);
+  for (const Section section : graph.sections()) append(text, graph.name(section), program.of(section), graph);
   append(text, "save", program.save, graph);
   return text;
 }

@@ -73,7 +73,7 @@ void RunReport::finish(const Progress& progress, const Device& device, Audit* au
   method_ = "audit";
   measured_arena = measured_live_.emplace();
   for (const PhaseAudit& phase : audit->phases()) {
-    measured_phases_.push_back({phase.phase, phase.arena, phase.live});
+    measured_phases_.push_back({phase.name, phase.arena, phase.live});
     measured_arena = std::max(measured_arena, phase.arena);
     measured_live_ = std::max(*measured_live_, phase.live);
   }
@@ -81,16 +81,16 @@ void RunReport::finish(const Progress& progress, const Device& device, Audit* au
 
 std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured) {
   std::string text;
-  const auto add = [&](Phase phase, const std::string& what) {
-    text += fmt::format("{}phase {}: {}", text.empty() ? "" : "; ", name(phase), what);
+  const auto add = [&](const std::string& phase, const std::string& what) {
+    text += fmt::format("{}phase {}: {}", text.empty() ? "" : "; ", phase, what);
   };
   for (const PhaseAudit& one : measured) {
     const auto plan = std::ranges::find(planned, one.phase, &PhasePlan::phase);
     if (plan == planned.end()) {
-      add(one.phase, "not planned");
+      add(one.name, "not planned");
     } else if (plan->arena != one.arena || plan->live != one.live) {
-      add(one.phase, fmt::format("planned arena {} live {} bytes, measured {} and {}", plan->arena.n, plan->live.n, one.arena.n,
-                                 one.live.n));
+      add(one.name, fmt::format("planned arena {} live {} bytes, measured {} and {}", plan->arena.n, plan->live.n, one.arena.n,
+                                one.live.n));
     }
   }
   return text;
@@ -99,7 +99,7 @@ std::string audit_difference(const std::vector<PhasePlan>& planned, const std::v
 json RunReport::to_json() const {
   json phases = json::array();
   for (const Phases& phase : measured_phases_) {
-    phases.push_back({{"name", name(phase.phase)}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
+    phases.push_back({{"name", phase.name}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
   }
   const bool ended = process_hwm.n > 0;
   // The arena of a GPU is no part of the process.

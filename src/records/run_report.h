@@ -41,7 +41,7 @@ struct RunReport {
 
  private:
   struct Phases {
-    Phase phase;
+    std::string name;
     Bytes arena, live;
   };
   std::int64_t seed_ = 0;

@@ -170,6 +170,7 @@ void Audit::close_phase() {
   if (time_ == 0) return;
   PhaseAudit& result = results_[phase_];
   result.phase = phase_;
+  result.name = name(graph_, phase_);
   result.arena = std::max(result.arena, changed_height());
   result.live = std::max(result.live, live_peak());
 }

@@ -20,6 +20,7 @@ inline constexpr Bytes kAuditBeyond{64LL << 20};
 
 struct PhaseAudit {
   Phase phase = Phase::load;
+  std::string name;
   Bytes arena;  // aligned height
   Bytes live;
 };

@@ -24,7 +24,7 @@ std::map<Bytes, Bytes> mirrored_places(const Program& program) {
       size = std::max(size, operand.bytes);
     }
   };
-  for (const auto* section : {&program.micro, &program.update, &program.evaluate, &program.generate}) {
+  for (const auto* section : program.sections()) {
     for (const Instruction& instruction : *section) {
       if (const auto* feed = std::get_if<Feed>(&instruction)) add(feed->reads), add(feed->writes);
       if (const auto* fetch = std::get_if<Fetch>(&instruction)) add(fetch->reads);

@@ -39,7 +39,7 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
       loss_chunks_(loss_chunks),
       cache_(std::make_unique<Cache>()) {
   std::size_t segments = 0;
-  for (const Section section : kSections) {
+  for (const Section section : graph_.sections()) {
     const std::vector<Instruction>& instructions = program_.of(section);
     sections_.push_back({bind(instructions), segments_of(instructions), segments});
     segments += sections_.back().segments.size();
@@ -176,9 +176,9 @@ void Executor::run(Section section, bool window_start, const Feeder& feed) {
 // Everything that the host takes no part in, in each of its forms. What is fed is as it was before anybody wrote it, zeros,
 // wherever buffers of the form before have been.
 void Executor::prepare() {
-  for (const Section section : kSections) {
+  for (const Section section : graph_.sections()) {
     const BoundSection& bound = sections_[static_cast<std::size_t>(section)];
-    const Forms forms = forms_of(section, program_.rounds);
+    const Forms forms = forms_of(graph_, section, program_.rounds);
     for (const bool first : {true, false}) {
       if (!(first ? forms.first : forms.later)) continue;
       for (std::size_t i = 0; i < bound.segments.size(); ++i) {

@@ -41,7 +41,7 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
       samples.push_back(order.at(i));
       units += source.units(samples.back().sample);
     }
-    executor.run(Section::evaluate, first == 0, [&](Section) {
+    executor.run(pass.section, first == 0, [&](Section) {
       source.read(samples, bytes_of(executor, staging));
       for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
       source.fill(samples, bytes_of(executor, staging), fields);
@@ -317,7 +317,7 @@ std::span<const double> Trainer::small_gradients() const {
 }
 
 EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
-  enter(Phase::evaluate);
+  enter(phase_of(model_.evaluate.value().section));
   // The staging buffers hold training data that was read ahead: it is read again afterwards.
   next_micro_ -= prefetcher_->pending();
   prefetcher_->discard();

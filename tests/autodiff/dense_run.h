@@ -74,13 +74,10 @@ class DenseRun {
   }
 
   std::vector<Instruction>& instructions(Section section) {
-    switch (section) {
-      case Section::micro: return program_.micro;
-      case Section::update: return program_.update;
-      case Section::evaluate: return program_.evaluate;
-      case Section::generate: return program_.generate;
-    }
-    return program_.micro;
+    if (section == Section::micro) return program_.micro;
+    if (section == Section::update) return program_.update;
+    program_.forward.resize(graph_.forward.size());
+    return program_.forward.at(static_cast<std::size_t>(section) - static_cast<std::size_t>(Section::forward));
   }
 
   const Graph& graph_;

@@ -125,7 +125,7 @@ TEST(Verify, FindsReadsOfWhatWasUpdatedInPlace) {
   GraphBuilder builder(e.graph);
   builder.set_section(Section::update);
   builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {newer}, "sum");
-  builder.set_section(Section::evaluate);  // in a later section the persistent value is what it was updated to
+  builder.begin_forward({"evaluate"});  // in a later section the persistent value is what it was updated to
   builder.add1(ops::kSumOfSquares, ops::NoAttributes{}, {e.gradient}, "sum");
   EXPECT_NO_THROW(verify(e.graph));
 }
@@ -201,8 +201,9 @@ TEST(Verify, FindsBytesThatOneOpUpdatesTwice) {
 TEST(Verify, FindsTwoRandomOpsAtOneSite) {
   const auto dropout = [](Example& e, const char* line, Section section) {
     GraphBuilder builder(e.graph);
+    if (section == Section::forward && e.graph.forward.empty()) e.graph.forward = {{"evaluate"}};
     builder.set_section(section);
-    const std::string prefix(name(section));
+    const std::string prefix(e.graph.name(section));
     const ValueId x = builder.add_input(prefix + ".x", {DType::f32, {2, 3}}),
                   ids = builder.add_input(prefix + ".ids", {DType::u32, {2, 2}});
     builder.set_line(line);
@@ -213,7 +214,7 @@ TEST(Verify, FindsTwoRandomOpsAtOneSite) {
   Example e;
   once(e);
   dropout(e, "h.0.mlp", Section::micro);
-  dropout(e, "h.0.attn", Section::evaluate);
+  dropout(e, "h.0.attn", Section::forward);
   EXPECT_NO_THROW(verify(e.graph));
   expect_fault("h.0.attn (dropout): draws its noise at the site of another op", [&](Example& e) { once(e), once(e); });
   once(e);
@@ -296,7 +297,7 @@ TEST(Sections, AreBroughtTogetherWithoutChangingTheOrderWithin) {
   sort_sections(e.graph);
   EXPECT_EQ(e.graph.section_order(Section::micro), before);
   EXPECT_EQ(e.graph.section_order(Section::update).size(), 1U);
-  EXPECT_TRUE(e.graph.section_order(Section::generate).empty());
+  EXPECT_TRUE(e.graph.section_order(Section::forward).empty());
   verify(e.graph);
 }
 
@@ -327,7 +328,10 @@ TEST(Hash, ChangesWithWhatIsComputed) {
   EXPECT_TRUE(changed([](Example& e) { std::swap(node(e, 2).inputs[0], node(e, 2).inputs[1]); }));
   EXPECT_TRUE(changed([](Example& e) { node(e, 1).op = &ops::kRelu; }));
   EXPECT_TRUE(changed([](Example& e) { node(e, 1).site = 5; }));
-  EXPECT_TRUE(changed([](Example& e) { node(e, 3).section = Section::evaluate; }));
+  EXPECT_TRUE(changed([](Example& e) {
+    e.graph.forward = {{"evaluate"}};
+    node(e, 3).section = Section::forward;
+  }));
 }
 
 // Seed and site change the noise of a kernel, not its time.

@@ -23,7 +23,7 @@ struct Hand {
   Lifetimes lifetimes;
 
   Hand() {
-    builder.set_section(Section::evaluate);
+    builder.begin_forward({"evaluate", /*sums=*/true});
     x = builder.add_input("x", kType);
   }
   ValueId gelu(ValueId value, const char* name) { return ops::gelu(builder, value, name); }
@@ -40,7 +40,7 @@ struct Hand {
     const Buffer& where = lifetimes.buffers[buffer(value)];
     return {where.begin, where.end};
   }
-  std::int64_t peak() const { return live_profile(lifetimes, timeline, Phase::evaluate).peak.n; }
+  std::int64_t peak() const { return live_profile(lifetimes, timeline, Phase::forward).peak.n; }
 };
 
 using Life = std::pair<int, int>;
@@ -139,7 +139,7 @@ TEST(Lifetimes, ScratchLivesForItsStepAlone) {
   EXPECT_EQ(hand.lifetimes.buffers[scratch].begin, 3);
   EXPECT_EQ(hand.lifetimes.buffers[scratch].end, 4);
   EXPECT_EQ(hand.peak(), 2 * kBytes);
-  const LiveProfile live = live_profile(hand.lifetimes, hand.timeline, Phase::evaluate);
+  const LiveProfile live = live_profile(hand.lifetimes, hand.timeline, Phase::forward);
   EXPECT_EQ(live.bytes, (std::vector<Bytes>{Bytes{kBytes}, Bytes{2 * kBytes}, Bytes{2 * kBytes}, Bytes{kBytes}}));
 }
 
@@ -196,6 +196,34 @@ TEST(Lifetimes, FirstMicroStepDoesNotReadWhatItWrites) {
   ASSERT_TRUE(starts_window(window.graph, window.graph.nodes[add.node]));
   EXPECT_EQ(access_of(window.graph, add, true).reads.size(), 1u);
   EXPECT_EQ(access_of(window.graph, add, false).reads.size(), 2u);
+}
+
+// However many there are: each is a phase of its own name, and all share the arena.
+TEST(ForwardPasses, AreAListOfPhasesOverOneArena) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId w = builder.add_parameter("w", Shape{kElements}, {});
+  for (const char* name : {"validate", "test", "prefill"}) {
+    const Section section = builder.begin_forward({name, /*sums=*/std::string_view(name) != "prefill"});
+    EXPECT_EQ(graph.find_forward(name), section);
+    EXPECT_EQ(graph.sums(section), graph.name(section) != "prefill");
+    const std::string prefix = std::string(name) + ".";
+    graph.results.push_back(ops::gelu(builder, ops::gelu(builder, w, prefix + "inner"), prefix + "outer"));
+  }
+  verify(graph);
+  const Timeline timeline = make_timeline(graph, 1, true);
+  std::vector<std::string> names;
+  for (const Phase phase : timeline.phases()) {
+    if (!timeline.of(phase).empty()) names.emplace_back(name(graph, phase));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"load", "validate", "test", "prefill", "save"}));
+  EXPECT_FALSE(graph.find_forward("generate"));
+  const Lifetimes lifetimes = analyse(graph, timeline, std::vector<Bytes>(timeline.steps.size()));
+  for (const ValueId result : graph.results) {
+    const Buffer& buffer = lifetimes.buffers[lifetimes.buffer_of[result]];
+    const StepRange range = timeline.of(phase_of(*graph.values[result].section));
+    EXPECT_TRUE(range.contains(buffer.begin) && buffer.end <= range.end) << "nothing of a pass lives beyond it";
+  }
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ void expect_invariants(const Plan& plan, const std::string& where) {
     live = std::max(live, phase.live);
     Bytes owners;
     for (const OwnerBytes& owner : phase.owners) owners += owner.bytes;
-    EXPECT_EQ(owners, phase.live) << name(phase.phase);
-    EXPECT_LE(phase.live, phase.arena) << name(phase.phase);
+    EXPECT_EQ(owners, phase.live) << phase.name;
+    EXPECT_LE(phase.live, phase.arena) << phase.name;
   }
   EXPECT_EQ(arena, plan.arena);
   EXPECT_EQ(live, plan.live);
@@ -110,7 +110,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
                                                          batch.replays(candidate), batch.paging(candidate), batch.window()),
                                          batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
         Bytes live;
-        for (const Phase phase : kPhases) {
+        for (const Phase phase : full.timeline.phases()) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
         const Costs costs = costs_of(full, paging, machine);

@@ -24,9 +24,9 @@ TEST(Lower, WritesOneInstructionPerStep) {
   EXPECT_EQ(program.load.size(), length(plan.timeline.load));
   EXPECT_EQ(program.micro.size(), length(plan.timeline.micro));
   EXPECT_EQ(program.update.size(), length(plan.timeline.update));
-  EXPECT_EQ(program.evaluate.size(), length(plan.timeline.evaluate));
+  ASSERT_EQ(program.forward.size(), 1U);
+  EXPECT_EQ(program.forward[0].size(), length(plan.timeline.forward[0]));
   EXPECT_EQ(program.save.size(), length(plan.timeline.save));
-  EXPECT_TRUE(program.generate.empty());
   EXPECT_EQ(program.arena, plan.arena);
   EXPECT_EQ(program.rounds, 2);
   EXPECT_NO_THROW(verify(program, plan.graph));
@@ -74,7 +74,7 @@ TEST(Lower, PrintsALineForEachInstruction) {
   const std::string text = to_text(program, plan.graph);
   const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   EXPECT_EQ(lines,
-            program.load.size() + program.micro.size() + program.update.size() + program.evaluate.size() + program.save.size());
+            program.load.size() + program.micro.size() + program.update.size() + program.forward[0].size() + program.save.size());
   EXPECT_NE(text.find(": h.0.attn.c_attn (matmul) r[0x"), std::string::npos) << text;
 }
 

@@ -78,14 +78,16 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
 }
 
 TEST(RunReport, AuditIsComparedPhaseByPhase) {
-  const std::vector<PhasePlan> planned{{Phase::load, Bytes{640}, Bytes{640}, {}}, {Phase::first, Bytes{1280}, Bytes{1216}, {}}};
-  const PhaseAudit load{Phase::load, Bytes{640}, Bytes{640}};
-  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, Bytes{1280}, Bytes{1216}}}), "");
+  const std::vector<PhasePlan> planned{{Phase::load, "load", Bytes{640}, Bytes{640}, {}},
+                                       {Phase::first, "first", Bytes{1280}, Bytes{1216}, {}}};
+  const PhaseAudit load{Phase::load, "load", Bytes{640}, Bytes{640}};
+  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, "first", Bytes{1280}, Bytes{1216}}}), "");
   EXPECT_EQ(audit_difference(planned, {load}), "") << "a phase that did not run";
-  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, Bytes{1344}, Bytes{1216}}}),
+  EXPECT_EQ(audit_difference(planned, {load, {Phase::first, "first", Bytes{1344}, Bytes{1216}}}),
             "phase first: planned arena 1280 live 1216 bytes, measured 1344 and 1216");
-  EXPECT_EQ(audit_difference(planned, {{Phase::load, Bytes{640}, Bytes{576}}, {Phase::save, Bytes{64}, Bytes{64}}}),
-            "phase load: planned arena 640 live 640 bytes, measured 640 and 576; phase save: not planned");
+  EXPECT_EQ(
+      audit_difference(planned, {{Phase::load, "load", Bytes{640}, Bytes{576}}, {Phase::save, "save", Bytes{64}, Bytes{64}}}),
+      "phase load: planned arena 640 live 640 bytes, measured 640 and 576; phase save: not planned");
 }
 
 }  // namespace

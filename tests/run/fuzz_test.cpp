@@ -63,7 +63,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
 
 // No instruction but an update writes to a tier what nothing changes.
 void expect_frozen_to_stay(const Graph& graph, const Program& program) {
-  for (const Section section : kSections) {
+  for (const Section section : graph.sections()) {
     for (const Instruction& instruction : program.of(section)) {
       const auto* copy = std::get_if<StartCopy>(&instruction);
       if (copy == nullptr || copy->to.tier == 0) continue;

@@ -121,11 +121,10 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
     for (const PhasePlan& one : plan.phases) {
       if (one.phase == phase.phase) planned = &one;
     }
-    if (planned == nullptr) return std::string(name(phase.phase)) + " was not planned";
+    if (planned == nullptr) return phase.name + " was not planned";
     if (planned->arena != phase.arena || planned->live != phase.live) {
-      return std::string(name(phase.phase)) + ": planned arena " + std::to_string(planned->arena.n) + " live " +
-             std::to_string(planned->live.n) + ", measured " + std::to_string(phase.arena.n) + " and " +
-             std::to_string(phase.live.n);
+      return phase.name + ": planned arena " + std::to_string(planned->arena.n) + " live " + std::to_string(planned->live.n) +
+             ", measured " + std::to_string(phase.arena.n) + " and " + std::to_string(phase.live.n);
     }
   }
   return {};
@@ -148,10 +147,10 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
         executor.run(Section::micro, micro == 0, nothing);
       }
       executor.run(Section::update, false, nothing);
-      if (!program.evaluate.empty()) {
-        audit.enter(Phase::evaluate);
-        executor.run(Section::evaluate, true, nothing);
-        executor.run(Section::evaluate, false, nothing);
+      if (const auto evaluate = plan.graph.find_forward("evaluate")) {
+        audit.enter(phase_of(*evaluate));
+        executor.run(*evaluate, true, nothing);
+        executor.run(*evaluate, false, nothing);
       }
       if (!program.save.empty()) {
         audit.enter(Phase::save);
@@ -165,8 +164,8 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
   for (const PhaseAudit& phase : audit.phases()) {
     for (const PhasePlan& planned : plan.phases) {
       if (planned.phase == phase.phase && planned.live != phase.live) {
-        return std::string(name(phase.phase)) + ": live " + std::to_string(planned.live.n) + " planned, " +
-               std::to_string(phase.live.n) + " measured";
+        return phase.name + ": live " + std::to_string(planned.live.n) + " planned, " + std::to_string(phase.live.n) +
+               " measured";
       }
     }
   }

@@ -89,7 +89,7 @@ TEST(Golden, EveryGradientOfOneBatch) {
     Gpt2Config quiet = config;
     quiet.embedding_dropout = quiet.attention_dropout = quiet.residual_dropout = 0;
     ModelGraph model = build_gpt2(quiet, {micro, 0, false, kTokens}, {.seed = 1});
-    batch = model.pass(Section::micro);
+    batch = model.pass("train");
     add_training(model.graph, batch.losses.front().losses, {}, 0);
     return std::move(model.graph);
   };
@@ -131,7 +131,7 @@ TEST(Golden, LogitsAtEveryPosition) {
   OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
   const ModelGraph model = build_gpt2(config, {0, 0, true, kTokens}, {});
-  const Pass& pass = model.pass(Section::generate);
+  const Pass& pass = model.pass("generate");
   PlanRequest request;
   request.saves = false;
   Running run(build_plan(model.graph, {}, PlanDecisions{}, request, machine(), catalogue, nullptr));
@@ -140,7 +140,7 @@ TEST(Golden, LogitsAtEveryPosition) {
   const auto vocab = static_cast<std::size_t>(config.vocab);
   for (std::size_t sequence = 0; sequence < kBatch; ++sequence) {
     for (std::size_t position = 0; position < kTokens; position += 5) {
-      run.executor.run(Section::generate, false, [&](Section) {
+      run.executor.run(pass.section, false, [&](Section) {
         const auto inputs = run.executor.view(pass.input("tokens")).as<std::int32_t>();
         std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(sequence * kTokens), inputs.size(), inputs.begin());
         for (std::uint32_t& id : run.executor.view(pass.input("sample_ids")).as<std::uint32_t>()) id = 0;

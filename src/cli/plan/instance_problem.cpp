@@ -90,7 +90,7 @@ class Extraction {
   void add_view(NodeId id) {
     const Node& node = graph_.nodes[id];
     const int viewed = input(node.inputs[0], node.section);
-    const ordered_json kind = {{"op", node.op->name}, {"section", name(node.section)}, {"view", true}};
+    const ordered_json kind = {{"op", node.op->name}, {"section", graph_.name(node.section)}, {"view", true}};
     InstanceNode& added = add_node(kind, node.line);
     problem_.node_of[id] = static_cast<int>(problem_.nodes.size()) - 1;
     added.inputs = {viewed};
@@ -128,7 +128,7 @@ class Extraction {
     }
     for (const ValueId value : node.reads) node.inputs.push_back(input(value, step.section));
     for (const ValueId value : node.writes) node.outputs.push_back(number(value));
-    InstanceNode& added = add_node({{"op", feeds ? "feed" : "fetch"}, {"section", name(step.section)}}, "");
+    InstanceNode& added = add_node({{"op", feeds ? "feed" : "fetch"}, {"section", graph_.name(step.section)}}, "");
     node.kind = added.kind;
     added = std::move(node);
     problem_.special[{step.kind, step.section}] = static_cast<int>(problem_.nodes.size()) - 1;
@@ -167,9 +167,10 @@ class Extraction {
     const KernelChoice& choice = kernel.of(one_micro_step());
     const double times = node.section == Section::micro ? static_cast<double>(simulation_.timeline.rounds) : 1;
     problem_.update_seconds += times * choice.seconds;
-    ordered_json kind = {{"op", node.op->name},          {"section", name(node.section)}, {"backward", node.backward},
-                         {"seconds", choice.seconds},    {"source", name(choice.source)}, {"scratch_bytes", kernel.scratch().n},
-                         {"recomputable", recomputable}, {"in_place", std::move(pairs)}};
+    ordered_json kind = {{"op", node.op->name},           {"section", graph_.name(node.section)},
+                         {"backward", node.backward},     {"seconds", choice.seconds},
+                         {"source", name(choice.source)}, {"scratch_bytes", kernel.scratch().n},
+                         {"recomputable", recomputable},  {"in_place", std::move(pairs)}};
     InstanceNode& added = add_node(kind, node.line);
     problem_.node_of[id] = static_cast<int>(problem_.nodes.size()) - 1;
     added.inputs = std::move(inputs);

@@ -126,8 +126,8 @@ class Gpt2 {
   nn::LayerNorm ln_f_;
 };
 
-Pass token_pass(GraphBuilder& builder, Section section, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
-  Pass pass{.section = section, .inputs = {}, .losses = {}, .results = {}};
+Pass token_pass(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
+  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
   const auto add = [&](const char* name, ValueType type) {
     pass.inputs.push_back({name, Scope::pass, builder.add_input(prefix + "." + name, std::move(type))});
   };
@@ -141,7 +141,7 @@ Pass token_pass(GraphBuilder& builder, Section section, std::int64_t batch, std:
 }
 
 Pass generate_pass(GraphBuilder& builder, std::int64_t tokens) {
-  Pass pass{.section = Section::generate, .inputs = {}, .losses = {}, .results = {}};
+  Pass pass{.section = builder.section(), .name = "generate", .inputs = {}, .losses = {}, .results = {}};
   const auto add = [&](const char* name, ValueType type) {
     pass.inputs.push_back({name, Scope::pass, builder.add_input(std::string("generate.") + name, std::move(type))});
   };
@@ -158,9 +158,10 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const B
   GraphBuilder builder(model.graph);
   const Gpt2 gpt2(builder, config, options.seed);
   if (shape.evaluate > 0) {
-    builder.set_section(Section::evaluate);
+    builder.begin_forward({"evaluate", /*sums=*/true});
     const ValueId total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
-    Pass pass = token_pass(builder, Section::evaluate, shape.evaluate, shape.tokens, "evaluate");
+    Pass pass = token_pass(builder, shape.evaluate, shape.tokens, "evaluate");
+    pass.name = "evaluate";
     LossTerm& loss = pass.losses.front();
     loss.losses = gpt2.losses(builder, pass, /*training=*/false, {});
     loss.total = total;
@@ -168,7 +169,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const B
     model.passes.push_back(std::move(pass));
   }
   if (shape.generate) {
-    builder.set_section(Section::generate);
+    builder.begin_forward({"generate"});
     Pass pass = generate_pass(builder, shape.tokens);
     const ValueId logits = gpt2.logits(builder, pass);
     pass.results.push_back(logits);
@@ -179,7 +180,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const B
   // Last, so that what training appends and removes leaves the ids above alone.
   if (shape.micro > 0) {
     builder.set_section(Section::micro);
-    Pass pass = token_pass(builder, Section::micro, shape.micro, shape.tokens, "batch");
+    Pass pass = token_pass(builder, shape.micro, shape.tokens, "batch");
     pass.losses.front().losses = gpt2.losses(builder, pass, /*training=*/true, options.loss);
     model.passes.push_back(std::move(pass));
   }

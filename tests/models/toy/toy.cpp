@@ -54,7 +54,7 @@ class Toy {
   Pass pass(Section section, std::int64_t batch, const std::string& prefix) {
     const bool training = section == Section::micro;
     builder_.set_section(section);
-    Pass pass{.section = section, .inputs = {}, .losses = {}, .results = {}};
+    Pass pass{.section = section, .name = training ? "train" : prefix, .inputs = {}, .losses = {}, .results = {}};
     const auto field = [&](const char* name, ValueType type) {
       pass.inputs.push_back({name, Scope::pass, builder_.add_input(prefix + "." + name, std::move(type))});
       return pass.inputs.back().value;
@@ -115,7 +115,9 @@ ModelGraph build(const ModelConfig& config, const BatchShape& shape, const Build
   ModelGraph model;
   GraphBuilder builder(model.graph);
   Toy toy(builder, of(config), options.seed);
-  if (shape.evaluate > 0) model.passes.push_back(toy.pass(Section::evaluate, shape.evaluate, "evaluate"));
+  if (shape.evaluate > 0) {
+    model.passes.push_back(toy.pass(builder.begin_forward({"evaluate", /*sums=*/true}), shape.evaluate, "evaluate"));
+  }
   if (shape.micro > 0) model.passes.push_back(toy.pass(Section::micro, shape.micro, "batch"));
   sort_sections(model.graph);
   return model;
