@@ -40,6 +40,8 @@ class GraphBuilder {
   void set_line(std::string line) { line_ = std::move(line); }
 
   ValueId add_persistent(std::string name, ValueType type, Role role);
+  ValueId add_parameter(std::string name, ParameterSpec spec);
+  // A trained one.
   ValueId add_parameter(std::string name, Shape shape, Initializer initializer);
   // A value that is written from outside before each run of the current section.
   ValueId add_input(std::string name, ValueType type);
@@ -47,6 +49,8 @@ class GraphBuilder {
   // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).
   std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
+  // It rests where kernels run, whatever the plan.
+  void keep_resident(ValueId value) { graph_.values[value].resident = true; }
   // Rows of this parameter are looked up.
   void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
   // Gives a value another name than that after its line.

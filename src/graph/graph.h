@@ -57,12 +57,26 @@ struct Initializer {
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
 
+enum class ParameterKind : std::uint8_t {
+  trained,
+  frozen,    // no gradient, accumulator or state, and nothing changes it; a checkpoint has its source and its hash
+  statistic  // no gradient, accumulator or state either; ops of a training pass change it, a checkpoint has its bytes
+};
+
+// What a family says of a parameter where it declares one.
+struct ParameterSpec {
+  Shape shape;
+  Initializer initializer = {};
+  ParameterKind kind = ParameterKind::trained;
+  DType storage = DType::f32;
+};
+
 // What only a parameter has. The name is stable across versions and is the one in a Hugging Face file.
 struct ParameterInfo {
   Initializer initializer;
-  bool trainable = true;  // false: frozen; no gradient, accumulator or state
-  bool decay = false;     // weight decay applies (tensors of two or more axes)
-  bool table = false;     // rows of it are looked up: an embedding
+  ParameterKind kind = ParameterKind::trained;
+  bool decay = false;  // weight decay applies (tensors of two or more axes)
+  bool table = false;  // rows of it are looked up: an embedding
 };
 
 struct Value {
@@ -72,6 +86,7 @@ struct Value {
   std::optional<Section> section;  // empty: persistent, lives across steps
   Placement placement;
   std::uint8_t tier = 0;              // where a persistent value rests; 0: where kernels run
+  bool resident = false;              // it rests there whatever the plan
   std::string_view format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
   NodeId producer;                    // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;

@@ -39,7 +39,7 @@ struct Around {
 
 std::int64_t padding_of(const Value& value) { return (align_up(value.bytes(), kAlignment) - value.bytes()).n; }
 
-bool is_frozen(const Value& value) { return value.parameter && !value.parameter->trainable; }
+bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
 
 bool is_sum(const Graph& graph, const Buffer& buffer) {
   return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
@@ -72,7 +72,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
     if (!buffer.persistent) continue;
     persistent_ += buffer.bytes.n;
     const Role role = graph.values[buffer.value].role;
-    if (role != Role::parameter && role != Role::optimizer_state) continue;
+    if ((role != Role::parameter && role != Role::optimizer_state) || graph.values[buffer.value].resident) continue;
     (is_frozen(graph.values[buffer.value]) ? frozen_ : movable_) += buffer.bytes.n;
     padding_ += padding_of(graph.values[buffer.value]);
   }

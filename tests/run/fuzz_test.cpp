@@ -42,7 +42,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   difference_found = replay(plan, run.program());
   if (!difference_found.empty()) return {};
   Audit audit(run.program(), plan.graph, run.device(), run.arena().mapped());
-  run.executor().set_observer(&audit);
+  run.executor().add_observer(audit);
   run.before_phase([&](Phase phase) { audit.enter(phase); });
   run.load();
   Hasher losses;
@@ -68,7 +68,8 @@ void expect_frozen_to_stay(const Graph& graph, const Program& program) {
       const auto* copy = std::get_if<StartCopy>(&instruction);
       if (copy == nullptr || copy->to.tier == 0) continue;
       const auto& parameter = graph.values[origin_of(graph, copy->to.value)].parameter;
-      EXPECT_TRUE(!parameter || parameter->trainable) << graph.values[copy->to.value].name.text() << " goes back";
+      EXPECT_TRUE(!parameter || parameter->kind == ParameterKind::trained)
+          << graph.values[copy->to.value].name.text() << " goes back";
     }
   }
 }

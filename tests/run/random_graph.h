@@ -121,7 +121,7 @@ class NetworkMaker {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const unsigned draw = random() % 4;
       const bool frozen = kind == 3 ? i < end : kind > 0 && (kind == 1 ? draw == 0 : draw != 0);
-      network_.graph.values[parameters[i]].parameter->trainable = !frozen || parameters[i] == gamma_;
+      if (frozen && parameters[i] != gamma_) network_.graph.values[parameters[i]].parameter->kind = ParameterKind::frozen;
     }
   }
 
@@ -203,7 +203,7 @@ class FramedNetwork {
     network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
     return ops::embedding(builder, network_.tokens, table_, positions_, "x");
   }
-  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->trainable = false; }
+  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->kind = ParameterKind::frozen; }
   void freeze_frame() {
     for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
   }
