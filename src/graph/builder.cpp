@@ -21,12 +21,11 @@ ValueId GraphBuilder::add_persistent(std::string name, ValueType type, Role role
   return graph_.values.push_back(std::move(value));
 }
 
-// Statistics are small, and ops need them whole.
 ValueId GraphBuilder::add_parameter(std::string name, ParameterSpec spec) {
   const bool matrix = spec.shape.rank() >= 2;
-  const ValueId id = add_persistent(std::move(name), {spec.storage, std::move(spec.shape)}, Role::parameter);
+  const Role role = spec.kind == ParameterKind::statistic ? Role::statistic : Role::parameter;
+  const ValueId id = add_persistent(std::move(name), {spec.storage, std::move(spec.shape)}, role);
   graph_.values[id].parameter = ParameterInfo{spec.initializer, spec.kind, /*decay=*/matrix};
-  if (spec.kind == ParameterKind::statistic) keep_resident(id);
   return id;
 }
 

@@ -49,8 +49,6 @@ class GraphBuilder {
   // One node; the outputs are named after the model line and `names` ("out", "mean", ...; "" is the line itself).
   std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
-  // It rests where kernels run, whatever the plan.
-  void keep_resident(ValueId value) { graph_.values[value].resident = true; }
   // Rows of this parameter are looked up.
   void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
   // Gives a value another name than that after its line.

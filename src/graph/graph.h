@@ -40,7 +40,8 @@ enum class Role : std::uint8_t {
   activation,
   gradient,
   recomputed,
-  output
+  output,
+  statistic  // with its sums over a window: small, and always where kernels run
 };
 std::string_view name(Role role);
 
@@ -86,7 +87,6 @@ struct Value {
   std::optional<Section> section;  // empty: persistent, lives across steps
   Placement placement;
   std::uint8_t tier = 0;              // where a persistent value rests; 0: where kernels run
-  bool resident = false;              // it rests there whatever the plan
   std::string_view format = "dense";  // opaque storage format; its bytes are stated by the kernel catalogue
   NodeId producer;                    // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;

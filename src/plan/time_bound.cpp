@@ -72,7 +72,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
     if (!buffer.persistent) continue;
     persistent_ += buffer.bytes.n;
     const Role role = graph.values[buffer.value].role;
-    if ((role != Role::parameter && role != Role::optimizer_state) || graph.values[buffer.value].resident) continue;
+    if (role != Role::parameter && role != Role::optimizer_state) continue;
     (is_frozen(graph.values[buffer.value]) ? frozen_ : movable_) += buffer.bytes.n;
     padding_ += padding_of(graph.values[buffer.value]);
   }

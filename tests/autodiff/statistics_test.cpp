@@ -117,8 +117,8 @@ TEST(Statistics, HaveNoGradientAndNoState) {
       if (name.starts_with(statistic)) EXPECT_EQ(name, "mean.deviations");
     }
   }
-  for (const ValueId each : {model.mean, model.most}) EXPECT_TRUE(model.graph.values[each].resident);
-  EXPECT_TRUE(model.graph.values[model.graph.find("mean.deviations")].resident);
+  for (const ValueId each : {model.mean, model.most, model.graph.find("mean.deviations")})
+    EXPECT_EQ(model.graph.values[each].role, Role::statistic);
 }
 
 // The message, or nothing.

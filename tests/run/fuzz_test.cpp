@@ -165,6 +165,31 @@ TEST(SharedMatrix, EveryBudgetIsExactAndHasTheSameBits) {
   }
 }
 
+// Means and maxima that a training changes, with blocks that keep, recompute and go to a disk. A loss scale lets an update
+// wait for the norm.
+TEST(Statistics, EveryBudgetIsExactAndHasTheSameBits) {
+  for (const bool scaled : {false, true}) {
+    OptimizerSettings optimizer;
+    optimizer.clip = 0;
+    optimizer.scaled = scaled;
+    const auto make = [&](std::int64_t batch) {
+      return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32);
+    };
+    EXPECT_EQ(find_blocks(make(1).graph).size(), 5u);
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular(make, {}, with_replays, with_disk);
+  }
+}
+
+TEST(Statistics, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  for (const std::int64_t width : {16, 256}) {
+    const auto make = [&](std::int64_t batch) { return following_network(batch, width, {}, DType::f32); };
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular(make, {kGiB}, with_replays, with_disk);
+    if (width > 16) EXPECT_GE(with_disk, 4u);
+  }
+}
+
 TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
   std::size_t with_replays = 0, with_disk = 0;
   run_irregular([](std::int64_t batch) { return skip_network(batch); }, {}, with_replays, with_disk);

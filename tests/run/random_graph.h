@@ -21,6 +21,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/shape/shape_ops.h"
+#include "ops/statistic/statistic.h"
 
 namespace plimsoll {
 
@@ -294,6 +295,14 @@ class BlockNetwork {
                          frame.parameter(name + ".norm.b", Shape{width})});
     }
   }
+  // Each block takes a moving mean off what it reads; with that of the table, the largest magnitudes are kept.
+  void follow() {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::int64_t width = frame.builder.shape(blocks_[i].bias).last();
+      blocks_[i].mean = ops::add_statistic(frame.builder, "h" + std::to_string(i) + ".mean", width);
+      if (i == 0) most_ = ops::add_statistic(frame.builder, "most", width);
+    }
+  }
   // All but the biases.
   void freeze() {
     frame.freeze_frame();
@@ -304,9 +313,14 @@ class BlockNetwork {
   RandomNetwork make(const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     GraphBuilder& builder = frame.builder;
     ValueId x = frame.begin();
+    if (most_.valid()) ops::follow_magnitude(builder, x, most_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+      if (block.mean.valid()) {
+        ops::follow_mean(builder, x, block.mean);
+        x = ops::subtract_mean(builder, x, block.mean, "centred");
+      }
       const auto within = [&](const char* part, auto&& make) {
         const GraphBuilder::Scope inner(builder, part);
         return make();
@@ -322,9 +336,10 @@ class BlockNetwork {
  private:
   static constexpr int kBlocks = 6;
   struct Block {
-    ValueId weight, bias, gamma, beta;
+    ValueId weight, bias, gamma, beta, mean = {};
   };
   std::vector<Block> blocks_;
+  ValueId most_;
 };
 
 // One matrix for all blocks.
@@ -337,6 +352,14 @@ inline RandomNetwork frozen_network(std::int64_t batch) {
   BlockNetwork network(batch, 8, 512, false);
   network.freeze();
   return network.make();
+}
+
+// Statistics that are no small part of what blocks have.
+inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer,
+                                       DType compute) {
+  BlockNetwork network(batch, 24, width, false);
+  network.follow();
+  return network.make(optimizer, compute);
 }
 
 // Repeated blocks, and a classifier of each position.

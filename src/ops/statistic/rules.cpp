@@ -114,8 +114,7 @@ ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::strin
 
 void follow_mean(GraphBuilder& builder, ValueId x, ValueId mean, const MovingMeanAttributes& attributes) {
   const ValueId sums = builder.add_persistent(builder.value(mean).name + ".deviations",
-                                              {DType::f64, Shape{builder.shape(mean).last() + 1}}, Role::accumulator);
-  builder.keep_resident(sums);
+                                              {DType::f64, Shape{builder.shape(mean).last() + 1}}, Role::statistic);
   builder.add1(kDeviations, attributes, {x, mean, sums}, "deviations");
 }
 

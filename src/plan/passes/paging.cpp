@@ -95,11 +95,10 @@ PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>
   }
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     int& block = block_of[ValueId{i}];
-    if (graph.values[ValueId{i}].resident) block = kNone;
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
   }
   for_updates(graph, [&](ValueId parameter, ValueId accumulator) {
-    if (block_of[parameter] >= 0 && !graph.values[accumulator].resident) block_of[accumulator] = block_of[parameter];
+    if (block_of[parameter] >= 0) block_of[accumulator] = block_of[parameter];
   });
   return block_of;
 }
@@ -154,7 +153,6 @@ class PagingPass {
   // State of no more than a block of a disk stays: its instructions and its checksum take as much, and its transfer is all
   // latency. So does what an update needs whole.
   bool rests_elsewhere(ValueId value) const {
-    if (result_.values[value].resident) return false;
     switch (result_.values[value].role) {
       case Role::optimizer_state:
         return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment && !keeps_state(state_of_[value]);
@@ -170,10 +168,7 @@ class PagingPass {
 
   // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
   void find_tables() {
-    for (std::size_t i = 0; i < result_.values.size(); ++i) {
-      const Value& value = result_.values[ValueId{i}];
-      table_[ValueId{i}] = value.parameter && !value.resident ? 1 : 0;
-    }
+    for (std::size_t i = 0; i < result_.values.size(); ++i) table_[ValueId{i}] = result_.values[ValueId{i}].parameter ? 1 : 0;
     for (const Node& node : result_.nodes) {
       if (node.section == Section::update) continue;
       const RangeRule rule = ranges_of(result_, node);
@@ -190,7 +185,7 @@ class PagingPass {
     for (int i = 0; i < 2; ++i) {
       for_updates(result_, [&](ValueId changed, ValueId accumulator) {
         const bool alike = result_.values[changed].type == result_.values[accumulator].type;
-        if (table_[changed] != 0 && alike && !result_.values[accumulator].resident) table_[accumulator] = 1;
+        if (table_[changed] != 0 && alike) table_[accumulator] = 1;
       });
     }
   }
