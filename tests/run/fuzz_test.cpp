@@ -173,7 +173,7 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBits) {
     optimizer.clip = 0;
     optimizer.scaled = scaled;
     const auto make = [&](std::int64_t batch) {
-      return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32);
+      return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32, /*line=*/scaled);
     };
     EXPECT_EQ(find_blocks(make(1).graph).size(), 5u);
     std::size_t with_replays = 0, with_disk = 0;

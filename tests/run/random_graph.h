@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -296,7 +297,9 @@ class BlockNetwork {
     }
   }
   // Each block takes a moving mean off what it reads; with that of the table, the largest magnitudes are kept.
-  void follow() {
+  // `line`: at a line of its own. Without it, a line of the model is in two blocks.
+  void follow(bool line) {
+    line_ = line;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const std::int64_t width = frame.builder.shape(blocks_[i].bias).last();
       blocks_[i].mean = ops::add_statistic(frame.builder, "h" + std::to_string(i) + ".mean", width);
@@ -318,6 +321,8 @@ class BlockNetwork {
       const Block& block = blocks_[i];
       const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
       if (block.mean.valid()) {
+        std::optional<GraphBuilder::Scope> inner;
+        if (line_) inner.emplace(builder, "centre");
         ops::follow_mean(builder, x, block.mean);
         x = ops::subtract_mean(builder, x, block.mean, "centred");
       }
@@ -340,6 +345,7 @@ class BlockNetwork {
   };
   std::vector<Block> blocks_;
   ValueId most_;
+  bool line_ = false;
 };
 
 // One matrix for all blocks.
@@ -355,10 +361,10 @@ inline RandomNetwork frozen_network(std::int64_t batch) {
 }
 
 // Statistics that are no small part of what blocks have.
-inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer,
-                                       DType compute) {
+inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer, DType compute,
+                                       bool line = true) {
   BlockNetwork network(batch, 24, width, false);
-  network.follow();
+  network.follow(line);
   return network.make(optimizer, compute);
 }
 
