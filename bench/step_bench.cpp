@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   trainer.load(nullptr);
   trainer.update();
   MeasuredTimeline timeline(plan.graph);
-  executor.set_observer(&timeline);
+  executor.add_observer(timeline);
   const auto start = std::chrono::steady_clock::now();
   std::vector<double> seconds;
   for (int i = 0; i < updates; ++i) seconds.push_back(trainer.update().seconds);

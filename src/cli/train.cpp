@@ -224,7 +224,7 @@ class TrainCommand {
     std::optional<Audit> audit;
     if (arguments_.audit) {
       audit.emplace(program, plan.graph, place.device(), place.mapped());
-      executor.set_observer(&*audit);
+      executor.add_observer(*audit);
       trainer.before_phase([&](Phase phase) { audit->enter(phase); });
     } else {
       trainer.after_warmup([&] { check_reserve(plan, place.device()); });

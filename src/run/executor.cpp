@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -117,7 +118,7 @@ void Executor::name_failure(const Instruction& instruction, const Work& work) {
 
 void Executor::run(const Instruction& instruction, const Bound* bound, bool window_start, const Feeder& work) {
   if (window_start && !keeps_gradients_ && copies_what_is_written(instruction)) return;
-  if (observer_ != nullptr) observer_->before(instruction, window_start);
+  for (RunObserver* observer : observers_) observer->before(instruction, window_start);
   match(
       instruction,
       [&](const RunKernel& run) {
@@ -138,7 +139,7 @@ void Executor::run(const Instruction& instruction, const Bound* bound, bool wind
       },
       [&](const Fetch& fetch) { device_.fetch(fetch.reads); },  // results are read after the section
       [&](const LoadState&) { work({}); }, [&](const SaveState&) { work({}); });
-  if (observer_ != nullptr) observer_->after(instruction, window_start);
+  for (RunObserver* observer : std::views::reverse(observers_)) observer->after(instruction, window_start);
 }
 
 bool Executor::needs_host(const Instruction& instruction) const {

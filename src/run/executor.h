@@ -1,5 +1,5 @@
-// Runs a program on a device: binds each kernel once, then does what is written. It takes no decision and allocates no tensor. An
-// observer sees every instruction, which is how the audit and the `check` device work.
+// Runs a program on a device: binds each kernel once, then does what is written. It takes no decision and allocates no tensor.
+// Observers see every instruction, which is how the audit, the `check` device and timers work.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class Executor {
   void run(Section section, bool window_start, const Feeder& feed);
   // What verify makes wrong: from now on a window adds to the gradients of the one before.
   void keep_gradients() { keeps_gradients_ = true; }
-  // Tells the observer of the two instructions that are not kernels; the caller does the work in between.
+  // Tells the observers of the two instructions that are not kernels; the caller does the work in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
 
@@ -49,7 +49,9 @@ class Executor {
   // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
   void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
-  void set_observer(RunObserver* observer) { observer_ = observer; }
+  // The observer must outlive this. One that is added later is told between those that were added before: it sees an instruction
+  // without their work.
+  void add_observer(RunObserver& observer) { observers_.push_back(&observer); }
   // What libraries chose for the kernels of this program, by algorithm_key: those of Kernel::algorithm that say something.
   const std::map<std::string, std::string>& algorithms() const { return algorithms_; }
 
@@ -80,7 +82,7 @@ class Executor {
   const Program& program_;
   Device& device_;
   int threads_, loss_chunks_;
-  RunObserver* observer_ = nullptr;
+  std::vector<RunObserver*> observers_;
   bool keeps_gradients_ = false;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::map<std::string, std::string> algorithms_;

@@ -114,7 +114,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   const double start = seconds_now();
   window();  // faults pages and code in
   const double took = seconds_now() - start;
-  executor.set_observer(&times);
+  executor.add_observer(times);
   const double end = seconds_now() + limits.seconds;
   for (int kept = 0, i = 0; i < kMost && (kept < kFewest || seconds_now() < end); ++i) {
     if (seconds_now() + took > most) break;

@@ -58,7 +58,7 @@ class ToyRun {
         trainer_(config, model_, plan, executor_, {source_, &source_, "toy"}),
         audit_(program_, plan.graph, device_, arena_.mapped()) {
     verify(program_, plan.graph);
-    executor_.set_observer(&audit_);
+    executor_.add_observer(audit_);
     trainer_.before_phase([this](Phase phase) { audit_.enter(phase); });
   }
 

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "run/measured_timeline.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -125,12 +126,40 @@ TEST(NullDevice, RunsEveryProgram) {
     NullDevice device;
     Executor executor(plan.graph, program, device, 2, 2);
     Counter counter;
-    executor.set_observer(&counter);
+    executor.add_observer(counter);
     for (const Section section : kSections) executor.run(section, false, [](Section) {});
     executor.load([] {});
     executor.save([] {});
     EXPECT_EQ(static_cast<std::size_t>(counter.seen), plan.timeline.steps.size());
   }
+}
+
+// All observers see every instruction, one within the other.
+TEST(Executor, TellsSeveralObservers) {
+  struct Witness : RunObserver {
+    Witness(std::string& told, std::string name) : told_(told), name_(std::move(name)) {}
+    void before(const Instruction&, bool) override { told_ += "<" + name_; }
+    void after(const Instruction&, bool) override { told_ += name_ + ">"; }
+    std::string& told_;
+    std::string name_;
+  };
+  const Plan plan = plan_with(config_for(kShapes[0], 4), 2, {BlockMode::keep}, 1);
+  const Program program = lower(plan);
+  NullDevice device;
+  Executor executor(plan.graph, program, device, 2, 1);
+  Audit audit(program, plan.graph, device, plan.arena + Session::kBeyond);
+  MeasuredTimeline timeline(plan.graph);
+  std::string told, expected;
+  Witness outer(told, "a"), inner(told, "b");
+  for (RunObserver* each : std::initializer_list<RunObserver*>{&audit, &outer, &timeline, &inner}) executor.add_observer(*each);
+  audit.enter(Phase::load);
+  executor.load([] {});
+  audit.enter(Phase::first);
+  executor.run(Section::micro, true, [](Section) {});
+  for (std::size_t i = 0; i < program.load.size() + program.micro.size(); ++i) expected += "<a<bb>a>";
+  EXPECT_EQ(told, expected);
+  EXPECT_FALSE(timeline.by_op().empty());
+  EXPECT_EQ(audit.phases().size(), 2U);
 }
 
 }  // namespace

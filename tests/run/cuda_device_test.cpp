@@ -144,7 +144,7 @@ TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
     const Plan audited = plan(1, BlockMode::recompute, paging);
     CudaSession session(config_, audited, data_.files, CudaPace::kernels, Session::kBeyond);
     Audit audit(session.program(), audited.graph, session.device(), audited.arena + Session::kBeyond);
-    session.executor().set_observer(&audit);
+    session.executor().add_observer(audit);
     session.trainer().before_phase([&](Phase phase) { audit.enter(phase); });
     session.trainer().load(nullptr);
     session.trainer().update();

@@ -42,7 +42,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   difference_found = replay(plan, run.program());
   if (!difference_found.empty()) return {};
   Audit audit(run.program(), plan.graph, run.device(), run.arena().mapped());
-  run.executor().set_observer(&audit);
+  run.executor().add_observer(audit);
   run.before_phase([&](Phase phase) { audit.enter(phase); });
   run.load();
   Hasher losses;

@@ -68,7 +68,7 @@ class Session {
     trainer_.emplace(config, model_, plan, *executor_, sources_->data());
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, *device_, arena_.mapped());
-    executor_->set_observer(&*audit_);
+    executor_->add_observer(*audit_);
     trainer_->before_phase([this](Phase phase) { audit_->enter(phase); });
   }
 
@@ -136,7 +136,7 @@ inline std::string replay(const Plan& plan, const Program& program, bool compare
   NullDevice device;
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
   Audit audit(program, plan.graph, device, plan.arena + Session::kBeyond);
-  executor.set_observer(&audit);
+  executor.add_observer(audit);
   const auto nothing = [](Section) {};
   try {
     audit.enter(Phase::load);
