@@ -34,7 +34,9 @@ OpCase case_of(A a, const Widths& widths, const Shape& shape) {
   result.inputs.push_back({{widths.gradient, shape}, {}, false});
   result.inputs.push_back(f64({ops::kUpdateScalars}));
   result.inputs.push_back(f32({1}, {0.5, 1}));
-  result.derive = [at = a.changes() + 1](std::vector<Numbers>& values) { values[at] = {1e-2, 0.271, 0.142625, 3, 0.9, 1}; };
+  result.derive = [at = a.operands().scalars()](std::vector<Numbers>& values) {
+    values[at] = {1e-2, 0.271, 0.142625, 3, 0.9, 1};
+  };
   return result;
 }
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <span>
 
 #include "ops/factored/factored.h"
 #include "ops/factored/kernels.h"
@@ -8,91 +9,89 @@
 namespace plimsoll {
 namespace {
 
-// The operands of a call of any of the three ops; `first` is the number of its first state.
+using At = ops::FactoredOperands;
+
+// The operands of a call of any of the three ops, by name.
 struct Operands {
   ops::FactoredAttributes a;
+  At at;
   cpu::FactoredShape shape;
-  std::size_t first;
-  bool narrow = false;  // the gradient is bf16
+  bool narrow_gradient, narrow_parameter;  // bf16
 
-  Operands(const KernelRequest& request, std::size_t first_state)
-      : a(request.attributes->as<ops::FactoredAttributes>()), first(first_state) {
-    const Shape& whole = request.inputs[first + a.states()].shape;
-    narrow = request.inputs[first + a.states()].dtype == DType::bf16;
+  Operands(const KernelRequest& request, At (*where)(const ops::FactoredAttributes&))
+      : a(request.attributes->as<ops::FactoredAttributes>()), at(where(a)) {
+    const ValueType& gradient = request.inputs[at.gradient];
+    const Shape& whole = gradient.shape;
     shape =
         a.factored ? cpu::FactoredShape{ops::rows_of(whole), whole.last(), true} : cpu::FactoredShape{1, whole.elements(), false};
+    narrow_gradient = gradient.dtype == DType::bf16;
+    narrow_parameter = at.parameter != At::kAbsent && request.inputs[at.parameter].dtype == DType::bf16;
   }
 
-  std::size_t behind() const { return first + a.states() + 1; }  // the gradient
-  // An input or output of a call.
-  static cpu::StateNumbers parameter(std::byte* numbers, DType dtype) {
-    if (dtype == DType::bf16) return reinterpret_cast<std::uint16_t*>(numbers);
+  // To be read, and, of an op that changes it, to be written: its number is the same among the outputs.
+  cpu::StateNumbers parameter(std::span<std::byte* const> operands) const {
+    std::byte* numbers = operands[at.parameter];
+    if (narrow_parameter) return reinterpret_cast<std::uint16_t*>(numbers);
     return reinterpret_cast<float*>(numbers);
   }
+  float* average(const KernelCall& call) const { return at.average == At::kAbsent ? nullptr : call.out(at.average); }
   cpu::FactoredRange range(const KernelCall& call) const {
     return call.range.whole() ? cpu::FactoredRange{0, shape.elements()}
                               : cpu::FactoredRange{call.range.begin, call.range.elements};
   }
   cpu::Variance variance(const KernelCall& call) const {
-    const auto state = [&](std::size_t i) { return reinterpret_cast<float*>(call.inputs[first + i]); };
+    const auto state = [&](std::size_t number) { return reinterpret_cast<float*>(call.inputs[at.state(number)]); };
     return a.factored ? cpu::Variance{state(0), state(1)} : cpu::Variance{nullptr, state(0)};
   }
-  // `scale`: of the clip coefficient at this input.
-  cpu::FactoredGradient gradient(const KernelCall& call, float scale) const {
+  cpu::FactoredGradient gradient(const KernelCall& call) const {
     const cpu::GradientNumbers numbers =
-        narrow ? cpu::GradientNumbers(call.in<std::uint16_t>(behind() - 1)) : cpu::GradientNumbers(call.in(behind() - 1));
-    return {numbers, scale, static_cast<float>(a.clip_value)};
+        narrow_gradient ? cpu::GradientNumbers(call.in<std::uint16_t>(at.gradient)) : cpu::GradientNumbers(call.in(at.gradient));
+    return {numbers, scale(call), static_cast<float>(a.clip_value)};
   }
-  float scale(const KernelCall& call, std::size_t coefficient) const { return a.clipped ? *call.in(coefficient) : 1.0F; }
+  float scale(const KernelCall& call) const { return at.coefficient == At::kAbsent ? 1.0F : *call.in(at.coefficient); }
+  double scalar(const KernelCall& call, ops::UpdateScalar scalar) const { return call.in<double>(at.scalars)[scalar]; }
 };
 
 KernelChoice choose_variance(const KernelRequest& request) {
-  return own_kernel(cpu::update_variance_scratch(Operands(request, 0).shape));
+  return own_kernel(cpu::update_variance_scratch(Operands(request, At::of_variance).shape));
 }
 
 // Where the coefficient is no number, nothing changes.
 std::unique_ptr<Kernel> bind_variance(const KernelRequest& request) {
-  return make_kernel([o = Operands(request, 0)](const KernelCall& call) {
-    const float scale = o.scale(call, o.behind() + 1);
-    if (!std::isfinite(scale)) return;
-    const double update = call.in<double>(o.behind())[ops::kUpdate];
-    cpu::update_variance(o.shape, o.range(call), o.variance(call), o.gradient(call, scale), std::pow(update, -0.8), call.scratch);
+  return make_kernel([o = Operands(request, At::of_variance)](const KernelCall& call) {
+    if (!std::isfinite(o.scale(call))) return;
+    const double update = o.scalar(call, ops::kUpdate);
+    cpu::update_variance(o.shape, o.range(call), o.variance(call), o.gradient(call), std::pow(update, -0.8), call.scratch);
   });
 }
 
 KernelChoice choose_size(const KernelRequest& request) {
-  return own_kernel(cpu::update_size_scratch(Operands(request, 1).shape));
+  return own_kernel(cpu::update_size_scratch(Operands(request, At::of_size).shape));
 }
 
 std::unique_ptr<Kernel> bind_size(const KernelRequest& request) {
-  return make_kernel([o = Operands(request, 1), dtype = request.inputs[0].dtype](const KernelCall& call) {
-    cpu::Sizes* sizes = call.out<cpu::Sizes>(0);
-    const cpu::FactoredGradient gradient = o.gradient(call, o.scale(call, o.behind()));
+  return make_kernel([o = Operands(request, At::of_size)](const KernelCall& call) {
+    cpu::Sizes* sizes = call.out<cpu::Sizes>(At::sizes_made());
     const cpu::Sizes before = call.range.first() ? cpu::Sizes{} : *sizes;
-    *sizes = cpu::update_size(o.shape, o.range(call), Operands::parameter(call.inputs[0], dtype), o.variance(call), gradient,
-                              before, call.scratch);
+    *sizes = cpu::update_size(o.shape, o.range(call), o.parameter(call.inputs), o.variance(call), o.gradient(call), before,
+                              call.scratch);
   });
 }
 
 std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
-  const std::size_t changes = request.attributes->as<ops::FactoredAttributes>().changes();
-  return make_kernel([o = Operands(request, changes), changes, dtype = request.inputs[0].dtype](const KernelCall& call) {
-    const std::size_t behind = o.behind();
-    const float scale = o.scale(call, behind + 2);
-    cpu::Change* change = call.out<cpu::Change>(changes);
+  return make_kernel([o = Operands(request, At::of_update)](const KernelCall& call) {
+    cpu::Change* change = call.out<cpu::Change>(o.at.change());
     if (call.range.first()) *change = {};
-    if (!std::isfinite(scale)) return;
-    const double* scalars = call.in<double>(behind + 1);
-    const auto update = static_cast<std::int64_t>(scalars[ops::kUpdate]);
-    const cpu::AdafactorStep step{.lr = scalars[ops::kLearningRate],
+    if (!std::isfinite(o.scale(call))) return;
+    const auto update = static_cast<std::int64_t>(o.scalar(call, ops::kUpdate));
+    const cpu::AdafactorStep step{.lr = o.scalar(call, ops::kLearningRate),
                                   .weight_decay = o.a.weight_decay,
                                   .update = update,
-                                  .sizes = *call.in<cpu::Sizes>(behind),
+                                  .sizes = *call.in<cpu::Sizes>(o.at.sizes),
                                   .average_blend = o.a.average_blend,
                                   .first = update == 1};
-    *change =
-        cpu::adafactor(o.shape, o.range(call), Operands::parameter(call.outputs[0], dtype), changes == 2 ? call.out(1) : nullptr,
-                       o.variance(call), o.gradient(call, scale), step, {o.a.rounding, static_cast<std::uint64_t>(update), 0});
+    *change = cpu::adafactor(o.shape, o.range(call), o.parameter(call.outputs), o.average(call), o.variance(call),
+                             o.gradient(call), step, {o.a.rounding, static_cast<std::uint64_t>(update), 0});
   });
 }
 

@@ -305,25 +305,25 @@ __global__ void __launch_bounds__(kTileThreads) adafactor_kernel(const __grid_co
 
 namespace {
 
-// The operands of a call of any of the three ops; `first` is the number of its first state.
+using At = ops::FactoredOperands;
+
+// The operands of a call of any of the three ops, by name.
 struct Operands {
   ops::FactoredAttributes a;
+  At at;
   CudaFactoredShape shape;
-  std::size_t first;
 
-  Operands(const KernelRequest& request, std::size_t first_state)
-      : a(factored_of(request)), shape(cuda_factored_shape(request, first_state)), first(first_state) {}
+  Operands(const KernelRequest& request, At (*where)(const ops::FactoredAttributes&))
+      : a(factored_of(request)), at(where(a)), shape(cuda_factored_shape(request, at)) {}
 
-  std::size_t behind() const { return first + a.states() + 1; }  // the gradient
   std::int64_t count(const KernelCall& call) const { return call.range.whole() ? shape.elements() : call.range.elements; }
   cuda::Grid grid(const KernelCall& call) const {
     return {{static_cast<unsigned>(ceil_div(count(call), kCudaTile)), 1, 1}, {cuda::kTileThreads, 1, 1}, 0};
   }
-  const float* coefficient(const KernelCall& call, std::size_t input) const { return a.clipped ? call.in(input) : nullptr; }
-  // `coefficient`: its number, where there is one.
   template <class G>
-  cuda::Gradient<G> gradient(const KernelCall& call, std::size_t coefficient_at) const {
-    return {call.in<G>(behind() - 1), coefficient(call, coefficient_at), a.clip_value};
+  cuda::Gradient<G> gradient(const KernelCall& call) const {
+    const float* coefficient = at.coefficient == At::kAbsent ? nullptr : call.in(at.coefficient);
+    return {call.in<G>(at.gradient), coefficient, a.clip_value};
   }
   bool packed() const { return shape.columns % 4 == 0; }
 
@@ -331,11 +331,11 @@ struct Operands {
   template <class V>
   V variance(const KernelCall& call, double* mean) const {
     if constexpr (std::is_same_v<V, cuda::ElementVariance>) {
-      return {call.in(first)};
+      return {call.in(at.state(0))};
     } else {
-      cuda::launch(cuda::mean_kernel, {{1, 1, 1}, {cuda::kClosingThreads, 1, 1}, 0}, call.stream, shape.rows, call.in(first),
+      cuda::launch(cuda::mean_kernel, {{1, 1, 1}, {cuda::kClosingThreads, 1, 1}, 0}, call.stream, shape.rows, call.in(at.rows()),
                    mean);
-      return {shape.columns, call.range.begin, call.in(first), call.in(first + 1), mean, packed()};
+      return {shape.columns, call.range.begin, call.in(at.rows()), call.in(at.columns()), mean, packed()};
     }
   }
 };
@@ -355,8 +355,8 @@ std::unique_ptr<Kernel> bind_matrix_variance(const Operands& o) {
                                    layout.strips,
                                    first_tile,
                                    units,
-                                   o.gradient<G>(call, o.behind() + 1),
-                                   call.in<double>(o.behind()),
+                                   o.gradient<G>(call),
+                                   call.in<double>(o.at.scalars),
                                    blend,
                                    floats(layout.row_sums),
                                    floats(layout.cuts),
@@ -365,9 +365,17 @@ std::unique_ptr<Kernel> bind_matrix_variance(const Operands& o) {
     cuda::launch(cuda::squares_kernel<kPacked, G>, {{blocks, 1, 1}, {cuda::kSquaresThreads, 1, 1}, 0}, call.stream, squares);
     if (end < o.shape.elements()) return;
     const std::int64_t row_blocks = ceil_div(o.shape.rows, cuda::kClosingThreads / cuda::kWarp);
-    const cuda::Closing closing{
-        o.shape.rows, o.shape.columns,  layout.strips,       layout.tiles, row_blocks, squares.gradient.coefficient,
-        blend,        squares.row_sums, squares.column_sums, call.out(0),  call.out(1)};
+    const cuda::Closing closing{o.shape.rows,
+                                o.shape.columns,
+                                layout.strips,
+                                layout.tiles,
+                                row_blocks,
+                                squares.gradient.coefficient,
+                                blend,
+                                squares.row_sums,
+                                squares.column_sums,
+                                call.out(o.at.rows()),
+                                call.out(o.at.columns())};
     const auto all_blocks = static_cast<unsigned>(row_blocks + ceil_div(o.shape.columns, cuda::kWarp));
     cuda::launch(cuda::close_kernel, {{all_blocks, 1, 1}, {cuda::kClosingThreads, 1, 1}, 0}, call.stream, closing);
   });
@@ -377,23 +385,24 @@ template <class G>
 std::unique_ptr<Kernel> bind_variance_of(const Operands& o) {
   if (o.a.factored) return o.packed() ? bind_matrix_variance<true, G>(o) : bind_matrix_variance<false, G>(o);
   return make_kernel([o](const KernelCall& call) {
-    const cuda::VectorVariance<G> v{o.count(call), call.out(0), o.gradient<G>(call, o.behind() + 1), call.in<double>(o.behind())};
+    const cuda::VectorVariance<G> v{o.count(call), call.out(o.at.state(0)), o.gradient<G>(call), call.in<double>(o.at.scalars)};
     cuda::launch(cuda::vector_variance_kernel<G>, o.grid(call), call.stream, v);
   });
 }
 
 std::unique_ptr<Kernel> bind_variance(const KernelRequest& request) {
-  const Operands o(request, 0);
-  return request.inputs[o.behind() - 1].dtype == DType::bf16 ? bind_variance_of<cuda::Bf16>(o) : bind_variance_of<float>(o);
+  const Operands o(request, At::of_variance);
+  return request.inputs[o.at.gradient].dtype == DType::bf16 ? bind_variance_of<cuda::Bf16>(o) : bind_variance_of<float>(o);
 }
 
 template <class P, class G, class V>
 std::unique_ptr<Kernel> bind_size_of(const Operands& o) {
   return make_kernel([o, sums = cuda::TileSums<2>(o.shape.elements(), kCudaTile)](const KernelCall& call) {
     std::byte* scratch = call.scratch + (o.a.factored ? kCudaMean.n : 0);
-    double* sizes = call.out<double>(0);
-    const cuda::Size<P, G, V> size{o.count(call), call.in<P>(0), o.variance<V>(call, reinterpret_cast<double*>(call.scratch)),
-                                   o.gradient<G>(call, o.behind()), sums.of_tiles(call, scratch, sizes)};
+    double* sizes = call.out<double>(At::sizes_made());
+    const cuda::Size<P, G, V> size{o.count(call), call.in<P>(o.at.parameter),
+                                   o.variance<V>(call, reinterpret_cast<double*>(call.scratch)), o.gradient<G>(call),
+                                   sums.of_tiles(call, scratch, sizes)};
     cuda::launch(cuda::size_kernel<P, G, V>, o.grid(call), call.stream, size);
     sums.add(call, scratch, sizes);
   });
@@ -402,20 +411,19 @@ std::unique_ptr<Kernel> bind_size_of(const Operands& o) {
 template <class P, class G, class V>
 std::unique_ptr<Kernel> bind_update_of(const Operands& o) {
   return make_kernel([o](const KernelCall& call) {
-    const std::size_t behind = o.behind(), changes = o.a.changes();
     const cuda::Step<P, G, V> step{o.count(call),
                                    call.range.begin,
                                    o.shape.elements(),
-                                   call.out<P>(0),
-                                   changes == 2 ? call.out(1) : nullptr,
+                                   call.out<P>(o.at.parameter),
+                                   o.at.average == At::kAbsent ? nullptr : call.out(o.at.average),
                                    o.variance<V>(call, reinterpret_cast<double*>(call.scratch)),
-                                   o.gradient<G>(call, behind + 2),
-                                   call.in<cuda::Sums<2>>(behind),
-                                   call.in<double>(behind + 1),
+                                   o.gradient<G>(call),
+                                   call.in<cuda::Sums<2>>(o.at.sizes),
+                                   call.in<double>(o.at.scalars),
                                    o.a.weight_decay,
                                    o.a.average_blend,
                                    o.a.rounding,
-                                   call.out<cuda::Sums<2>>(changes)};
+                                   call.out<cuda::Sums<2>>(o.at.change())};
     cuda::launch(cuda::adafactor_kernel<P, G, V>, o.grid(call), call.stream, step);
   });
 }
@@ -428,18 +436,18 @@ std::unique_ptr<Kernel> with_types(const KernelRequest& request, const Operands&
       if (o.a.factored) return body(P{}, G{}, cuda::MatrixVariance{});
       return body(P{}, G{}, cuda::ElementVariance{});
     };
-    return request.inputs[o.behind() - 1].dtype == DType::bf16 ? with_variance(cuda::Bf16{}) : with_variance(0.0f);
+    return request.inputs[o.at.gradient].dtype == DType::bf16 ? with_variance(cuda::Bf16{}) : with_variance(0.0f);
   };
-  return request.inputs[0].dtype == DType::bf16 ? with_gradient(cuda::Bf16{}) : with_gradient(0.0f);
+  return request.inputs[o.at.parameter].dtype == DType::bf16 ? with_gradient(cuda::Bf16{}) : with_gradient(0.0f);
 }
 
 std::unique_ptr<Kernel> bind_size(const KernelRequest& request) {
-  const Operands o(request, 1);
+  const Operands o(request, At::of_size);
   return with_types(request, o, [&]<class P, class G, class V>(P, G, V) { return bind_size_of<P, G, V>(o); });
 }
 
 std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
-  const Operands o(request, factored_of(request).changes());
+  const Operands o(request, At::of_update);
   return with_types(request, o, [&]<class P, class G, class V>(P, G, V) { return bind_update_of<P, G, V>(o); });
 }
 

@@ -47,22 +47,25 @@ inline const ops::FactoredAttributes& factored_of(const KernelRequest& request) 
   return request.attributes->as<ops::FactoredAttributes>();
 }
 
-// Behind the states, of which `first` is the first one.
-inline CudaFactoredShape cuda_factored_shape(const KernelRequest& request, std::size_t first) {
-  const ops::FactoredAttributes& a = factored_of(request);
-  return {a, request.inputs[first + a.states()].shape};
+// That of the gradient.
+inline CudaFactoredShape cuda_factored_shape(const KernelRequest& request, const ops::FactoredOperands& at) {
+  return {factored_of(request), request.inputs[at.gradient].shape};
 }
 
 inline Bytes cuda_update_variance_scratch(const KernelRequest& request) {
-  return factored_of(request).factored ? CudaVarianceLayout(cuda_factored_shape(request, 0)).all : Bytes{};
+  const ops::FactoredAttributes& a = factored_of(request);
+  if (!a.factored) return {};
+  return CudaVarianceLayout(cuda_factored_shape(request, ops::FactoredOperands::of_variance(a))).all;
 }
 
 // One over the mean of the rows of a matrix comes first.
 inline constexpr Bytes kCudaMean{256};
 
 inline Bytes cuda_update_size_scratch(const KernelRequest& request) {
-  const Bytes sums = cuda_tile_sums(request.inputs[0].shape.elements(), kCudaTile, 2);
-  return factored_of(request).factored ? kCudaMean + sums : sums;
+  const ops::FactoredAttributes& a = factored_of(request);
+  const ValueType& parameter = request.inputs[ops::FactoredOperands::of_size(a).parameter];
+  const Bytes sums = cuda_tile_sums(parameter.shape.elements(), kCudaTile, 2);
+  return a.factored ? kCudaMean + sums : sums;
 }
 inline Bytes cuda_adafactor_scratch(const KernelRequest& request) { return factored_of(request).factored ? kCudaMean : Bytes{}; }
 

@@ -5,6 +5,8 @@
 // what is paged streams.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/builder.h"
 
 namespace plimsoll::ops {
@@ -19,12 +21,51 @@ struct FactoredAttributes {
   double average_blend = 0;
   NoiseKey rounding{};  // of a parameter of bf16
   std::size_t states() const { return factored ? 2 : 1; }
-  std::size_t changes() const { return average_blend == 0 ? 1 : 2; }  // of adafactor
   friend bool operator==(const FactoredAttributes&, const FactoredAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("factored", factored), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
         v("average_blend", average_blend), v("rounding", rounding);
+  }
+};
+
+// Where the operands of each of the three ops are: the one place that knows their order. What an op changes has the same number
+// among its inputs and its outputs. What an op has not is kAbsent.
+struct FactoredOperands {
+  static constexpr std::size_t kAbsent = ~std::size_t{0};
+
+  std::size_t parameter = kAbsent, average = kAbsent, first_state, states;
+  std::size_t gradient, sizes = kAbsent, scalars = kAbsent, coefficient = kAbsent, inputs;
+  std::size_t changed = 0;  // so many, the first ones
+
+  static FactoredOperands of_variance(const FactoredAttributes& a) { return {a, Op::variance}; }
+  static FactoredOperands of_size(const FactoredAttributes& a) { return {a, Op::size}; }
+  static FactoredOperands of_update(const FactoredAttributes& a) { return {a, Op::update}; }
+
+  std::size_t state(std::size_t number) const { return first_state + number; }
+  // Of a matrix.
+  std::size_t rows() const { return state(0); }
+  std::size_t columns() const { return state(1); }
+  // Outputs of update_size and of adafactor.
+  static std::size_t sizes_made() { return 0; }
+  std::size_t change() const { return changed; }
+
+ private:
+  enum class Op : std::uint8_t { variance, size, update };
+
+  FactoredOperands(const FactoredAttributes& a, Op op) : states(a.states()) {
+    std::size_t next = 0;
+    if (op != Op::variance) parameter = next++;
+    if (op == Op::update && a.average_blend != 0) average = next++;
+    if (op == Op::update) changed = next;
+    first_state = next;
+    next += states;
+    if (op == Op::variance) changed = next;
+    gradient = next++;
+    if (op == Op::update) sizes = next++;
+    if (op != Op::size) scalars = next++;
+    if (a.clipped) coefficient = next++;
+    inputs = next;
   }
 };
 

@@ -28,13 +28,13 @@ std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::ClipAttributes>()](const KernelCall& call) {
-    const std::size_t sums = call.inputs.size() - (a.scaled ? 1 : 0);
-    const double inverse_scale = a.scaled ? call.in<double>(sums)[ops::kInverseScale] : 1;
+    const ops::ClipOperands at = ops::ClipOperands::of(a, call.inputs.size());
+    const double inverse_scale = a.scaled ? call.in<double>(at.scalars())[ops::kInverseScale] : 1;
     double sum = 0;
-    for (std::size_t i = 0; i < sums; ++i) sum += *call.in<double>(i);
+    for (std::size_t i = 0; i < at.sums; ++i) sum += *call.in<double>(i);
     const double norm = std::sqrt(sum) * inverse_scale;
-    *call.out<double>(0) = norm;
-    *call.out(1) = static_cast<float>(cpu::clip_coefficient(norm, a.limit) * inverse_scale);
+    *call.out<double>(at.norm) = norm;
+    *call.out(at.coefficient) = static_cast<float>(cpu::clip_coefficient(norm, a.limit) * inverse_scale);
   });
 }
 
@@ -47,32 +47,32 @@ std::unique_ptr<Kernel> bind_report(const KernelRequest& request) {
   });
 }
 
-// The state of this number, from 0. Scales are whole where the others are ranges.
-cpu::StateNumbers state_of(const KernelCall& call, std::size_t state, DType dtype) {
-  if (dtype == DType::u8) {
-    return {call.out<std::uint8_t>(1 + 2 * state), call.out(2 + 2 * state) + call.range.begin / ops::kCodedBlock};
-  }
-  if (dtype == DType::bf16) return call.out<std::uint16_t>(1 + state);
-  return call.out(1 + state);
-}
-
-cpu::StateNumbers parameter_of(const KernelCall& call, DType dtype) {
-  if (dtype == DType::bf16) return call.out<std::uint16_t>(0);
-  return call.out(0);
-}
-
-cpu::GradientNumbers gradient_of(const KernelCall& call, std::size_t input, DType dtype) {
-  if (dtype == DType::bf16) return call.in<std::uint16_t>(input);
-  return call.in(input);
-}
-
 KernelChoice choose_update(const KernelRequest& request) {
-  return own_kernel(cpu::change_scratch(request.inputs[0].shape.elements()));
+  return own_kernel(cpu::change_scratch(request.inputs[ops::UpdateOperands::parameter()].shape.elements()));
 }
 
-// What follows the parameter and its states, and what says how it changed.
+// Where the operands of an update are, and of which types.
+struct UpdateTypes {
+  ops::UpdateOperands at;
+  std::int64_t elements;
+  DType parameter, state, gradient;
+
+  UpdateTypes(const ops::UpdateOperands& operands, TypeSpan inputs)
+      : at(operands),
+        elements(inputs[at.parameter()].shape.elements()),
+        parameter(inputs[at.parameter()].dtype),
+        state(at.states() == 0 ? DType::f32 : inputs[at.state(0)].dtype),
+        gradient(inputs[at.gradient()].dtype) {}
+};
+
+// The operands of a call of an update, by name.
 template <class A>
-struct UpdateInputs {
+struct UpdateCall {
+  const KernelCall& call;
+  UpdateTypes types;
+  ops::UpdateOperands at;
+  std::int64_t elements;  // of the call's range
+  cpu::StateNumbers parameter;
   cpu::GradientNumbers gradient;
   const double* scalars;
   float scale;
@@ -81,27 +81,59 @@ struct UpdateInputs {
   cpu::Change* tiles;
   cpu::Change* change;
 
-  UpdateInputs(const A& a, const KernelCall& call, DType dtype)
-      : gradient(gradient_of(call, a.changes(), dtype)),
-        scalars(call.in<double>(a.changes() + 1)),
-        scale(a.clipped ? *call.in(a.changes() + 2) : 1.0f),
+  UpdateCall(const A& a, const KernelCall& the_call, const UpdateTypes& the_types)
+      : call(the_call),
+        types(the_types),
+        at(types.at),
+        elements(count_of(call, types.elements)),
+        parameter(parameter_numbers()),
+        gradient(gradient_numbers()),
+        scalars(call.in<double>(at.scalars())),
+        scale(at.clipped() ? *call.in(at.coefficient()) : 1.0f),
         tiles(reinterpret_cast<cpu::Change*>(call.scratch)),
-        change(call.out<cpu::Change>(a.changes())) {
+        change(call.out<cpu::Change>(at.change())) {
     if (call.range.first()) *change = {};
-    if (a.average_blend > 0) average = {call.out(a.changes() - 1), a.average_blend, first()};
+    if (at.averaged()) average = {call.out(at.average()), a.average_blend, first()};
     rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), call.range.begin};
   }
   bool first() const { return scalars[ops::kUpdate] == 1; }
   bool none() const { return !std::isfinite(scale); }
-  void report(std::int64_t elements) const { *change = cpu::sum_of(tiles, elements, *change); }
+  void report() const { *change = cpu::sum_of(tiles, elements, *change); }
+
+  // The state of this number, from 0. Scales are whole where the others are ranges.
+  cpu::StateNumbers state(std::size_t number) const {
+    if (types.state == DType::u8) {
+      return {call.out<std::uint8_t>(at.state(number)), call.out(at.scales(number)) + call.range.begin / ops::kCodedBlock};
+    }
+    if (types.state == DType::bf16) return call.out<std::uint16_t>(at.state(number));
+    return call.out(at.state(number));
+  }
+
+ private:
+  cpu::StateNumbers parameter_numbers() const {
+    if (types.parameter == DType::bf16) return call.out<std::uint16_t>(at.parameter());
+    return call.out(at.parameter());
+  }
+  cpu::GradientNumbers gradient_numbers() const {
+    if (types.gradient == DType::bf16) return call.in<std::uint16_t>(at.gradient());
+    return call.in(at.gradient());
+  }
 };
 
-std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
-  const auto& a = request.attributes->as<ops::AdamWAttributes>();
-  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call, gradient);
+// Calls body(attributes, operands) unless the clip coefficient is no finite number.
+template <class A, class Body>
+std::unique_ptr<Kernel> bind_update(const KernelRequest& request, Body body) {
+  const A& a = request.attributes->as<A>();
+  return make_kernel([a, types = UpdateTypes(a.operands(), request.inputs), body](const KernelCall& call) {
+    const UpdateCall<A> in(a, call, types);
     if (in.none()) return;
+    body(a, in);
+    in.report();
+  });
+}
+
+std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
+  return bind_update<ops::AdamWAttributes>(request, [](const auto& a, const auto& in) {
     const cpu::AdamWStep step{.lr = in.scalars[ops::kLearningRate],
                               .beta1 = in.scalars[ops::kMomentum],
                               .beta2 = a.beta2,
@@ -111,36 +143,24 @@ std::unique_ptr<Kernel> bind_adamw(const KernelRequest& request) {
                               .bias_correction2 = in.scalars[ops::kBiasCorrection2],
                               .gradient_scale = in.scale,
                               .clip_value = a.clip_value};
-    cpu::adamw(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), state_of(call, 1, dtype), in.gradient,
-               step, in.average, in.rounding, in.tiles);
-    in.report(count_of(call, n));
+    cpu::adamw(in.elements, in.parameter, in.state(0), in.state(1), in.gradient, step, in.average, in.rounding, in.tiles);
   });
 }
 
 std::unique_ptr<Kernel> bind_lion(const KernelRequest& request) {
-  const auto& a = request.attributes->as<ops::LionAttributes>();
-  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call, gradient);
-    if (in.none()) return;
+  return bind_update<ops::LionAttributes>(request, [](const auto& a, const auto& in) {
     const cpu::LionStep step{.lr = in.scalars[ops::kLearningRate],
                              .beta1 = in.scalars[ops::kMomentum],
                              .beta2 = a.beta2,
                              .weight_decay = a.weight_decay,
                              .gradient_scale = in.scale,
                              .clip_value = a.clip_value};
-    cpu::lion(count_of(call, n), parameter_of(call, parameter), state_of(call, 0, dtype), in.gradient, step, in.average,
-              in.rounding, in.tiles);
-    in.report(count_of(call, n));
+    cpu::lion(in.elements, in.parameter, in.state(0), in.gradient, step, in.average, in.rounding, in.tiles);
   });
 }
 
 std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
-  const auto& a = request.attributes->as<ops::SgdAttributes>();
-  return make_kernel([a, n = request.inputs[0].shape.elements(), dtype = request.inputs[1].dtype,
-                      parameter = request.inputs[0].dtype, gradient = request.inputs[a.changes()].dtype](const KernelCall& call) {
-    const UpdateInputs in(a, call, gradient);
-    if (in.none()) return;
+  return bind_update<ops::SgdAttributes>(request, [](const auto& a, const auto& in) {
     const cpu::SgdStep step{.lr = in.scalars[ops::kLearningRate],
                             .momentum = in.scalars[ops::kMomentum],
                             .weight_decay = a.weight_decay,
@@ -148,9 +168,8 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
                             .first = in.first(),
                             .gradient_scale = in.scale,
                             .clip_value = a.clip_value};
-    const cpu::StateNumbers buffer = a.momentum ? state_of(call, 0, dtype) : cpu::StateNumbers(nullptr);
-    cpu::sgd(count_of(call, n), parameter_of(call, parameter), buffer, in.gradient, step, in.average, in.rounding, in.tiles);
-    in.report(count_of(call, n));
+    const cpu::StateNumbers buffer = a.momentum ? in.state(0) : cpu::StateNumbers(nullptr);
+    cpu::sgd(in.elements, in.parameter, buffer, in.gradient, step, in.average, in.rounding, in.tiles);
   });
 }
 

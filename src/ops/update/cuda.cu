@@ -349,17 +349,17 @@ std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<ops::ClipAttributes>()](const KernelCall& call) {
-    const std::size_t all = call.inputs.size() - (a.scaled ? 1 : 0);
+    const ops::ClipOperands at = ops::ClipOperands::of(a, call.inputs.size());
     std::size_t done = 0;
     do {
       cuda::SomeSums sums{};
-      sums.count = static_cast<int>(std::min<std::size_t>(all - done, cuda::kMostSums));
+      sums.count = static_cast<int>(std::min<std::size_t>(at.sums - done, cuda::kMostSums));
       const bool first = done == 0;
       for (int i = 0; i < sums.count; ++i) sums.at[i] = call.in<double>(done++);
-      const cuda::Clip clip{first,      done == all, a.limit, a.scaled ? call.in<double>(all) : nullptr, call.out<double>(0),
-                            call.out(1)};
+      const double* scalars = a.scaled ? call.in<double>(at.scalars()) : nullptr;
+      const cuda::Clip clip{first, done == at.sums, a.limit, scalars, call.out<double>(at.norm), call.out(at.coefficient)};
       cuda::launch(cuda::clip_kernel, {{1, 1, 1}, {cuda::kClipThreads, 1, 1}, 0}, call.stream, sums, clip);
-    } while (done < all);
+    } while (done < at.sums);
   });
 }
 
@@ -383,26 +383,27 @@ std::unique_ptr<Kernel> bind_report(const KernelRequest& request) {
 
 // The state of this number, from 0. Scales are whole where the others are ranges.
 template <class S>
-cuda::State<S> state_of(const KernelCall& call, int number) {
+cuda::State<S> state_of(const ops::UpdateOperands& at, const KernelCall& call, int number) {
   const auto state = static_cast<std::size_t>(number);
   if constexpr (std::is_same_v<S, std::uint8_t>) {
-    return {call.out<S>(1 + 2 * state), call.out(2 + 2 * state) + call.range.begin / ops::kCodedBlock};
+    return {call.out<S>(at.state(state)), call.out(at.scales(state)) + call.range.begin / ops::kCodedBlock};
   } else {
-    return {call.out<S>(1 + state), nullptr};
+    return {call.out<S>(at.state(state)), nullptr};
   }
 }
 
 template <class Rule, class P, class G, class S>
 std::unique_ptr<Kernel> bind_update_of(const typename Rule::Attributes& a, std::int64_t n) {
   return make_kernel([a, sums = cuda::TileSums<2>(n, kCudaTile)](const KernelCall& call) {
-    const std::size_t changes = a.changes();
-    double* change = call.out<double>(changes);
-    cuda::Update<Rule, P, G, S> update{.attributes = a, .n = sums.count(call), .first = call.range.begin, .p = call.out<P>(0)};
-    for (int s = 0; s < Rule::kStates; ++s) update.states[s] = state_of<S>(call, s);
-    if (a.average_blend > 0) update.average = call.out(changes - 1);
-    update.g = call.in<G>(changes);
-    update.scalars = call.in<double>(changes + 1);
-    if (a.clipped) update.coefficient = call.in(changes + 2);
+    const ops::UpdateOperands at = a.operands();
+    double* change = call.out<double>(at.change());
+    cuda::Update<Rule, P, G, S> update{
+        .attributes = a, .n = sums.count(call), .first = call.range.begin, .p = call.out<P>(at.parameter())};
+    for (int s = 0; s < Rule::kStates; ++s) update.states[s] = state_of<S>(at, call, s);
+    if (at.averaged()) update.average = call.out(at.average());
+    update.g = call.in<G>(at.gradient());
+    update.scalars = call.in<double>(at.scalars());
+    if (at.clipped()) update.coefficient = call.in(at.coefficient());
     update.of_tiles = sums.of_tiles(call, call.scratch, change);
     cuda::launch(cuda::update_kernel<Rule, P, G, S>, sums.grid(call), call.stream, update);
     sums.add(call, call.scratch, change);
@@ -411,25 +412,25 @@ std::unique_ptr<Kernel> bind_update_of(const typename Rule::Attributes& a, std::
 
 // Calls body with numbers of the types in which parameter, gradient and states lie in memory.
 template <bool kStates, class Body>
-std::unique_ptr<Kernel> with_types(const KernelRequest& request, std::size_t gradient, Body body) {
+std::unique_ptr<Kernel> with_types(const KernelRequest& request, const ops::UpdateOperands& at, Body body) {
   const auto with_gradient = [&]<class P>(P) {
     const auto with_states = [&]<class G>(G) {
       if constexpr (kStates) {
-        if (request.inputs[1].dtype == DType::u8) return body(P{}, G{}, std::uint8_t{});
-        if (request.inputs[1].dtype == DType::bf16) return body(P{}, G{}, cuda::Bf16{});
+        if (request.inputs[at.state(0)].dtype == DType::u8) return body(P{}, G{}, std::uint8_t{});
+        if (request.inputs[at.state(0)].dtype == DType::bf16) return body(P{}, G{}, cuda::Bf16{});
       }
       return body(P{}, G{}, 0.0f);
     };
-    return request.inputs[gradient].dtype == DType::bf16 ? with_states(cuda::Bf16{}) : with_states(0.0f);
+    return request.inputs[at.gradient()].dtype == DType::bf16 ? with_states(cuda::Bf16{}) : with_states(0.0f);
   };
-  return request.inputs[0].dtype == DType::bf16 ? with_gradient(cuda::Bf16{}) : with_gradient(0.0f);
+  return request.inputs[at.parameter()].dtype == DType::bf16 ? with_gradient(cuda::Bf16{}) : with_gradient(0.0f);
 }
 
 template <class Rule>
 std::unique_ptr<Kernel> bind_update(const KernelRequest& request) {
   const auto& a = request.attributes->as<typename Rule::Attributes>();
-  const std::int64_t n = request.inputs[0].shape.elements();
-  return with_types<(Rule::kStates > 0)>(request, a.changes(),
+  const std::int64_t n = request.inputs[ops::UpdateOperands::parameter()].shape.elements();
+  return with_types<(Rule::kStates > 0)>(request, a.operands(),
                                          [&]<class P, class G, class S>(P, G, S) { return bind_update_of<Rule, P, G, S>(a, n); });
 }
 

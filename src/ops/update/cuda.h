@@ -5,6 +5,7 @@
 
 #include "ops/attributes.h"
 #include "ops/kernel.h"
+#include "ops/update/update.h"
 
 namespace plimsoll {
 
@@ -21,7 +22,7 @@ inline Bytes cuda_sum_of_squares_scratch(const KernelRequest& request) {
   return cuda_tile_sums(request.inputs[0].shape.elements(), kCudaSquaresTile, 1);
 }
 inline Bytes cuda_update_scratch(const KernelRequest& request) {
-  return cuda_tile_sums(request.inputs[0].shape.elements(), kCudaTile, 2);
+  return cuda_tile_sums(request.inputs[ops::UpdateOperands::parameter()].shape.elements(), kCudaTile, 2);
 }
 
 }  // namespace plimsoll

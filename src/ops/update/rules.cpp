@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/ceil_div.h"
 #include "ops/check.h"
 #include "ops/families.h"
@@ -24,49 +26,46 @@ Cost cost_of_sum(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 }
 
 std::vector<ValueType> infer_clip(const Attributes& any, TypeSpan inputs) {
-  if (any.as<ClipAttributes>().scaled) {
-    require(!inputs.empty(), "clip", "got no inputs", "the scalars");
-    require_type(inputs.back(), kScalars, "clip", "the scalars");
-    inputs = inputs.first(inputs.size() - 1);
-  }
-  for (const ValueType& input : inputs) require_type(input, kSum, "clip", "a sum of squares");
-  return {kSum, kCoefficient};
+  const auto& attributes = any.as<ClipAttributes>();
+  require(!attributes.scaled || !inputs.empty(), "clip", "got no inputs", "the scalars");
+  const ClipOperands at = ClipOperands::of(attributes, inputs.size());
+  if (attributes.scaled) require_type(inputs[at.scalars()], kScalars, "clip", "the scalars");
+  for (const ValueType& sum : inputs.first(at.sums)) require_type(sum, kSum, "clip", "a sum of squares");
+  std::vector<ValueType> outputs(at.outputs);
+  outputs[at.norm] = kSum;
+  outputs[at.coefficient] = kCoefficient;
+  return outputs;
 }
 
 Cost cost_of_few(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {static_cast<double>(inputs.size()), bytes_touched(inputs, outputs)};
 }
 
-// States are all fp32, all bf16 or all coded. Behind what is changed come the gradient, which is fp32 or bf16 as the
-// parameter is, the scalars and, with clipping, the clip
-// coefficient.
+// States are all fp32, all bf16 or all coded. The parameter and its gradient are each fp32 or bf16.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
-  constexpr const char* kWhere = "an update";
-  const A& attributes = any.as<A>();
-  const std::size_t changes = attributes.changes();
-  require_inputs(inputs, changes + (attributes.clipped ? 3 : 2), kWhere);
-  const Shape& shape = inputs[0].shape;
-  const std::size_t states = attributes.states() * (attributes.coded ? 2 : 1);
-  const bool narrow = states > 0 && inputs[1].dtype == DType::bf16;
-  const ValueType state{attributes.coded ? DType::u8 : narrow ? DType::bf16 : DType::f32, shape};
-  const ValueType scales{DType::f32, Shape{ceil_div(shape.elements(), kCodedBlock)}};
-  for (std::size_t i = 0; i <= changes; ++i) {
-    if ((i == 0 || i == changes) && inputs[i].dtype == DType::bf16) {
-      require_type(inputs[i], {DType::bf16, shape}, kWhere, "the parameter, or its gradient,");
-      continue;
-    }
-    const bool of_state = i >= 1 && i <= states, scale = of_state && attributes.coded && i % 2 == 0;
-    require_type(inputs[i],
-                 scale      ? scales
-                 : of_state ? state
-                            : ValueType{DType::f32, shape},
-                 kWhere, "what has an element for each of the parameter's");
+  constexpr const char *kWhere = "an update", *kElements = "what has an element for each of the parameter's";
+  const UpdateOperands at = any.as<A>().operands();
+  require_inputs(inputs, at.inputs(), kWhere);
+  const Shape& shape = inputs[at.parameter()].shape;
+  for (const std::size_t each : {at.parameter(), at.gradient()}) {
+    const bool narrow = inputs[each].dtype == DType::bf16;
+    require_type(inputs[each], {narrow ? DType::bf16 : DType::f32, shape}, kWhere,
+                 narrow ? "the parameter, or its gradient," : kElements);
   }
-  require_type(inputs[changes + 1], kScalars, kWhere, "the scalars");
-  if (attributes.clipped) require_type(inputs[changes + 2], kCoefficient, kWhere, "the clip coefficient");
-  std::vector<ValueType> outputs(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(changes));
-  outputs.push_back(kChange);
+  const bool narrow = at.states() > 0 && inputs[at.state(0)].dtype == DType::bf16;
+  const ValueType state{at.coded() ? DType::u8 : narrow ? DType::bf16 : DType::f32, shape};
+  const ValueType scales{DType::f32, Shape{ceil_div(shape.elements(), kCodedBlock)}};
+  for (std::size_t i = 0; i < at.states(); ++i) {
+    require_type(inputs[at.state(i)], state, kWhere, kElements);
+    if (at.coded()) require_type(inputs[at.scales(i)], scales, kWhere, kElements);
+  }
+  if (at.averaged()) require_type(inputs[at.average()], {DType::f32, shape}, kWhere, kElements);
+  require_type(inputs[at.scalars()], kScalars, kWhere, "the scalars");
+  if (at.clipped()) require_type(inputs[at.coefficient()], kCoefficient, kWhere, "the clip coefficient");
+  std::vector<ValueType> outputs(at.outputs());
+  std::ranges::copy(inputs.first(at.changed()), outputs.begin());
+  outputs[at.change()] = kChange;
   return outputs;
 }
 
@@ -82,7 +81,7 @@ std::vector<ValueType> infer_report(const Attributes&, TypeSpan inputs) {
 template <class A>
 std::vector<Alias> aliases_of_update(const Attributes& any) {
   std::vector<Alias> aliases;
-  for (std::size_t i = 0; i < any.as<A>().changes(); ++i) aliases.push_back({i, i, AliasKind::updates});
+  for (std::size_t i = 0; i < any.as<A>().operands().changed(); ++i) aliases.push_back({i, i, AliasKind::updates});
   return aliases;
 }
 
@@ -90,18 +89,21 @@ RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; 
 
 // The parameter, its states and the gradient, but no scales. A range begins with a tile of the kernels' sums, and so with a block
 // of coded states and a group of noise.
-RangeRule ranges_of_update(const Attributes&, TypeSpan inputs) {
+template <class A>
+RangeRule ranges_of_update(const Attributes& any, TypeSpan) {
   static_assert(kNormTile % kCodedBlock == 0);
-  RangeRule rule{.step = kNormTile};
-  for (std::size_t i = 0; i < inputs.size() && inputs[i].dtype != DType::f64; ++i) {
-    if (i == 0 || inputs[i - 1].dtype != DType::u8) rule.inputs.push_back(i);
-  }
+  const UpdateOperands at = any.as<A>().operands();
+  RangeRule rule{.step = kNormTile, .inputs = {at.parameter()}};
+  for (std::size_t i = 0; i < at.states(); ++i) rule.inputs.push_back(at.state(i));
+  if (at.averaged()) rule.inputs.push_back(at.average());
+  rule.inputs.push_back(at.gradient());
   return rule;
 }
 
 template <int kFlops>
 Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+  const double elements = static_cast<double>(inputs[UpdateOperands::parameter()].shape.elements());
+  return {kFlops * elements, bytes_touched(inputs, outputs)};
 }
 
 template <class A, int kFlops>
@@ -111,7 +113,7 @@ constexpr OpDef update_op(const char* name) {
           .cost = cost_of_update<kFlops>,
           .not_differentiable = kUpdateOnly,
           .aliases = aliases_of_update<A>,
-          .ranges = ranges_of_update};
+          .ranges = ranges_of_update<A>};
 }
 
 }  // namespace

@@ -19,18 +19,55 @@ struct ClipAttributes {
   }
 };
 
-// The attributes of an update say how many of its first inputs it changes: the parameter, its states and, where average_blend is
-// not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each update). States are
-// fp32, or bf16, or `coded`: 8 bits, each state followed by its scales, one fp32 for kCodedBlock elements. What is not fp32 is
-// rounded to one of its two neighbours at random (`rounding`, and the number of the update), so that on the average nothing is
-// lost; without a key (zeros), which only a configuration that insists leads to, to the nearest. All that is computed is fp32.
+// Where the operands of a clip are. Inputs: sums and, where it is scaled, scalars. Outputs: norm and coefficient.
+struct ClipOperands {
+  std::size_t sums, inputs;
+
+  static constexpr ClipOperands of(const ClipAttributes& a, std::size_t inputs) { return {inputs - (a.scaled ? 1 : 0), inputs}; }
+  constexpr std::size_t scalars() const { return sums; }
+  static constexpr std::size_t norm = 0, coefficient = 1, outputs = 2;
+};
+
+// The attributes of an update say which inputs it has. It changes the first ones: the parameter, its states and, where
+// average_blend is not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each
+// update). States are fp32, or bf16, or `coded`: 8 bits, each state with its scales, one fp32 for kCodedBlock elements. What is
+// not fp32 is rounded to one of its two neighbours at random (`rounding`, and the number of the update), so that on the average
+// nothing is lost; without a key (zeros), which only a configuration that insists leads to, to the nearest. All that is computed
+// is fp32.
 
 inline constexpr std::int64_t kCodedBlock = 256;
 
-template <class A>
-std::size_t changes_of(const A& a) {
-  return 1 + a.states() * (a.coded ? 2 : 1) + (a.average_blend == 0 ? 0 : 1);
-}
+// Where the operands of an update are: the one place that knows their order. What it changes has the same number among its inputs
+// and its outputs.
+class UpdateOperands {
+ public:
+  template <class A>
+  constexpr explicit UpdateOperands(const A& a)
+      : states_(a.states()), coded_(a.coded), averaged_(a.average_blend != 0), clipped_(a.clipped) {}
+
+  constexpr std::size_t states() const { return states_; }
+  constexpr bool coded() const { return coded_; }        // each state has scales
+  constexpr bool averaged() const { return averaged_; }  // there is an average
+  constexpr bool clipped() const { return clipped_; }    // there is a coefficient
+
+  static constexpr std::size_t parameter() { return 0; }
+  constexpr std::size_t state(std::size_t number) const { return 1 + number * (coded_ ? 2 : 1); }
+  constexpr std::size_t scales(std::size_t number) const { return state(number) + 1; }
+  constexpr std::size_t average() const { return state(states_); }
+  constexpr std::size_t changed() const { return average() + (averaged_ ? 1 : 0); }
+  // Inputs.
+  constexpr std::size_t gradient() const { return changed(); }
+  constexpr std::size_t scalars() const { return gradient() + 1; }
+  constexpr std::size_t coefficient() const { return scalars() + 1; }
+  constexpr std::size_t inputs() const { return scalars() + (clipped_ ? 2 : 1); }
+  // Outputs.
+  constexpr std::size_t change() const { return changed(); }
+  constexpr std::size_t outputs() const { return changed() + 1; }
+
+ private:
+  std::size_t states_;
+  bool coded_, averaged_, clipped_;
+};
 
 // AdamW (Loshchilov and Hutter, 2019), with PyTorch's semantics: decoupled decay, bias corrections, epsilon outside the root. The
 // first beta is a scalar.
@@ -42,7 +79,7 @@ struct AdamWAttributes {
   NoiseKey rounding{};
   bool coded = false;
   std::size_t states() const { return 2; }
-  std::size_t changes() const { return changes_of(*this); }
+  UpdateOperands operands() const { return UpdateOperands(*this); }
   friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
@@ -59,7 +96,7 @@ struct LionAttributes {
   NoiseKey rounding{};
   bool coded = false;
   std::size_t states() const { return 1; }
-  std::size_t changes() const { return changes_of(*this); }
+  UpdateOperands operands() const { return UpdateOperands(*this); }
   friend bool operator==(const LionAttributes&, const LionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
@@ -76,7 +113,7 @@ struct SgdAttributes {
   NoiseKey rounding{};
   bool coded = false;
   std::size_t states() const { return momentum ? 1 : 0; }
-  std::size_t changes() const { return changes_of(*this); }
+  UpdateOperands operands() const { return UpdateOperands(*this); }
   friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
   template <class V>
   void fields(V&& v) const {

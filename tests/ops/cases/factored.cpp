@@ -13,7 +13,9 @@ using ops::FactoredAttributes;
 
 constexpr double kLeast = 0x1p-23;
 
-// What the three ops share: states from `first` on, the gradient behind them, the coefficient at `coefficient`.
+using At = ops::FactoredOperands;
+
+// What the three ops share.
 struct Factored {
   const FactoredAttributes& a;
   const Numbers& g;
@@ -21,13 +23,13 @@ struct Factored {
   double coefficient;
   const Numbers *of_rows, *of_columns;
 
-  Factored(const ReferenceCall& call, std::size_t first, std::size_t coefficient_at)
+  Factored(const ReferenceCall& call, const At& at)
       : a(call.attributes.as<FactoredAttributes>()),
-        g(call.values[first + a.states()]),
+        g(call.values[at.gradient]),
         columns(g.size()),
-        coefficient(a.clipped ? call.values[coefficient_at][0] : 1),
-        of_rows(&call.values[first]),
-        of_columns(&call.values[first + a.states() - 1]) {
+        coefficient(a.clipped ? call.values[at.coefficient][0] : 1),
+        of_rows(&call.values[at.state(0)]),
+        of_columns(&call.values[at.state(at.states - 1)]) {
     if (!a.factored) return;
     rows = of_rows->size();
     columns = of_columns->size();
@@ -46,9 +48,9 @@ struct Factored {
 };
 
 std::vector<Numbers> variance(const ReferenceCall& call) {
-  const std::size_t states = call.attributes.as<FactoredAttributes>().states();
-  const Factored f(call, 0, states + 2);
-  const double blend = std::pow(call.values[states + 1][ops::kUpdate], -0.8);
+  const At at = At::of_variance(call.attributes.as<FactoredAttributes>());
+  const Factored f(call, at);
+  const double blend = std::pow(call.values[at.scalars][ops::kUpdate], -0.8);
   Numbers rows(f.rows), columns(f.columns);
   for (std::size_t i = 0; i < f.g.size(); ++i) {
     const double square = f.taken(i) * f.taken(i);
@@ -64,10 +66,11 @@ std::vector<Numbers> variance(const ReferenceCall& call) {
 }
 
 std::vector<Numbers> size(const ReferenceCall& call) {
-  const Factored f(call, 1, call.attributes.as<FactoredAttributes>().states() + 2);
+  const At at = At::of_size(call.attributes.as<FactoredAttributes>());
+  const Factored f(call, at);
   Numbers sums(2);
   for (std::size_t i = 0; i < f.g.size(); ++i) {
-    sums[0] += call.values[0][i] * call.values[0][i];
+    sums[0] += call.values[at.parameter][i] * call.values[at.parameter][i];
     sums[1] += f.step(i) * f.step(i);
   }
   return {sums};
@@ -75,20 +78,20 @@ std::vector<Numbers> size(const ReferenceCall& call) {
 
 std::vector<Numbers> adafactor(const ReferenceCall& call) {
   const auto& a = call.attributes.as<FactoredAttributes>();
-  const std::size_t behind = a.changes() + a.states() + 1;
-  const Factored f(call, a.changes(), behind + 2);
-  const Numbers& scalars = call.values[behind + 1];
+  const At at = At::of_update(a);
+  const Factored f(call, at);
+  const Numbers &scalars = call.values[at.scalars], &sizes = call.values[at.sizes];
   const double n = static_cast<double>(f.g.size()), lr = scalars[ops::kLearningRate], update = scalars[ops::kUpdate];
-  const double size = std::max(1e-3, std::sqrt(call.values[behind][0] / n)) * std::min(lr, 1 / std::sqrt(update));
-  const double held = std::max(1.0, std::sqrt(call.values[behind][1] / n));
-  std::vector<Numbers> changed(call.values.begin(), call.values.begin() + static_cast<std::ptrdiff_t>(a.changes()));
+  const double size = std::max(1e-3, std::sqrt(sizes[0] / n)) * std::min(lr, 1 / std::sqrt(update));
+  const double held = std::max(1.0, std::sqrt(sizes[1] / n));
+  std::vector<Numbers> changed(call.values.begin(), call.values.begin() + static_cast<std::ptrdiff_t>(at.changed));
   for (std::size_t i = 0; i < f.g.size(); ++i) {
-    double& p = changed[0][i];
+    double& p = changed[at.parameter][i];
     p = p * (1 - lr * a.weight_decay) - size / held * f.step(i);
-    if (a.average_blend > 0) changed[1][i] += a.average_blend * (p - changed[1][i]);
+    if (at.average != At::kAbsent) changed[at.average][i] += a.average_blend * (p - changed[at.average][i]);
   }
   const double step = size / held;
-  changed.push_back({call.values[behind][0], step * step * call.values[behind][1]});
+  changed.push_back({sizes[0], step * step * sizes[1]});
   return changed;
 }
 
@@ -111,10 +114,11 @@ void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
     return made;
   };
   const CaseInput scalars = f64({ops::kUpdateScalars}), sums = f64({2}, {0.1, 4 * static_cast<double>(shape.elements())});
-  parts.variances.push_back(make({}, {scalars}, a.states() + 1));
+  const At variance = At::of_variance(a), size = At::of_size(a), update = At::of_update(a);
+  parts.variances.push_back(make({}, {scalars}, variance.scalars));
   parts.sizes.push_back(make({f32(shape)}, {}, 0));
   parts.sizes.back().rounds_within = DType::f32;
-  parts.updates.push_back(make(std::vector<CaseInput>(a.changes(), f32(shape)), {sums, scalars}, a.changes() + a.states() + 2));
+  parts.updates.push_back(make(std::vector<CaseInput>(update.changed, f32(shape)), {sums, scalars}, update.scalars));
   for (std::vector<OpCase>* cases : {&parts.sizes, &parts.updates}) {
     OpCase narrow = with_inputs_of(DType::bf16, {0}, cases->back());
     FactoredAttributes rounded = a;
@@ -124,8 +128,8 @@ void add(Parts& parts, const Shape& shape, const FactoredAttributes& a) {
     cases->push_back(std::move(narrow));
   }
   // The same with gradients of bf16.
-  for (const auto& [cases, gradient] : {std::pair{&parts.variances, a.states()}, std::pair{&parts.sizes, a.states() + 1},
-                                        std::pair{&parts.updates, a.changes() + a.states()}}) {
+  for (const auto& [cases, gradient] : {std::pair{&parts.variances, variance.gradient}, std::pair{&parts.sizes, size.gradient},
+                                        std::pair{&parts.updates, update.gradient}}) {
     cases->push_back(with_inputs_of(DType::bf16, {gradient}, cases->back()));
   }
 }

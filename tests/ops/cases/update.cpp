@@ -16,10 +16,10 @@ std::vector<Numbers> sum_of_squares(const ReferenceCall& call) {
 
 std::vector<Numbers> clip(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::ClipAttributes>();
-  const std::size_t sums = call.values.size() - (a.scaled ? 1 : 0);
-  const double inverse_scale = a.scaled ? call.values[sums][ops::kInverseScale] : 1;
+  const auto at = ops::ClipOperands::of(a, call.values.size());
+  const double inverse_scale = a.scaled ? call.values[at.scalars()][ops::kInverseScale] : 1;
   double sum = 0;
-  for (std::size_t i = 0; i < sums; ++i) sum += call.values[i][0];
+  for (std::size_t i = 0; i < at.sums; ++i) sum += call.values[i][0];
   const double norm = std::sqrt(sum) * inverse_scale;
   return {{norm}, {inverse_scale * (a.limit == 0 ? 1 : std::min(1.0, a.limit / (norm + 1e-6)))}};
 }
@@ -33,10 +33,11 @@ double taken(double gradient, double coefficient, double clip_value) {
 // The last of what an update changes, where it keeps an average.
 template <class A>
 void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& changed) {
-  if (a.average_blend == 0) return;
-  Numbers average = call.values[a.changes() - 1];
+  const ops::UpdateOperands at = a.operands();
+  if (!at.averaged()) return;
+  Numbers average = call.values[at.average()];
   for (std::size_t i = 0; i < average.size(); ++i) average[i] += a.average_blend * (changed[0][i] - average[i]);
-  const bool first = call.values[a.changes() + 1][ops::kUpdate] == 1;
+  const bool first = call.values[at.scalars()][ops::kUpdate] == 1;
   changed.push_back(first ? changed[0] : average);
 }
 
@@ -53,10 +54,11 @@ void add_change(const ReferenceCall& call, std::vector<Numbers>& changed) {
 
 std::vector<Numbers> adamw(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::AdamWAttributes>();
-  const Numbers &g = call.values[a.changes()], &scalars = call.values[a.changes() + 1];
-  Numbers p = call.values[0], m = call.values[1], v = call.values[2];
+  const ops::UpdateOperands at = a.operands();
+  const Numbers &g = call.values[at.gradient()], &scalars = call.values[at.scalars()];
+  Numbers p = call.values[at.parameter()], m = call.values[at.state(0)], v = call.values[at.state(1)];
   const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum];
-  const double coefficient = a.clipped ? call.values[a.changes() + 2][0] : 1;
+  const double coefficient = a.clipped ? call.values[at.coefficient()][0] : 1;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double gradient = taken(g[i], coefficient, a.clip_value);
     p[i] -= lr * a.weight_decay * p[i];
@@ -73,10 +75,11 @@ std::vector<Numbers> adamw(const ReferenceCall& call) {
 
 std::vector<Numbers> lion(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::LionAttributes>();
-  const Numbers &g = call.values[a.changes()], &scalars = call.values[a.changes() + 1];
-  Numbers p = call.values[0], m = call.values[1];
+  const ops::UpdateOperands at = a.operands();
+  const Numbers &g = call.values[at.gradient()], &scalars = call.values[at.scalars()];
+  Numbers p = call.values[at.parameter()], m = call.values[at.state(0)];
   const double lr = scalars[ops::kLearningRate], beta1 = scalars[ops::kMomentum],
-               coefficient = a.clipped ? call.values[a.changes() + 2][0] : 1;
+               coefficient = a.clipped ? call.values[at.coefficient()][0] : 1;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double gradient = taken(g[i], coefficient, a.clip_value), direction = beta1 * m[i] + (1 - beta1) * gradient;
     p[i] = (1 - lr * a.weight_decay) * p[i] - lr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
@@ -90,11 +93,11 @@ std::vector<Numbers> lion(const ReferenceCall& call) {
 
 std::vector<Numbers> sgd(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::SgdAttributes>();
-  const std::size_t at = a.changes();
-  const Numbers &g = call.values[at], &scalars = call.values[at + 1];
-  Numbers p = call.values[0], buffer = a.momentum ? call.values[1] : Numbers(p.size());
+  const ops::UpdateOperands at = a.operands();
+  const Numbers &g = call.values[at.gradient()], &scalars = call.values[at.scalars()];
+  Numbers p = call.values[at.parameter()], buffer = a.momentum ? call.values[at.state(0)] : Numbers(p.size());
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const double d = taken(g[i], a.clipped ? call.values[at + 2][0] : 1, a.clip_value) + a.weight_decay * p[i];
+    const double d = taken(g[i], a.clipped ? call.values[at.coefficient()][0] : 1, a.clip_value) + a.weight_decay * p[i];
     const double momentum = scalars[ops::kMomentum];
     buffer[i] = scalars[ops::kUpdate] == 1 ? d : momentum * buffer[i] + d;
     const double step = !a.momentum ? d : a.nesterov ? d + momentum * buffer[i] : buffer[i];
@@ -111,7 +114,7 @@ std::vector<Numbers> sgd(const ReferenceCall& call) {
 template <class A>
 OpCase averaged(OpCase a_case) {
   A attributes = a_case.attributes.as<A>();
-  const auto at = static_cast<std::ptrdiff_t>(attributes.changes());
+  const auto at = static_cast<std::ptrdiff_t>(attributes.operands().average());
   attributes.average_blend = 0.25;
   a_case.attributes = attributes;
   a_case.inputs.insert(a_case.inputs.begin() + at, a_case.inputs[0]);
@@ -142,7 +145,7 @@ OpCase narrow_parameter(OpCase a_case) {
   attributes.rounding = {0x243F6A88, 0x85A308D3};
   a_case.attributes = attributes;
   a_case.rounds_at_random = true;
-  return with_inputs_of(DType::bf16, {0, attributes.changes()}, std::move(a_case));
+  return with_inputs_of(DType::bf16, {attributes.operands().parameter(), attributes.operands().gradient()}, std::move(a_case));
 }
 
 // Learning rate, bias corrections, the number of the update, momentum.
