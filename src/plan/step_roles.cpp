@@ -59,7 +59,23 @@ int block_that_saves(const Buffer& buffer, int loss, const std::vector<int>& blo
   return kept ? block_of[static_cast<std::size_t>(buffer.begin)] : kOutside;
 }
 
+namespace {
+
+// By its line alone one cannot tell then for which block a step works.
+bool share_a_line(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  std::unordered_map<Symbol, std::size_t> block_of_line;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const NodeId id : blocks[i].nodes) {
+      if (block_of_line.emplace(graph.nodes[id].line, i).first->second != i) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
+  if (share_a_line(simulation.graph, blocks)) return false;
   const std::vector<int> losses = find_losses(simulation), block_of = block_of_steps(simulation, blocks);
   const auto first_of = [&](int step) {
     const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(step)].node;

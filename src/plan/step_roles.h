@@ -26,7 +26,8 @@ std::vector<int> find_losses(const Simulation& simulation);
 int block_that_saves(const Buffer& buffer, int loss, const std::vector<int>& block_of);
 
 // Whether the live bytes of a mixture of what blocks do follow from what each does by itself: there is one loss, no block
-// computes on both sides of it, and what a block makes in its forward pass is gone after its backward pass.
+// computes on both sides of it, what a block makes in its forward pass is gone after its backward pass, and no line of the model
+// is in two blocks.
 bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks);
 
 // Bytes live at a step of a micro-step, less the scratch of its kernel and of those that stream with it.
