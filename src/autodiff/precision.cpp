@@ -165,7 +165,7 @@ class Precision {
 
 namespace {
 
-// The parameters of two or more axes whose readers all fit: fits(node, input).
+// The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep the storage that they declare.
 template <class Fits>
 std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   PerValue<char> others(graph.values.size(), 0);
@@ -175,7 +175,9 @@ std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   }
   std::vector<ValueId> found;
   for (const ValueId parameter : graph.parameters()) {
-    if (graph.values[parameter].type.shape.rank() >= 2 && others[parameter] == 0) found.push_back(parameter);
+    const Value& value = graph.values[parameter];
+    const bool statistic = value.parameter->kind == ParameterKind::statistic;
+    if (value.type.shape.rank() >= 2 && others[parameter] == 0 && !statistic) found.push_back(parameter);
   }
   return found;
 }

@@ -67,7 +67,7 @@ class Backward : public GradientContext {
 
   ValueId accumulator(std::size_t input) const override {
     const ValueId value = node_.inputs.at(input);
-    return trainable(value) && !is_narrow(value) ? get(gradients_, value) : ValueId{};
+    return trained(value) && !is_narrow(value) ? get(gradients_, value) : ValueId{};
   }
 
   bool shared(std::size_t input) const override {
@@ -94,7 +94,7 @@ class Backward : public GradientContext {
   void contribute(std::size_t input, ValueId gradient) override {
     const ValueId value = node_.inputs.at(input);
     const ValueId before = get(gradients_, value);
-    if (trainable(value)) {
+    if (trained(value)) {
       if (is_narrow(value)) {
         gradient = add_rounded(value, gradient, before);
       } else if (!builder_.value(gradient).version_of.valid()) {
@@ -121,9 +121,9 @@ class Backward : public GradientContext {
     gradients_[value] = gradient;
   }
 
-  bool trainable(ValueId value) const {
+  bool trained(ValueId value) const {
     const auto& parameter = builder_.value(value).parameter;
-    return parameter && parameter->trainable;
+    return parameter && parameter->kind == ParameterKind::trained;
   }
 
   bool is_narrow(ValueId parameter) const { return narrow_.contains(parameter); }
@@ -150,7 +150,7 @@ class Backward : public GradientContext {
   void add_accumulators() {
     find_narrow();
     for (const ValueId parameter : builder_.graph().parameters()) {
-      if (!trainable(parameter)) continue;
+      if (!trained(parameter)) continue;
       const Value& value = builder_.value(parameter);
       const ValueType type{is_narrow(parameter) ? settings_.gradients : value.type.dtype, value.type.shape};
       const ValueId accumulator = builder_.add_persistent(value.name + ".grad", type, Role::accumulator);
@@ -159,7 +159,7 @@ class Backward : public GradientContext {
     }
   }
 
-  // A value needs a gradient if a trainable parameter stands behind it.
+  // A value needs a gradient if a trained parameter stands behind it.
   void mark_needed() {
     const Graph& graph = builder_.graph();
     needed_.resize(graph.values.size());
@@ -202,6 +202,37 @@ class Backward : public GradientContext {
   PerValue<ValueId> gradients_;
   PerValue<char> needed_;
 };
+
+// What a statistic is when a window begins, all of its micro-steps see. So one that a micro-step updates in place is for other
+// passes to read; and it may not depend on how often that happens, since a window may have any number of micro-steps and run
+// again.
+void check_statistics(const Graph& graph) {
+  PerValue<NodeId> updated_by(graph.values.size());
+  const std::vector<NodeId> nodes = graph.section_order(Section::micro);
+  const auto fail = [&](const Node& node, std::string_view what, ValueId value, std::string_view expected) {
+    throw internal_error(node.line.text(),
+                         fmt::format("{} {} {}; expected {}", node.op->name, what, graph.values[value].name.text(), expected));
+  };
+  for (const NodeId id : nodes) {
+    const Node& node = graph.nodes[id];
+    for (const NodeAlias& alias : aliases_of(graph, node)) {
+      const ValueId value = origin_of(graph, alias.input);
+      if (alias.kind != AliasKind::updates || !graph.values[value].persistent()) continue;
+      const auto& parameter = graph.values[value].parameter;
+      if (!parameter || parameter->kind != ParameterKind::statistic) fail(node, "updates", value, "a statistic");
+      if (node.op->replayable) fail(node, "updates", value, "an op that never runs again");
+      if (updated_by[value].valid()) fail(node, "updates", value, "one op that does so");
+      updated_by[value] = id;
+    }
+  }
+  for (const NodeId id : nodes) {
+    for (const ValueId input : graph.nodes[id].inputs) {
+      const NodeId updater = updated_by[origin_of(graph, input)];
+      if (updater.valid() && updater != id)
+        fail(graph.nodes[id], "reads", input, "no reader of a statistic in the pass that updates it");
+    }
+  }
+}
 
 // Takes a node with one output, which nobody reads any more, out of the graph: the forward loss, which the backward loss computes
 // as well. Ids above the removed ones move down by one.
@@ -274,29 +305,53 @@ class UpdateSection {
     TrainingValues values;
     values.update_scalars = builder_.add_input("update.scalars", {DType::f64, Shape{ops::kUpdateScalars}});
     for (Gradient& each : accumulators) add_rows(each);
-    std::vector<ValueId> sums;
+    std::vector<ValueId> squares;  // of each accumulator
     for (const Gradient& each : accumulators) {
-      sums.push_back(
+      squares.push_back(
           builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
     }
-    if (settings_.scaled) sums.push_back(values.update_scalars);
-    const auto clip =
-        builder_.add(ops::kClip, ops::ClipAttributes{settings_.clip, settings_.scaled}, sums, {"norm", "coefficient"});
-    values.gradient_norm = clip[0];
-    std::vector<ValueId> reported;
+    const auto [norm, coefficient] = add_clip(squares, values.update_scalars);
+    values.gradient_norm = norm;
+    const ValueId used = settings_.clip > 0 || settings_.scaled ? coefficient : ValueId{};
+    std::vector<ValueId> reported;  // in the order of `Reported`
     for (std::size_t i = 0; i < accumulators.size(); ++i) {
-      const auto& [parameter, accumulator, apart] = accumulators[i];
-      const ValueId coefficient = settings_.clip > 0 || settings_.scaled ? clip[1] : ValueId{};
-      const ValueId change = update_parameter(parameter, accumulator, values.update_scalars, coefficient);
-      reported.insert(reported.end(), {sums[i], change});
+      const ValueId parameter = accumulators[i].parameter;
+      const ValueId change = update_parameter({parameter, accumulators[i].accumulator, values.update_scalars, used});
+      reported.insert(reported.end(), {squares[i], change});
       values.reported.push_back(parameter);
     }
+    add_window_ends(settings_.scaled ? coefficient : ValueId{});
     builder_.set_line("update");
     values.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(reported), "report");
     return values;
   }
 
  private:
+  struct Clip {
+    ValueId norm, coefficient;
+  };
+
+  Clip add_clip(std::vector<ValueId> inputs, ValueId scalars) {
+    const ops::ClipAttributes attributes{settings_.clip, settings_.scaled};
+    if (settings_.scaled) inputs.push_back(scalars);
+    const auto at = ops::ClipOperands::of(attributes, inputs.size());
+    std::vector<std::string> names(at.outputs);
+    names[at.norm] = "norm";
+    names[at.coefficient] = "coefficient";
+    const std::vector<ValueId> outputs = builder_.add(ops::kClip, attributes, std::move(inputs), std::move(names));
+    return {outputs[at.norm], outputs[at.coefficient]};
+  }
+
+  // With a loss scale, a window whose gradient is no number runs again, or does not count.
+  void add_window_ends(ValueId coefficient) {
+    for (const NodeId id : builder_.graph().section_order(Section::micro)) {
+      const Node node = builder_.graph().nodes[id];  // a copy: the graph grows below
+      if (node.op->at_update == nullptr) continue;
+      builder_.set_line("update." + node.line.text());
+      node.op->at_update({builder_, node, coefficient});
+    }
+  }
+
   void add_rows(Gradient& gradient) {
     const auto& [rows, map] = gradient.apart;
     if (!rows.valid()) return;
@@ -316,10 +371,20 @@ class UpdateSection {
     return false;
   }
 
+  // What an update reads beside what it keeps. The coefficient is of clipping and the loss scale; invalid without both.
+  struct UpdateValues {
+    ValueId parameter, gradient, scalars, coefficient;
+  };
+
   struct Update {
     const OpDef* op;
     Attributes attributes;
+    ops::UpdateOperands at;
     std::vector<const char*> states;
+
+    template <class A>
+    Update(const OpDef& update, const A& a, std::vector<const char*> names)
+        : op(&update), attributes(a), at(a.operands()), states(std::move(names)) {}
   };
 
   Update update_of(double decay, bool clipped, const NoiseKey& rounding) const {
@@ -327,89 +392,106 @@ class UpdateSection {
     const bool coded = s.state == DType::u8;
     switch (s.kind) {
       case OptimizerSettings::Kind::adamw:
-        return {&ops::kAdamW,
+        return {ops::kAdamW,
                 ops::AdamWAttributes{s.beta2, s.epsilon, decay, clipped, s.clip_value, s.average_blend, rounding, coded},
                 {"m", "v"}};
       case OptimizerSettings::Kind::lion:
-        return {&ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend, rounding, coded}, {"m"}};
+        return {ops::kLion, ops::LionAttributes{s.beta2, decay, clipped, s.clip_value, s.average_blend, rounding, coded}, {"m"}};
       case OptimizerSettings::Kind::adafactor:
       case OptimizerSettings::Kind::sgd: break;
     }
     const ops::SgdAttributes sgd{s.momentum, decay, s.nesterov, clipped, s.clip_value, s.average_blend, rounding, coded};
-    return {&ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
+    return {ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
-  // `coefficient`: of clipping and the loss scale; invalid without both. Returns how the parameter changes.
-  ValueId update_parameter(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient) {
-    const double decay = decays(*builder_.value(parameter).parameter) ? settings_.weight_decay : 0;
-    const std::string name = builder_.value(parameter).name.text();
-    const ValueType type = builder_.value(parameter).type;
+  // Returns how the parameter changes.
+  ValueId update_parameter(const UpdateValues& values) {
+    const Value parameter = builder_.value(values.parameter);  // a copy: the graph grows below
+    const double decay = decays(*parameter.parameter) ? settings_.weight_decay : 0;
+    const std::string& name = parameter.name;
+    const Shape& shape = parameter.type.shape;
     builder_.set_line("update." + name);
-    if (settings_.kind == OptimizerSettings::Kind::adafactor)
-      return factored_update(parameter, gradient, scalars, coefficient, decay);
+    if (settings_.kind == OptimizerSettings::Kind::adafactor) return factored_update(values, decay);
     const bool narrow_state = settings_.state != DType::f32 && has_state(settings_.kind, settings_.momentum);
     const bool rounds = narrow_state || settings_.parameters != DType::f32;
     const NoiseKey rounding = rounds ? rounding_of(settings_, name) : NoiseKey{};
-    const Update update = update_of(decay, coefficient.valid(), rounding);
-    std::vector<ValueId> inputs{parameter};
-    std::vector<std::string> outputs{""};
-    const auto add_state = [&](const std::string& state, const ValueType& of) {
-      inputs.push_back(builder_.add_persistent(name + "." + state, of, Role::optimizer_state));
-      outputs.push_back(state);
+    const Update update = update_of(decay, values.coefficient.valid(), rounding);
+    const ops::UpdateOperands& at = update.at;
+    std::vector<ValueId> inputs(at.inputs());
+    std::vector<std::string> outputs(at.outputs());
+    const auto add_state = [&](std::size_t where, const std::string& state, const ValueType& of) {
+      inputs[where] = builder_.add_persistent(name + "." + state, of, Role::optimizer_state);
+      outputs[where] = state;
     };
-    for (const std::string state : update.states) {
-      add_state(state, {settings_.state, type.shape});
-      if (settings_.state != DType::u8) continue;
-      add_state(state + ".scale", {DType::f32, Shape{ceil_div(type.shape.elements(), ops::kCodedBlock)}});
+    inputs[at.parameter()] = values.parameter;
+    for (std::size_t i = 0; i < at.states(); ++i) {
+      const std::string state = update.states[i];
+      add_state(at.state(i), state, {settings_.state, shape});
+      if (!at.coded()) continue;
+      add_state(at.scales(i), state + ".scale", {DType::f32, Shape{ceil_div(shape.elements(), ops::kCodedBlock)}});
     }
-    if (settings_.average_blend > 0) add_state(kAverageName, {DType::f32, type.shape});
-    inputs.insert(inputs.end(), {gradient, scalars});
-    if (coefficient.valid()) inputs.push_back(coefficient);
-    outputs.emplace_back(kChangeName);
-    return builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs)).back();
+    if (at.averaged()) add_state(at.average(), kAverageName, {DType::f32, shape});
+    inputs[at.gradient()] = values.gradient;
+    inputs[at.scalars()] = values.scalars;
+    if (at.clipped()) inputs[at.coefficient()] = values.coefficient;
+    outputs[at.change()] = kChangeName;
+    return builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs))[at.change()];
   }
 
   // Three passes over the gradient, in each of which it may stream. What has more than two axes is the matrix whose rows are its
   // last axis.
-  ValueId factored_update(ValueId parameter, ValueId gradient, ValueId scalars, ValueId coefficient, double decay) {
-    const std::string name = builder_.value(parameter).name.text();
-    const Shape shape = builder_.shape(parameter);
+  ValueId factored_update(const UpdateValues& values, double decay) {
+    using At = ops::FactoredOperands;
+    const std::string name = builder_.value(values.parameter).name.text();
+    const Shape shape = builder_.shape(values.parameter);
     const NoiseKey rounding = settings_.parameters == DType::f32 ? NoiseKey{} : rounding_of(settings_, name);
-    const ops::FactoredAttributes attributes{shape.rank() >= 2,       decay,   coefficient.valid(), settings_.clip_value,
+    const ops::FactoredAttributes attributes{shape.rank() >= 2,       decay,   values.coefficient.valid(), settings_.clip_value,
                                              settings_.average_blend, rounding};
-    const auto with_coefficient = [&](std::vector<ValueId> inputs) {
-      if (coefficient.valid()) inputs.push_back(coefficient);
-      return inputs;
+    struct State {
+      std::string name;
+      ValueId value;
     };
-    std::vector<ValueId> states;
-    std::vector<std::string> names;
-    const auto add_state = [&](const char* state, const Shape& of) {
-      states.push_back(builder_.add_persistent(name + "." + state, {DType::f32, of}, Role::optimizer_state));
-      names.emplace_back(state);
+    std::vector<State> states;
+    const auto keep = [&](const char* state, const Shape& of) {
+      states.push_back({state, builder_.add_persistent(name + "." + state, {DType::f32, of}, Role::optimizer_state)});
     };
     if (attributes.factored) {
-      add_state("rows", Shape{shape.elements() / shape.last()});
-      add_state("columns", Shape{shape.last()});
+      keep("rows", Shape{shape.elements() / shape.last()});
+      keep("columns", Shape{shape.last()});
     } else {
-      add_state("v", shape);
+      keep("v", shape);
     }
-    std::vector<ValueId> inputs = states;
-    inputs.insert(inputs.end(), {gradient, scalars});
-    states = builder_.add(ops::kUpdateVariance, attributes, with_coefficient(std::move(inputs)), std::move(names));
-    inputs = {parameter};
-    inputs.insert(inputs.end(), states.begin(), states.end());
-    inputs.push_back(gradient);
-    const ValueId sizes = builder_.add1(ops::kUpdateSize, attributes, with_coefficient(std::move(inputs)), "sizes");
-    inputs = {parameter};
-    std::vector<std::string> outputs{""};
-    if (settings_.average_blend > 0) {
-      inputs.push_back(builder_.add_persistent(name + "." + kAverageName, {DType::f32, shape}, Role::optimizer_state));
-      outputs.emplace_back(kAverageName);
+    const auto inputs_of = [&](const At& at) {
+      std::vector<ValueId> inputs(at.inputs);
+      const auto give = [&](std::size_t where, ValueId value) {
+        if (where != At::kAbsent) inputs[where] = value;
+      };
+      give(at.parameter, values.parameter);
+      for (std::size_t i = 0; i < states.size(); ++i) give(at.state(i), states[i].value);
+      give(at.gradient, values.gradient);
+      give(at.scalars, values.scalars);
+      give(at.coefficient, values.coefficient);
+      return inputs;
+    };
+
+    const At variance = At::of_variance(attributes);
+    std::vector<std::string> names(variance.changed);
+    for (std::size_t i = 0; i < states.size(); ++i) names[variance.state(i)] = states[i].name;
+    const auto moved = builder_.add(ops::kUpdateVariance, attributes, inputs_of(variance), std::move(names));
+    for (std::size_t i = 0; i < states.size(); ++i) states[i].value = moved[variance.state(i)];
+
+    const ValueId sizes = builder_.add1(ops::kUpdateSize, attributes, inputs_of(At::of_size(attributes)), "sizes");
+
+    const At at = At::of_update(attributes);
+    std::vector<ValueId> inputs = inputs_of(at);
+    std::vector<std::string> outputs(at.change() + 1);
+    if (at.average != At::kAbsent) {
+      inputs[at.average] = builder_.add_persistent(name + "." + kAverageName, {DType::f32, shape}, Role::optimizer_state);
+      outputs[at.average] = kAverageName;
     }
-    inputs.insert(inputs.end(), states.begin(), states.end());
-    inputs.insert(inputs.end(), {gradient, sizes, scalars});
-    outputs.emplace_back(kChangeName);
-    return builder_.add(ops::kAdafactor, attributes, with_coefficient(std::move(inputs)), std::move(outputs)).back();
+    inputs[at.sizes] = sizes;
+    outputs[at.change()] = kChangeName;
+    return builder_.add(ops::kAdafactor, attributes, std::move(inputs), std::move(outputs))[at.change()];
   }
 
   GraphBuilder builder_;
@@ -420,6 +502,7 @@ class UpdateSection {
 
 TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
                             std::int64_t accumulation) {
+  check_statistics(graph);
   Backward backward(graph, std::move(losses), accumulation, optimizer);
   backward.run();
   auto accumulators = backward.accumulators();

@@ -19,7 +19,8 @@ std::string_view role_of(Role role) {
   switch (role) {
     case Role::parameter: return "parameter";
     case Role::accumulator: return "accumulator";
-    case Role::optimizer_state: return "state";
+    case Role::optimizer_state:
+    case Role::statistic: return "state";
     case Role::staging:
     case Role::input: return "input";
     case Role::gradient: return "gradient";

@@ -21,11 +21,16 @@ ValueId GraphBuilder::add_persistent(std::string name, ValueType type, Role role
   return graph_.values.push_back(std::move(value));
 }
 
-ValueId GraphBuilder::add_parameter(std::string name, Shape shape, Initializer initializer) {
-  const bool matrix = shape.rank() >= 2;
-  const ValueId id = add_persistent(std::move(name), {DType::f32, std::move(shape)}, Role::parameter);
-  graph_.values[id].parameter = ParameterInfo{initializer, /*trainable=*/true, /*decay=*/matrix};
+ValueId GraphBuilder::add_parameter(std::string name, ParameterSpec spec) {
+  const bool matrix = spec.shape.rank() >= 2;
+  const Role role = spec.kind == ParameterKind::statistic ? Role::statistic : Role::parameter;
+  const ValueId id = add_persistent(std::move(name), {spec.storage, std::move(spec.shape)}, role);
+  graph_.values[id].parameter = ParameterInfo{spec.initializer, spec.kind, /*decay=*/matrix};
   return id;
+}
+
+ValueId GraphBuilder::add_parameter(std::string name, Shape shape, Initializer initializer) {
+  return add_parameter(std::move(name), {.shape = std::move(shape), .initializer = initializer});
 }
 
 ValueId GraphBuilder::add_input(std::string name, ValueType type) {

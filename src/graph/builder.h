@@ -40,6 +40,8 @@ class GraphBuilder {
   void set_line(std::string line) { line_ = std::move(line); }
 
   ValueId add_persistent(std::string name, ValueType type, Role role);
+  ValueId add_parameter(std::string name, ParameterSpec spec);
+  // A trained one.
   ValueId add_parameter(std::string name, Shape shape, Initializer initializer);
   // A value that is written from outside before each run of the current section.
   ValueId add_input(std::string name, ValueType type);

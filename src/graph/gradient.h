@@ -1,5 +1,5 @@
-// What an op's gradient rule sees and may do. The rule emits backward nodes through the builder and hands back, for each input
-// that wants one, the gradient of the loss. A parameter's gradient is added straight into its accumulator.
+// What an op's rules for training see and may do. The gradient rule emits backward nodes through the builder and hands back, for
+// each input that wants one, the gradient of the loss. A parameter's gradient is added straight into its accumulator.
 #pragma once
 
 #include <vector>
@@ -14,6 +14,13 @@ struct RowAccumulators {
   ValueId map;   // then: the slot of each row (ops/embedding); else invalid
 };
 
+// A node of the section `micro` at the end of a window, for the rule OpDef::at_update. The builder is in the section `update`.
+struct WindowEnd {
+  GraphBuilder& builder;
+  const Node& node;
+  ValueId coefficient;  // f32[1]: where it is no finite number, the update changes nothing; invalid where all windows count
+};
+
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
@@ -23,7 +30,7 @@ class GradientContext {
   // The gradient that flows into an output; invalid where none does.
   virtual ValueId gradient(std::size_t output) const = 0;
   virtual bool wants(std::size_t input) const = 0;
-  // For a trainable parameter: the accumulator's present version, into which the gradient op has to add (it writes on the first
+  // For a trained parameter: the accumulator's present version, into which the gradient op has to add (it writes on the first
   // micro-step of a window). Invalid for anything else: there the op returns a plain gradient.
   virtual ValueId accumulator(std::size_t input) const = 0;
   // Whether something has added into that accumulator already.

@@ -40,7 +40,8 @@ enum class Role : std::uint8_t {
   activation,
   gradient,
   recomputed,
-  output
+  output,
+  statistic  // with its sums over a window: small, and always where kernels run
 };
 std::string_view name(Role role);
 
@@ -57,12 +58,26 @@ struct Initializer {
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
 
+enum class ParameterKind : std::uint8_t {
+  trained,
+  frozen,    // no gradient, accumulator or state, and nothing changes it; a checkpoint has its source and its hash
+  statistic  // no gradient, accumulator or state either; ops of a training pass change it, a checkpoint has its bytes
+};
+
+// What a family says of a parameter where it declares one.
+struct ParameterSpec {
+  Shape shape;
+  Initializer initializer = {};
+  ParameterKind kind = ParameterKind::trained;
+  DType storage = DType::f32;
+};
+
 // What only a parameter has. The name is stable across versions and is the one in a Hugging Face file.
 struct ParameterInfo {
   Initializer initializer;
-  bool trainable = true;  // false: frozen; no gradient, accumulator or state
-  bool decay = false;     // weight decay applies (tensors of two or more axes)
-  bool table = false;     // rows of it are looked up: an embedding
+  ParameterKind kind = ParameterKind::trained;
+  bool decay = false;  // weight decay applies (tensors of two or more axes)
+  bool table = false;  // rows of it are looked up: an embedding
 };
 
 struct Value {

@@ -13,7 +13,9 @@
 
 namespace plimsoll {
 
-class GradientContext;  // graph/gradient.h; declared here because the gradient rule is the op's property
+// graph/gradient.h; declared here because these rules are the op's properties
+class GradientContext;
+struct WindowEnd;
 
 struct ValueType {
   DType dtype = DType::f32;
@@ -74,6 +76,8 @@ struct OpDef {
   // Emits the nodes of the backward pass; null where `not_differentiable` says why there is none.
   void (*gradient)(GradientContext&) = nullptr;
   std::string_view not_differentiable = {};
+  // Of a forward op that accumulates over a window: emits the nodes of the update that take over what it has accumulated.
+  void (*at_update)(const WindowEnd&) = nullptr;
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
@@ -88,7 +92,7 @@ struct OpDef {
   bool alike = false;      // its inputs in either width and its output are all of one width
   bool costly = false;     // matrix products and attention: not made again at each reader in turn
   bool random = false;     // draws counter-based noise; a replay yields the same bits
-  bool replayable = true;  // false: never recomputed (routing, persistent statistics)
+  bool replayable = true;  // false: never recomputed (routing, statistics)
   bool view = false;       // moves no byte and needs no kernel
   bool chunked = false;    // the planner may choose into how many chunks it is split; its results do not depend on it
 };

@@ -28,7 +28,8 @@
   CPU_AND_GPU(update)                               \
   CPU_AND_GPU(factored)                             \
   CPU_ONLY(cross_entropy)                           \
-  CPU_ONLY(squared_error)
+  CPU_ONLY(squared_error)                           \
+  CPU_ONLY(statistic)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)

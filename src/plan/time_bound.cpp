@@ -39,7 +39,7 @@ struct Around {
 
 std::int64_t padding_of(const Value& value) { return (align_up(value.bytes(), kAlignment) - value.bytes()).n; }
 
-bool is_frozen(const Value& value) { return value.parameter && !value.parameter->trainable; }
+bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
 
 bool is_sum(const Graph& graph, const Buffer& buffer) {
   return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;

@@ -44,9 +44,8 @@ std::vector<ValueId> saved_values(const Graph& graph) {
   std::vector<ValueId> values;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
-    if (value.role == Role::parameter || value.role == Role::optimizer_state) {
-      if (value.persistent() && !is_frozen(value)) values.push_back(ValueId{i});
-    }
+    const bool kept = value.parameter ? !is_frozen(value) : value.role == Role::optimizer_state;
+    if (kept && value.persistent()) values.push_back(ValueId{i});
   }
   return values;
 }

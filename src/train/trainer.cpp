@@ -108,7 +108,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
   enter(Phase::load);
   executor_.load([&] {
     for (const Operand& state : executor_.state()) {  // what rests on the disk begins as zeros
-      if (plan_.graph.values[state.value].role == Role::parameter) continue;
+      if (plan_.graph.values[state.value].parameter) continue;
       executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     if (checkpoint != nullptr) {

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-inline bool is_frozen(const Value& value) { return value.parameter && !value.parameter->trainable; }
+inline bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
 enum class Parameters : std::uint8_t { all, frozen };
 
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.

@@ -296,7 +296,7 @@ struct FrozenModel {
         head(builder.add_parameter("head", {7, 6}, {})),
         linear(builder, "linear", 6, 6, 0.1),
         norm(builder, "norm", 6, 1e-5) {
-    for (const std::string& name : frozen) graph.values[graph.find(name)].parameter->trainable = false;
+    for (const std::string& name : frozen) graph.values[graph.find(name)].parameter->kind = ParameterKind::frozen;
     const ValueId x = ops::embedding(builder, tokens, table, positions, "x");
     losses = ops::linear_cross_entropy(builder, norm(builder, linear(builder, x, "linear")), head, targets, units);
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "formats/expect_error.h"
+#include "formats/safetensors.h"
 #include "formats/scratch_folder.h"
 #include "models/all.h"
 #include "models/toy/toy.h"
@@ -28,11 +29,10 @@ constexpr std::int64_t kSamples = 37, kUpdates = 3;
 
 Config toy_config(const std::string& more = {}) {
   const ScratchFolder folder;
-  write_raw(
-      folder / "run.toml",
-      "data.train = 'none.txt'\n[model]\nkind = 'toy'\nblocks = 4\nwidth = 256\nclasses = 10\n[train]\neffective_batch = 8\n"
-      "evaluate_samples = 21\n[optimizer]\nlearning_rate = 1e-3\n[machine]\nthreads = 2\n" +
-          more);
+  write_raw(folder / "run.toml",
+            "data.train = 'none.txt'\n[model]\nkind = 'toy'\nblocks = 4\nwidth = 256\nclasses = 10\n[optimizer]\n"
+            "learning_rate = 1e-3\n[machine]\nthreads = 2\n[train]\neffective_batch = 8\nevaluate_samples = 21\n" +
+                more);
   return load_config(folder / "run.toml");
 }
 
@@ -64,6 +64,14 @@ class ToyRun {
 
   Trainer& trainer() { return trainer_; }
   Audit& audit() { return audit_; }
+  std::vector<float> numbers(const std::string& name) const {
+    std::vector<float> all;
+    executor_.read(model_.graph.find(name), [&](std::span<const std::byte> part) {
+      const std::span floats(reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float));
+      all.insert(all.end(), floats.begin(), floats.end());
+    });
+    return all;
+  }
 
   Reached train(int updates) {
     Reached reached;
@@ -86,6 +94,19 @@ class ToyRun {
   Audit audit_;
 };
 
+const char* const kMean = "blocks.0.mean";
+const char* const kMost = "numbers.most";
+
+// Whatever a plan makes again, no statistic is among it.
+void expect_statistics_once(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (!node.op->replayable) EXPECT_FALSE(node.clone_of.valid()) << node.line.text();
+  }
+  for (const Value& value : graph.values) {
+    if (value.parameter && value.parameter->kind == ParameterKind::statistic) EXPECT_EQ(value.tier, 0) << value.name.text();
+  }
+}
+
 void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& beyond, std::size_t& with_disk) {
   const Config config = toy_config(more);
   PlanRequest request = plan_request(config);
@@ -100,6 +121,7 @@ void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& b
     const Plan plan = std::get<Plan>(space.best({budget, {}, {}}));
     EXPECT_LE(plan.process, budget);
     with_disk += plan.decisions.paging.active();
+    expect_statistics_once(plan.graph);
     ToyRun run(config, plan);
     const ScratchFolder folder;
     run.trainer().load(nullptr);
@@ -108,6 +130,10 @@ void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& b
     run.trainer().save_checkpoint_to(checkpoint);
     run.trainer().save_weights_to(folder / "weights");
     EXPECT_EQ(difference(plan, run.audit().phases()), "") << "budget " << i;
+    for (const char* statistic : {kMean, kMost}) {
+      EXPECT_NE(run.numbers(statistic), std::vector<float>(run.numbers(statistic).size(), 0)) << statistic;
+      EXPECT_NE(SafetensorsFile::open(checkpoint).find(statistic), nullptr);
+    }
 
     // The checkpoint goes on as the run does, and the weights are those of the run.
     const Reached later = run.train(1);
@@ -140,6 +166,28 @@ TEST(ToyFamily, TrainsWithADisk) {
 TEST(ToyFamily, TrainsIn16Bits) {
   std::size_t with_disk = 0;
   trains_at_five_budgets("[precision]\ncompute = 'bf16'\nparameters = 'bf16'\noptimizer_state = '8bit'\n", {}, with_disk);
+}
+
+// An evaluation reads statistics and leaves them; a mean of activations is of the rounding class, what is fed is exact.
+TEST(ToyFamily, StatisticsDoNotShowHowAWindowIsCut) {
+  std::vector<float> mean, most;
+  for (const std::int64_t micro : {8, 2, 1}) {
+    const Config config = toy_config("micro_batch = " + std::to_string(micro) + "\n");
+    Planner planner(config, kFacts);
+    const Plan plan = planner.plan(planner.space.ceiling());
+    EXPECT_EQ(plan.decisions.micro_batch, micro);
+    ToyRun run(config, plan);
+    run.trainer().load(nullptr);
+    run.trainer().update();
+    run.trainer().update();
+    const std::vector<float> own_mean = run.numbers(kMean), own_most = run.numbers(kMost);
+    run.trainer().evaluate_now();
+    EXPECT_EQ(run.numbers(kMean), own_mean);
+    EXPECT_EQ(run.numbers(kMost), own_most);
+    if (mean.empty()) mean = own_mean, most = own_most;
+    for (std::size_t i = 0; i < mean.size(); ++i) ASSERT_NEAR(own_mean[i], mean[i], 1e-6) << i;
+    EXPECT_EQ(own_most, most);
+  }
 }
 
 TEST(ToyFamily, LearnsWhatItsLossesSay) {

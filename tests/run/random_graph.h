@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/shape/shape_ops.h"
+#include "ops/statistic/statistic.h"
 
 namespace plimsoll {
 
@@ -121,7 +123,7 @@ class NetworkMaker {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const unsigned draw = random() % 4;
       const bool frozen = kind == 3 ? i < end : kind > 0 && (kind == 1 ? draw == 0 : draw != 0);
-      network_.graph.values[parameters[i]].parameter->trainable = !frozen || parameters[i] == gamma_;
+      if (frozen && parameters[i] != gamma_) network_.graph.values[parameters[i]].parameter->kind = ParameterKind::frozen;
     }
   }
 
@@ -203,7 +205,7 @@ class FramedNetwork {
     network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
     return ops::embedding(builder, network_.tokens, table_, positions_, "x");
   }
-  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->trainable = false; }
+  void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->kind = ParameterKind::frozen; }
   void freeze_frame() {
     for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
   }
@@ -294,6 +296,16 @@ class BlockNetwork {
                          frame.parameter(name + ".norm.b", Shape{width})});
     }
   }
+  // Each block takes a moving mean off what it reads; with that of the table, the largest magnitudes are kept.
+  // `line`: at a line of its own. Without it, a line of the model is in two blocks.
+  void follow(bool line) {
+    line_ = line;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::int64_t width = frame.builder.shape(blocks_[i].bias).last();
+      blocks_[i].mean = ops::add_statistic(frame.builder, "h" + std::to_string(i) + ".mean", width);
+      if (i == 0) most_ = ops::add_statistic(frame.builder, "most", width);
+    }
+  }
   // All but the biases.
   void freeze() {
     frame.freeze_frame();
@@ -304,9 +316,16 @@ class BlockNetwork {
   RandomNetwork make(const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
     GraphBuilder& builder = frame.builder;
     ValueId x = frame.begin();
+    if (most_.valid()) ops::follow_magnitude(builder, x, most_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+      if (block.mean.valid()) {
+        std::optional<GraphBuilder::Scope> inner;
+        if (line_) inner.emplace(builder, "centre");
+        ops::follow_mean(builder, x, block.mean);
+        x = ops::subtract_mean(builder, x, block.mean, "centred");
+      }
       const auto within = [&](const char* part, auto&& make) {
         const GraphBuilder::Scope inner(builder, part);
         return make();
@@ -322,9 +341,11 @@ class BlockNetwork {
  private:
   static constexpr int kBlocks = 6;
   struct Block {
-    ValueId weight, bias, gamma, beta;
+    ValueId weight, bias, gamma, beta, mean = {};
   };
   std::vector<Block> blocks_;
+  ValueId most_;
+  bool line_ = false;
 };
 
 // One matrix for all blocks.
@@ -337,6 +358,14 @@ inline RandomNetwork frozen_network(std::int64_t batch) {
   BlockNetwork network(batch, 8, 512, false);
   network.freeze();
   return network.make();
+}
+
+// Statistics that are no small part of what blocks have.
+inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer, DType compute,
+                                       bool line = true) {
+  BlockNetwork network(batch, 24, width, false);
+  network.follow(line);
+  return network.make(optimizer, compute);
 }
 
 // Repeated blocks, and a classifier of each position.

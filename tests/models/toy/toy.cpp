@@ -17,6 +17,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduce/reduce.h"
+#include "ops/statistic/statistic.h"
 
 namespace plimsoll::test {
 namespace {
@@ -35,11 +36,13 @@ class Toy {
     kinds_offset_ = builder.add_parameter("kinds.offset", {1, w}, kZeros);
     places_ = builder.add_parameter("places.weight", {kPlaces, w}, kNormal);
     places_offset_ = builder.add_parameter("places.offset", {1, w}, kZeros);
-    projection_ = builder.add_parameter("numbers.weight", {kNumbers, w}, kNormal);
-    builder.graph().values[projection_].parameter->trainable = false;
+    projection_ = builder.add_parameter(
+        "numbers.weight", {.shape = {kNumbers, w}, .initializer = kNormal, .kind = ParameterKind::frozen});
+    most_ = ops::add_statistic(builder, "numbers.most", kNumbers);
     for (std::int64_t i = 0; i < config.blocks; ++i) {
       const std::string name = fmt::format("blocks.{}", i);
-      blocks_.push_back({builder.add_parameter(name + ".up.weight", {w, 4 * w}, kNormal),
+      blocks_.push_back({ops::add_statistic(builder, name + ".mean", w),
+                         builder.add_parameter(name + ".up.weight", {w, 4 * w}, kNormal),
                          builder.add_parameter(name + ".up.bias", Shape{4 * w}, kZeros),
                          builder.add_parameter(name + ".down.weight", {4 * w, w}, kNormal),
                          builder.add_parameter(name + ".down.bias", Shape{w}, kZeros)});
@@ -83,20 +86,23 @@ class Toy {
 
  private:
   struct Block {
-    ValueId up, up_bias, down, down_bias;
+    ValueId mean, up, up_bias, down, down_bias;
   };
   struct Head {
     ValueId weight, bias;
   };
 
   ValueId hidden(ValueId kinds, ValueId places, ValueId numbers, ValueId sample_ids, bool training) {
+    if (training) ops::follow_magnitude(builder_, numbers, most_);
     ValueId x = ops::embedding(builder_, kinds, kinds_, kinds_offset_, "kinds");
     x = ops::add(builder_, x, ops::embedding(builder_, places, places_, places_offset_, "places"), "looked_up");
     x = ops::add(builder_, x, ops::matmul(builder_, numbers, projection_, {}, "numbers"), "sum");
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const GraphBuilder::Scope scope(builder_, fmt::format("blocks.{}", i));
       const Block& block = blocks_[i];
-      const ValueId up = ops::gelu(builder_, ops::linear(builder_, x, block.up, block.up_bias, "up"), "gelu");
+      if (training) ops::follow_mean(builder_, x, block.mean);
+      const ValueId centred = ops::subtract_mean(builder_, x, block.mean, "centred");
+      const ValueId up = ops::gelu(builder_, ops::linear(builder_, centred, block.up, block.up_bias, "up"), "gelu");
       const ValueId down = ops::linear(builder_, up, block.down, block.down_bias, "down");
       x = ops::add(builder_, x, ops::dropout(builder_, down, sample_ids, training ? config_.dropout : 0, seed_), "residual");
     }
@@ -106,7 +112,7 @@ class Toy {
   GraphBuilder& builder_;
   ToyConfig config_;
   std::uint64_t seed_;
-  ValueId kinds_, kinds_offset_, places_, places_offset_, projection_;
+  ValueId kinds_, kinds_offset_, places_, places_offset_, projection_, most_;
   std::vector<Block> blocks_;
   Head label_head_, other_head_;
 };

@@ -1,0 +1,78 @@
+#include "ops/statistic/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/ceil_div.h"
+#include "device/cpu/parallel.h"
+
+namespace plimsoll::cpu {
+namespace {
+
+constexpr std::int64_t kColumns = 512, kElements = 1 << 14;
+
+float wide(float x) { return x; }
+float wide(std::uint16_t x) { return widen_bf16(x); }
+float wide(F16 x) { return widen_f16(static_cast<std::uint16_t>(x)); }
+
+// Calls body(row of x, begin, end) for all rows in turn, for some columns [begin, end) at a time.
+template <class T, class Body>
+void for_columns(const StatisticRows& shape, const T* x, Body body) {
+  parallel_for(ceil_div(shape.n, kColumns), [&](std::int64_t tile) {
+    const std::int64_t begin = tile * kColumns, end = std::min(shape.n, begin + kColumns);
+    for (std::int64_t row = 0; row < shape.rows; ++row) body(x + row * shape.n, begin, end);
+  });
+}
+
+template <class T>
+void add_all_deviations(const StatisticRows& shape, const T* x, const float* mean, bool add, double* sums) {
+  if (!add) std::fill_n(sums, shape.n + 1, 0.0);
+  for_columns(shape, x, [&](const T* row, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sums[i] += static_cast<double>(wide(row[i])) - static_cast<double>(mean[i]);
+  });
+  sums[shape.n] += static_cast<double>(shape.rows);
+}
+
+template <class T>
+void find_largest(const StatisticRows& shape, const T* x, float* most) {
+  for_columns(shape, x, [&](const T* row, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float magnitude = std::abs(wide(row[i]));
+      most[i] = magnitude > most[i] ? magnitude : most[i];
+    }
+  });
+}
+
+}  // namespace
+
+void subtract_mean(const StatisticRows& shape, const float* x, const float* mean, float* y) {
+  const std::int64_t rows = std::max<std::int64_t>(1, kElements / shape.n);
+  parallel_for(ceil_div(shape.rows, rows), [&](std::int64_t tile) {
+    for (std::int64_t row = tile * rows; row < std::min(shape.rows, (tile + 1) * rows); ++row) {
+      for (std::int64_t i = 0; i < shape.n; ++i) y[row * shape.n + i] = x[row * shape.n + i] - mean[i];
+    }
+  });
+}
+
+void add_deviations(const StatisticRows& shape, const float* x, const float* mean, bool add, double* sums) {
+  add_all_deviations(shape, x, mean, add, sums);
+}
+void add_deviations(const StatisticRows& shape, const std::uint16_t* x, const float* mean, bool add, double* sums) {
+  add_all_deviations(shape, x, mean, add, sums);
+}
+void add_deviations(const StatisticRows& shape, const F16* x, const float* mean, bool add, double* sums) {
+  add_all_deviations(shape, x, mean, add, sums);
+}
+
+void move_mean(std::int64_t n, const double* sums, double blend, float* mean) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double step = blend * (sums[i] / sums[n]);
+    if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
+  }
+}
+
+void largest_magnitude(const StatisticRows& shape, const float* x, float* most) { find_largest(shape, x, most); }
+void largest_magnitude(const StatisticRows& shape, const std::uint16_t* x, float* most) { find_largest(shape, x, most); }
+void largest_magnitude(const StatisticRows& shape, const F16* x, float* most) { find_largest(shape, x, most); }
+
+}  // namespace plimsoll::cpu

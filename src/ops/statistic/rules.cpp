@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include "graph/gradient.h"
+#include "ops/check.h"
+#include "ops/families.h"
+#include "ops/statistic/statistic.h"
+
+namespace plimsoll::ops {
+namespace {
+
+constexpr std::string_view kStatistics = "what it makes is a statistic, which no gradient flows into";
+
+ValueType row_of(const ValueType& x, std::string_view where) {
+  require_computable(x, where);
+  require(x.shape.rank() >= 1 && x.shape.last() >= 1, where, "x is " + to_text(x), "(rows, n), or more axes before the last");
+  return {DType::f32, Shape{x.shape.last()}};
+}
+
+ValueType sums_of(const ValueType& row) { return {DType::f64, Shape{row.shape.last() + 1}}; }
+
+std::vector<ValueType> infer_subtract(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "subtract_mean");
+  require_dtype(inputs, DType::f32, "subtract_mean");
+  require_type(inputs[1], row_of(inputs[0], "subtract_mean"), "subtract_mean", "the mean");
+  return {inputs[0]};
+}
+
+std::vector<ValueType> infer_deviations(const Attributes& any, TypeSpan inputs) {
+  require_inputs(inputs, 3, "deviations");
+  const double blend = any.as<MovingMeanAttributes>().blend;
+  require(blend > 0 && blend <= 1, "deviations", fmt::format("blend is {}", blend), "above 0, at most 1");
+  const ValueType row = row_of(inputs[0], "deviations");
+  require_type(inputs[1], row, "deviations", "the mean");
+  require_type(inputs[2], sums_of(row), "deviations", "the sums");
+  return {inputs[2]};
+}
+
+std::vector<ValueType> infer_moving_mean(const Attributes&, TypeSpan inputs) {
+  require(inputs.size() == 2 || inputs.size() == 3, "moving_mean", fmt::format("got {} inputs", inputs.size()), "2 or 3");
+  const ValueType row = row_of(inputs[0], "moving_mean");
+  require_type(inputs[0], row, "moving_mean", "the mean");
+  require_type(inputs[1], sums_of(row), "moving_mean", "the sums");
+  if (inputs.size() == 3) require_type(inputs[2], {DType::f32, Shape{1}}, "moving_mean", "the coefficient");
+  return {inputs[0]};
+}
+
+std::vector<ValueType> infer_magnitude(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "largest_magnitude");
+  require_type(inputs[1], row_of(inputs[0], "largest_magnitude"), "largest_magnitude", "the statistic");
+  return {inputs[1]};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {2 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient_of_subtract(GradientContext& context) {
+  if (context.wants(1)) {
+    throw config_error("E-GRADIENT", context.node().line, "subtract_mean has no gradient for a mean that is trained",
+                       "a statistic");
+  }
+  if (context.wants(0)) context.contribute(0, context.gradient(0));
+}
+
+void move_at_update(const WindowEnd& end) {
+  const ValueId mean = end.node.inputs[1], sums = end.node.inputs[2];
+  std::vector<ValueId> inputs{mean, sums};
+  if (end.coefficient.valid()) inputs.push_back(end.coefficient);
+  const ValueId moved = end.builder.add1(kMovingMean, end.node.attributes, std::move(inputs), "moved");
+  end.builder.rename(moved, end.builder.value(mean).name);
+}
+
+std::vector<std::size_t> first(const Attributes&) { return {0}; }
+std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
+std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::accumulates}}; }
+std::vector<Alias> updates_first(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
+std::vector<Alias> updates_second(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
+
+}  // namespace
+
+const OpDef kSubtractMean{
+    .name = "subtract_mean", .infer = infer_subtract, .cost = cost, .gradient = gradient_of_subtract, .aliases = over_first};
+const OpDef kDeviations{.name = "deviations",
+                        .infer = infer_deviations,
+                        .cost = cost,
+                        .not_differentiable = kStatistics,
+                        .at_update = move_at_update,
+                        .aliases = into_third,
+                        .either = first,
+                        .replayable = false};
+const OpDef kMovingMean{.name = "moving_mean",
+                        .infer = infer_moving_mean,
+                        .cost = cost,
+                        .not_differentiable = kUpdateOnly,
+                        .aliases = updates_first,
+                        .replayable = false};
+const OpDef kLargestMagnitude{.name = "largest_magnitude",
+                              .infer = infer_magnitude,
+                              .cost = cost,
+                              .not_differentiable = kStatistics,
+                              .aliases = updates_second,
+                              .either = first,
+                              .replayable = false};
+
+OpList statistic_ops() { return {{&kSubtractMean}, {&kDeviations}, {&kMovingMean}, {&kLargestMagnitude}}; }
+
+ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n) {
+  return builder.add_parameter(std::move(name), {.shape = Shape{n}, .kind = ParameterKind::statistic});
+}
+
+ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::string name) {
+  return builder.add1(kSubtractMean, NoAttributes{}, {x, mean}, std::move(name));
+}
+
+void follow_mean(GraphBuilder& builder, ValueId x, ValueId mean, const MovingMeanAttributes& attributes) {
+  const ValueId sums = builder.add_persistent(builder.value(mean).name + ".deviations",
+                                              {DType::f64, Shape{builder.shape(mean).last() + 1}}, Role::statistic);
+  builder.add1(kDeviations, attributes, {x, mean, sums}, "deviations");
+}
+
+void follow_magnitude(GraphBuilder& builder, ValueId x, ValueId most) {
+  const ValueId now = builder.add1(kLargestMagnitude, NoAttributes{}, {x, most}, "magnitude");
+  builder.rename(now, builder.value(most).name);
+}
+
+}  // namespace plimsoll::ops
