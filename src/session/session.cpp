@@ -1,0 +1,397 @@
+#include "session/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+#include "device/process_memory.h"
+#include "formats/tokenizer_folder.h"
+#include "models/family.h"
+#include "prepare/requests.h"
+#include "records/run_folder.h"
+#include "records/run_report.h"
+#include "records/run_room.h"
+#include "run/audit.h"
+#include "run/place.h"
+#include "session/resume.h"
+#include "train/trainer.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+Error as_error(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr ? *known : internal_error("train", error.what());
+}
+
+Error refuted(std::string message) {
+  return Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", std::move(message),
+               "bytes that are written and read exactly where the plan says");
+}
+
+// Phase by phase, what was measured is what was planned.
+void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
+  const std::string difference = audit_difference(plan.phases, measured);
+  if (!difference.empty()) throw refuted(difference);
+}
+
+Error outside_of_plan(std::string message, std::string remedy) {
+  return {ErrorKind::environment, ExitCode::does_not_fit,
+          "E-MEM-RESERVE",        "process",
+          std::move(message),     "what `plimsoll machine` measured",
+          {std::move(remedy)}};
+}
+
+bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
+
+}  // namespace
+
+Session::Session(Config& config, const SessionRequest& request, RunFolder& folder, const NextCommands& commands,
+                 std::vector<Consumer*> consumers)
+    : config_(config),
+      request_(request),
+      folder_(folder),
+      commands_(commands),
+      consumers_(std::move(consumers)),
+      watch_(divergence_watch(config)) {}
+
+Session::~Session() = default;
+
+void Session::emit(const Event& event) {
+  for (Consumer* consumer : consumers_) consumer->see(event);
+}
+
+void Session::record(Trainer& trainer, const Event& event) {
+  try {
+    emit(event);
+  } catch (const Error&) {
+    try {
+      save(trainer);
+    } catch (const Error&) {  // of the same disk; the first error is the one to tell
+    }
+    throw;
+  }
+}
+
+// The first error is the one to tell.
+void Session::tell_failure(const Error& error) {
+  for (Consumer* consumer : consumers_) {
+    try {
+      consumer->see(Failed{error, reached_});
+    } catch (const Error&) {
+    }
+  }
+}
+
+std::optional<Refused> Session::run() {
+  if (request_.resumes) find_checkpoint();
+  if (std::optional<Refused> refused = prepare()) return refused;
+  try {
+    train();
+  } catch (const std::exception& error) {
+    const Error known = as_error(error);
+    tell_failure(known);
+    throw known;
+  }
+  emit(Ended{});
+  return {};
+}
+
+// The last checkpoint; where a run that diverged is to go on all the same, what it was then, if nothing later was saved.
+void Session::find_checkpoint() {
+  std::error_code ignored;
+  checkpoint_ = folder_.checkpoint();
+  const bool saved = std::filesystem::exists(checkpoint_, ignored);
+  const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
+  if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
+    if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {commands_.go_on(), slower_command(0)});
+    throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
+                        {run_diverged(folder_.path()) ? slower_command(0) : commands_.again()});
+  }
+  if (saved) resumed_ = read_progress(checkpoint_);
+  if (diverged && config_.train.on_divergence == OnDivergence::proceed) {
+    const Progress then = read_progress(folder_.diverged());
+    if (!resumed_ || then.updates > resumed_->updates) {
+      resumed_ = then;
+      checkpoint_ = folder_.diverged();
+      emit(Said{fmt::format("note: it goes on from {}, at update {}", checkpoint_.string(), then.updates)});
+    }
+  }
+  check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
+}
+
+Error Session::no_checkpoint(std::string message, std::vector<std::string> remedies) const {
+  return data_error("E-CKPT-MISSING", folder_.checkpoint().string(), std::move(message), "a run that was saved or interrupted",
+                    std::move(remedies));
+}
+
+std::string Session::slower_command(std::int64_t good_updates) const {
+  return commands_.slower(saved_at_ >= 0 && saved_at_ <= good_updates);
+}
+
+std::optional<Refused> Session::prepare() {
+  PrepareOptions options = request_.prepare;
+  options.tokens = folder_.tokens();
+  options.weights_folder = folder_.weights();
+  options.resumes = request_.resumes;
+  std::error_code ignored;
+  const std::filesystem::path runs = folder_.lies_in();
+  if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
+  if (resumed_) options.micro_batch = resumed_->micro_batch;
+  auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
+  if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
+  prepared_ = std::get<Prepared>(std::move(prepared));
+  // Opening the data has shown what "auto" only guesses; whoever opens the weights relies on it.
+  if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
+    model = with_vocabulary(model, facts_of(model).vocab, prepared_.train.bytes_per_token == 1);
+  }
+  if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
+    throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
+                       "the same file as before", {commands_.other_data()});
+  }
+  return {};
+}
+
+void Session::train() {
+  cpu::set_thread_count(config_.threads);
+  const DataFiles data = open_data(prepared_);
+  TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
+  Plan plan = rebuild_plan(config_, model, prepared_);
+  groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
+  model.graph = {};  // the plan has its own
+  const Program program = lower(plan);
+  verify(program, plan.graph);
+  plan.forget_analysis();
+  const RunRoom room = room_of_run(plan.graph, config_.model.config, config_.optimizer.ema_half_life.has_value());
+  check_room_for(plan, room);
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, prepared_.plan_text});
+  if (!resumed_) begin();
+  check_file_limit(folder_, room);
+
+  const CudaPace unchecked = request_.audit ? CudaPace::kernels : CudaPace::graphs;
+  PlaceRequest where = place_request(config_);
+  where.pace = config_.gpu_graphs ? unchecked : CudaPace::checked;
+  if (request_.audit) where.beyond = kAuditBeyond;
+  Place place(program, plan, where);
+  emit(Placed{place.base()});
+  Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
+  require_algorithms(prepared_.algorithms, executor.algorithms());
+  const DataSources sources(data, config_.model.context);
+  Trainer trainer(config_, model, plan, executor, sources.data());
+  std::optional<Audit> audit;
+  if (request_.audit) {
+    audit.emplace(program, plan.graph, place.device(), place.mapped());
+    executor.add_observer(*audit);
+    trainer.before_phase([&](Phase phase) { audit->enter(phase); });
+  } else {
+    trainer.after_warmup([&] { check_reserve(plan, place.device()); });
+  }
+  make_wrong(trainer);
+  trainer.load(resumed_ ? &checkpoint_ : nullptr);
+  if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
+  if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
+  trainer.progress().data_hash = prepared_.data_hash;
+  try {
+    loop(trainer, plan, data.validation.has_value());
+    finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
+  } catch (const Error& error) {
+    if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
+    throw;
+  }
+  if (audit) check_audit(plan, audit->phases());
+}
+
+// Before the run begins, so that nothing of it stays.
+void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
+  const std::size_t disk = disk_of(prepared_.machine);
+  std::error_code error;
+  const std::vector<std::filesystem::path> elsewhere{std::filesystem::current_path(error) / "runs",
+                                                     std::filesystem::temp_directory_path(error)};
+  check_room(folder_, room, disk > 0 ? plan.stored[disk] : Bytes{0},
+             config_.memory.disk ? config_.memory.disk->folder : std::filesystem::path(), elsewhere);
+}
+
+void Session::begin() {
+  emit(Begins{config_, request_.settings, prepared_.plan_text});
+  emit(Continues{resumed_ ? resumed_->updates : 0});
+  recall();
+  emit(Begun{});
+}
+
+void Session::recall() {
+  const std::int64_t updates = resumed_ ? resumed_->updates : 0;
+  folder_.read_metrics([&](const Metrics& metrics) {
+    if (metrics.update <= updates) watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
+  });
+  folder_.read_events([&](const json& event) {
+    if (!event.contains("names") || !event["names"].is_array()) return;
+    for (const json& name : event["names"]) {
+      if (name.is_string()) groups_->was_told(event.value("event", ""), name.get<std::string>());
+    }
+  });
+}
+
+// Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
+void Session::check_reserve(const Plan& plan, const Device& device) const {
+  if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
+    throw outside_of_plan(fmt::format("the driver counts {} of the device for this process, {} were planned", to_text(*used),
+                                      to_text(plan.process)),
+                          "nvidia-smi, to see whose they are, where this runs in a container");
+  }
+  const bool here = config_.device != DeviceChoice::cuda;
+  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
+  const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
+  if (outside <= planned) return;
+  throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
+                        "remove the machine file and let it be measured again");
+}
+
+void Session::make_wrong(Trainer& trainer) {
+  if (request_.fault.empty()) return;
+  emit(Said{fmt::format("note: this training is made wrong on purpose: --fault {}", request_.fault)});
+  trainer.make_wrong(parse_faults(request_.fault));
+  emit(MadeWrong{request_.fault});
+}
+
+void Session::loop(Trainer& trainer, const Plan& plan, bool validation) {
+  const std::int64_t updates = request_.updates;
+  emit(LoopBegins{updates, promised(plan)});
+  trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
+  saved_time_ = seconds_now();
+  while (trainer.progress().updates < updates && request_.stopped_by().empty()) {
+    Metrics metrics = next_update(trainer);
+    const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
+    metrics.spike = seen.spike;
+    record(trainer, Updated{metrics, trainer.progress()});
+    warn_of_groups(trainer, metrics.loss_scale);
+    warn(seen, trainer);
+    if (metrics.update == updates) break;
+    if (validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer);
+    if (save_is_due(metrics.update)) save(trainer);
+  }
+  const bool done = trainer.progress().updates >= updates;
+  save(trainer);
+  if (done && validation) evaluate(trainer);
+  emit(LoopEnded{});
+}
+
+// Where no loss scale helps, the weights are still numbers: they are kept, and the checkpoint stays as it was.
+Metrics Session::next_update(Trainer& trainer) {
+  try {
+    const Metrics metrics = trainer.update();
+    reached_ = trainer.progress();
+    return metrics;
+  } catch (Error& error) {
+    if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
+    if (error.code != "E-SCALE-FLOOR") throw;
+    error.remedies = {commands_.begin_beside() + " --set precision.compute=bf16", slower_command(trainer.progress().updates)};
+    trainer.save_checkpoint_to(folder_.diverged());
+    error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
+    throw;
+  }
+}
+
+void Session::warn_of_groups(Trainer& trainer, std::optional<double> loss_scale) {
+  const std::int64_t update = trainer.progress().updates;
+  std::vector<GroupWarning> warnings = groups_->see(update, trainer.report());
+  if (loss_scale) {
+    std::ranges::move(groups_->see_small(trainer.small_gradients(), *loss_scale), std::back_inserter(warnings));
+  }
+  for (const GroupWarning& warning : warnings) record(trainer, Warned{update, warning});
+}
+
+// The checkpoint stays as it was.
+void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
+  if (seen.unstable && !std::exchange(told_unstable_, true)) emit(Unstable{});
+  if (!seen.divergence || told_divergence_) return;
+  if (config_.train.on_divergence == OnDivergence::proceed) {
+    told_divergence_ = true;
+    emit(Diverging{*seen.divergence});
+    return;
+  }
+  trainer.save_checkpoint_to(folder_.diverged());
+  throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates),
+              fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text),
+              fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
+              {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), commands_.go_on()});
+}
+
+// Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
+void Session::evaluate(Trainer& trainer) {
+  try {
+    const double start = seconds_now();
+    const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
+      emit(Evaluating{done, samples});
+    });
+    const Evaluation evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units,
+                                seconds_now() - start};
+    emit(Evaluated{evaluation});
+  } catch (const Error& error) {
+    if (error.kind != ErrorKind::internal) save(trainer);
+    throw;
+  }
+}
+
+void Session::save(Trainer& trainer) {
+  if (saved_at_ == trainer.progress().updates) return;
+  std::optional<Error> not_written;  // what was told, which is no reason to lose what was learned
+  try {
+    emit(Saving{});
+  } catch (const Error& error) {
+    not_written = error;
+  }
+  trainer.save_checkpoint_to(folder_.checkpoint());
+  saved_at_ = trainer.progress().updates;
+  saved_time_ = seconds_now();
+  if (not_written) throw *not_written;
+  emit(Saved{saved_at_});
+}
+
+bool Session::save_is_due(std::int64_t update) const {
+  const SaveInterval every = config_.train.save_every;
+  if (every.seconds == 0) return due(every.updates, update);
+  return seconds_now() - saved_time_ >= static_cast<double>(every.seconds);
+}
+
+void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
+  const std::string stopped_by = trainer.progress().updates >= request_.updates ? "" : request_.stopped_by();
+  trainer.save_weights_to(folder_.weights());
+  if (config_.optimizer.ema_half_life) save_averages(trainer);
+  const std::string hash = trainer.hash_parameters();
+  reached_ = trainer.progress();
+  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan)});
+}
+
+// With the files that the weights have beside them.
+void Session::save_averages(Trainer& trainer) const {
+  std::error_code error;
+  std::filesystem::create_directories(folder_.averages(), error);
+  if (error) throw data_error("E-IO-WRITE", folder_.averages().string(), "the folder cannot be created: " + error.message());
+  const std::array config{std::string_view("config.json")};
+  for (const auto names : {tokenizer_files(), generation_files(), std::span<const std::string_view>(config)}) {
+    copy_files(folder_.weights(), folder_.averages(), names, /*replace=*/true);
+  }
+  trainer.save_weights_to(folder_.averages(), /*averages=*/true);
+}
+
+// What the process may take: with that of a device on this computer, without that of a GPU.
+Bytes Session::promised(const Plan& plan) const {
+  const Bytes host = plan.host.n > 0 ? prepared_.budget.host_memory.value_or(plan.host) : Bytes{0};
+  if (config_.device == DeviceChoice::cuda) return host;
+  return prepared_.budget.memory.value_or(plan.process) + host;
+}
+
+}  // namespace plimsoll
