@@ -39,7 +39,8 @@ int main(int argc, char** argv) {
   const Stores stores(program, plan, config.memory.disk ? config.memory.disk->folder : ".");
   CpuDevice device(arena, stores.all());
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  Trainer trainer(config, model, plan, executor, data);
+  const DataSources sources(data, config.model.context);
+  Trainer trainer(config, model, plan, executor, sources.data());
   trainer.load(nullptr);
   trainer.update();
   MeasuredTimeline timeline(plan.graph);
