@@ -82,7 +82,8 @@ const CodeExplanation kExplanations[] = {
      "digit beside it.",
      "Look at the line and column that the message names.", "plimsoll init"},
     {"E-CONFIG-TWICE", "The same setting is given under two names with different values.",
-     "Names of other programs are understood (gradient_accumulation_steps for train.accumulation, for example), so both count.",
+     "Aliases from other programs are understood (gradient_accumulation_steps for train.accumulation, for example), so both "
+     "count.",
      "Keep one of the two lines.", "plimsoll init"},
     {"E-CONFIG-TYPE", "A value has the wrong type: text where a number is due, for example.",
      "In TOML, text stands in quotes and numbers do not; 1e-4 is a number.", "Write the value as the message expects it.",

@@ -102,7 +102,8 @@ def recorded(test):
     test.write("tokens.bin", bytes(1 << 20))
     sets = ["model.vocab=50304", "model.dropout=0", "train.micro_batch=32", "train.accumulation=2", "train.gradient_clip=1.0"]
     sets += ["optimizer.betas=[0.9,0.95]", "optimizer.epsilon=1e-8", "optimizer.weight_decay=0.1", 'optimizer.decay="all"']
-    there = ["--machine", ROOT / "machines" / "h100.json", "--memory", "20GiB", *(word for each in sets for word in ("--set", each))]
+    there = ["--machine", ROOT / "machines" / "h100.json", "--memory", "20GiB"]
+    there += [word for each in sets for word in ("--set", each)]
     plan = test.succeeds("plan", "gpt2.toml", *GPU, *there, "--json")
     if plan is not None:
         test.equal("status", plan["status"], "fits")

@@ -94,8 +94,9 @@ def within(test, gpu, name, updates, *budgets):
     if sampler.peak is None or settled is None:
         test.that(False, f"{label}: bytes were counted")
         return
-    print(f"  {label}: predicted {predicted / MIB:.1f} MiB, counted {sampler.peak / MIB:.1f} at most in {sampler.samples} samples; "
-          f"{(sampler.most - settled) / MIB:.1f} more after {SETTLED} of {updates} updates; micro-batch {plan['batch']['micro']}, "
+    more = (sampler.most - settled) / MIB
+    print(f"  {label}: predicted {predicted / MIB:.1f} MiB, counted {sampler.peak / MIB:.1f} in {sampler.samples} samples; "
+          f"{more:.1f} more after {SETTLED} of {updates} updates; micro-batch {plan['batch']['micro']}, "
           f"{speed:,.0f} tokens/s, predicted {plan['predicted']['update_seconds']:.3f} s an update; "
           f"host {host / MIB:.1f} MiB of {(plan['predicted']['host_bytes'] or 0) / MIB:.1f}", flush=True)
     test.that(sampler.peak <= budget, f"{label}: {sampler.peak} bytes counted within {budget}")

@@ -136,7 +136,8 @@ TEST(Mutants, TheOriginalsAreSound) {
     EXPECT_EQ(difference(original.plan,
                          [&] {
                            std::vector<PhaseAudit> phases;
-                           for (const PhasePlan& phase : again.phases) phases.push_back({phase.phase, "", phase.arena, phase.live});
+                           for (const PhasePlan& phase : again.phases)
+                             phases.push_back({phase.phase, "", phase.arena, phase.live});
                            return phases;
                          }()),
               "");

@@ -36,8 +36,8 @@ class Toy {
     kinds_offset_ = builder.add_parameter("kinds.offset", {1, w}, kZeros);
     places_ = builder.add_parameter("places.weight", {kPlaces, w}, kNormal);
     places_offset_ = builder.add_parameter("places.offset", {1, w}, kZeros);
-    projection_ = builder.add_parameter(
-        "numbers.weight", {.shape = {kNumbers, w}, .initializer = kNormal, .kind = ParameterKind::frozen});
+    projection_ =
+        builder.add_parameter("numbers.weight", {.shape = {kNumbers, w}, .initializer = kNormal, .kind = ParameterKind::frozen});
     most_ = ops::add_statistic(builder, "numbers.most", kNumbers);
     for (std::int64_t i = 0; i < config.blocks; ++i) {
       const std::string name = fmt::format("blocks.{}", i);

@@ -1,6 +1,6 @@
 // A family that is no language model, to prove that nothing beyond this folder needs to know one: two lookups and a frozen
-// projection of numbers, an MLP of repeated blocks, a loss of classes beside a second, weighted one. Each block takes off a moving
-// mean of what comes in, and the largest magnitude of each number is kept: statistics that training changes.
+// projection of numbers, an MLP of repeated blocks, a loss of classes beside a second, weighted one. Each block takes off a
+// moving mean of what comes in, and the largest magnitude of each number is kept: statistics that training changes.
 #pragma once
 
 #include "data/sample_source.h"
