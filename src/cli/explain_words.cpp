@@ -50,7 +50,8 @@ const WordExplanation kWords[] = {
      "what is live at the phase's worst instruction."},
     {"phases",
      "load reads the weights; first is the first micro-batch of an update, which writes the gradients; steady is a later "
-     "one, which adds to them, with the update; evaluate, save and generate are what their names say. Each has its own "
+     "one, which adds to them, with the update; each forward pass (evaluate, generate) is one, and save writes files. Each has "
+     "its own "
      "peak, and the arena holds the largest."},
     {"pieces", "A block computes again in pieces, attention and MLP one after the other, so that both never exist at once."},
     {"process", "The whole process: the arena and the reserve. It never passes the budget."},

@@ -1,5 +1,8 @@
 #include "graph/builder.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -29,7 +32,13 @@ ValueId GraphBuilder::add_parameter(std::string name, ParameterSpec spec) {
   return id;
 }
 
+// Names are also those of phases, sections and passes.
 Section GraphBuilder::begin_forward(ForwardPass pass) {
+  constexpr std::string_view kTaken[] = {"load", "first", "steady", "save", "micro", "update", "train"};
+  constexpr std::size_t kMost = 128;  // a section is a byte
+  ensure(std::ranges::find(kTaken, pass.name) == std::end(kTaken) && !graph_.find_forward(pass.name), "graph",
+         "a forward pass needs a name of its own");
+  ensure(graph_.forward.size() < kMost, "graph", "too many forward passes");
   graph_.forward.push_back(std::move(pass));
   set_section(forward_section(graph_.forward.size() - 1));
   return section_;

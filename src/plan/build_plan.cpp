@@ -225,7 +225,7 @@ struct Launches {
 
 // What a node becomes, at most: its kernels, on each range, and copies of what streams.
 Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
-  constexpr std::int64_t kKernels = 3;  // a loss has more, most ops have one
+  constexpr std::int64_t kKernels = 3;  // most ops have one; a loss has more, which the others make up for
   const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
   if (node.op->transfer != Transfer::none) return {0, pieces(node.inputs[0], page)};
   if (!node.pages.valid()) return {kKernels, 0};

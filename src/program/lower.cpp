@@ -199,7 +199,11 @@ class Lowering {
 
 Program lower(const Plan& plan) { return Lowering(plan).run(); }
 
-const std::vector<Instruction>& Program::of(Section section) const { return *sections().at(static_cast<std::size_t>(section)); }
+const std::vector<Instruction>& Program::of(Section section) const {
+  if (section == Section::micro) return micro;
+  if (section == Section::update) return update;
+  return forward.at(static_cast<std::size_t>(section) - static_cast<std::size_t>(Section::forward));
+}
 
 std::vector<const std::vector<Instruction>*> Program::sections() const {
   std::vector<const std::vector<Instruction>*> all{&micro, &update};

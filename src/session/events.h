@@ -36,7 +36,6 @@ struct Planned {
   const Budget& budget;
   const std::string& data_hash;
   const std::string& plan_text;  // the plan's JSON
-  Bytes promised;                // what the process may take
 };
 
 // The run begins, or goes on: what it is made of is written down. Of a run that goes on, the checkpoint has been read.
@@ -50,7 +49,9 @@ struct Continues {
   std::int64_t updates = 0;
 };
 // Everything that was written down stays, whatever comes.
-struct Begun {};
+struct Begun {
+  const Progress& reached;  // by the checkpoint of a run that goes on
+};
 
 struct Placed {
   std::optional<std::uintptr_t> base;  // of the arena, where it is in this process

@@ -71,7 +71,8 @@ void RunRecord::see(const Event& event) {
         report_.data_hash = planned.data_hash;
       },
       [&](const Begins& begins) { begin(begins); },
-      [&](const Begun&) {
+      [&](const Begun& begun) {
+        report_.reach(begun.reached);
         folder_.write_run(report_.to_json());
         begun_ = true;
       },

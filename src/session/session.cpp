@@ -77,10 +77,10 @@ void Session::emit(const Event& event) {
 void Session::record(Trainer& trainer, const Event& event) {
   try {
     emit(event);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     try {
       save(trainer);
-    } catch (const Error&) {  // of the same disk; the first error is the one to tell
+    } catch (const std::exception&) {  // of the same disk; the first error is the one to tell
     }
     throw;
   }
@@ -91,7 +91,7 @@ void Session::tell_failure(const Error& error) {
   for (Consumer* consumer : consumers_) {
     try {
       consumer->see(Failed{error, reached_});
-    } catch (const Error&) {
+    } catch (const std::exception&) {
     }
   }
 }
@@ -131,6 +131,7 @@ void Session::find_checkpoint() {
     }
   }
   check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
+  reached_ = *resumed_;
 }
 
 Error Session::no_checkpoint(std::string message, std::vector<std::string> remedies) const {
@@ -228,7 +229,7 @@ void Session::begin() {
   emit(Begins{config_, request_.settings, prepared_.plan_text});
   emit(Continues{resumed_ ? resumed_->updates : 0});
   recall();
-  emit(Begun{});
+  emit(Begun{reached_});
 }
 
 void Session::recall() {

@@ -85,7 +85,7 @@ class Session {
   std::filesystem::path checkpoint_;  // that is resumed
   std::optional<Progress> resumed_;
   Prepared prepared_;
-  Progress reached_;            // after the last update
+  Progress reached_;            // after the last update, or by the checkpoint
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
   double saved_time_ = 0;       // or when updates began
   DivergenceWatch watch_;

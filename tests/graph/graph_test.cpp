@@ -290,6 +290,14 @@ TEST(Builder, RandomSitesDependOnTheNameAlone) {
   EXPECT_EQ(site_of_dropout(1).second, philox_key(7, random_site("h.3.attn.dropped")));
 }
 
+TEST(Sections, ForwardPassesHaveNamesOfTheirOwn) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  EXPECT_EQ(builder.begin_forward({"evaluate"}), forward_section(0));
+  EXPECT_EQ(builder.begin_forward({"generate"}), forward_section(1));
+  for (const char* taken : {"evaluate", "save", "micro", "train"}) EXPECT_THROW(builder.begin_forward({taken}), Error) << taken;
+}
+
 TEST(Sections, AreBroughtTogetherWithoutChangingTheOrderWithin) {
   Example e;
   std::vector<NodeId> before = e.graph.section_order(Section::micro);

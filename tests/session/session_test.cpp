@@ -67,9 +67,9 @@ struct Spy : Consumer {
     const auto with = [&](const std::string& word, std::int64_t number) { add(word + " " + std::to_string(number)); };
     match(
         event, [](const Said&) {}, [&](const Planned&) { add("planned"); }, [&](const Begins&) { add("begins"); },
-        [&](const Continues& continues) { with("continues", continues.updates); }, [&](const Begun&) { add("begun"); },
-        [&](const Placed&) { add("placed"); }, [&](const MadeWrong&) { add("wrong"); },
-        [&](const LoopBegins& begins) { with("loop", begins.updates); },
+        [&](const Continues& continues) { with("continues", continues.updates); },
+        [&](const Begun& begun) { with("begun", begun.reached.updates); }, [&](const Placed&) { add("placed"); },
+        [&](const MadeWrong&) { add("wrong"); }, [&](const LoopBegins& begins) { with("loop", begins.updates); },
         [&](const Updated& updated) {
           if (updated.metrics.update == refuses) throw data_error("E-IO-WRITE", "spy", "it cannot be written");
           EXPECT_EQ(updated.progress.updates, updated.metrics.update);
@@ -142,7 +142,7 @@ class SessionTest : public testing::Test {
   std::string stopped_by_;
 };
 
-const std::vector<std::string> kWhole{"planned",   "begins",      "continues 0", "begun",    "placed",  "loop 4",    "updated 1",
+const std::vector<std::string> kWhole{"planned",   "begins",      "continues 0", "begun 0",  "placed",  "loop 4",    "updated 1",
                                       "updated 2", "evaluated 2", "updated 3",   "saving",   "saved 3", "updated 4", "saving",
                                       "saved 4",   "evaluated 4", "loop ended",  "finished", "ended"};
 
@@ -224,6 +224,7 @@ TEST_F(SessionTest, StopsAndGoesOn) {
   }
   EXPECT_EQ(std::ranges::count(stopped.seen, "stopped"), 1);
   EXPECT_EQ(std::ranges::count(resumed.seen, "continues 2"), 1);
+  EXPECT_EQ(std::ranges::count(resumed.seen, "begun 2"), 1) << "what the checkpoint had reached";
   EXPECT_EQ(resumed.seen.back(), "ended");
   stopped.losses.insert(stopped.losses.end(), resumed.losses.begin(), resumed.losses.end());
   EXPECT_EQ(stopped.losses, losses) << "the same numbers as without the stop";

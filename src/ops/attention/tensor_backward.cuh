@@ -42,9 +42,9 @@ __device__ __forceinline__ void scale_all(float (&c)[kM][kN][4], float factor) {
   }
 }
 
-// Keys and values: a block has 128 of them in shared memory and walks over tiles of queries. Rows of a warp's products are keys,
-// so that weights are operands of the next product as they are.
-// Of heads of 64, a warpgroup has 64 keys (wgmma.cuh).
+// Keys and values: a block has 128 of them, or 64 of heads of 64, in shared memory and walks over tiles of queries. Rows of a
+// warp's products are keys, so that weights are operands of the next product as they are. Of heads of 64, a warpgroup has 64 keys
+// (wgmma.cuh).
 template <int kHead>
 struct KeyTiles {
   static constexpr bool kGroups = kHead == 64;

@@ -1,8 +1,7 @@
 // Statistics of activations: what a training keeps of the samples that it has seen, and an evaluation reads (running means, as in
 // batch normalisation; largest magnitudes, as for scales). Two ways, neither of which any way to cut a window shows:
-// - A mean moves once for each window. Ops of the micro-step add up, in fp64 and row by row in the order of the micro-batches,
-// how
-//   far the rows are from it; the update moves it. All micro-steps of a window read the same mean. The sums of a window do not
+// - A mean moves once for each window. Ops of the micro-step add up how far the rows are from it, in fp64 and row by row in the
+//   order of the micro-batches; the update moves it. All micro-steps of a window read the same mean. The sums of a window do not
 //   depend on the micro-batch where the rows do not: those of fed numbers have the same bits, activations are of the rounding
 //   class.
 // - A maximum is updated in place by each micro-step. It is the same for any micro-batch and order, and if a window runs again.
