@@ -2,7 +2,7 @@
 // plain O_DIRECT reads and writes without checksums. Taken in turn, medians of all rounds; and the processor time that a MiB each
 // way costs.
 //   bench_disk FOLDER [MIB_EACH_WAY] [ROUNDS]
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

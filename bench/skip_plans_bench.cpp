@@ -1,7 +1,7 @@
 // What the planner makes of a graph in which nothing repeats, with long skips, on the simulated machine: for
 // scripts/compare_plans.
 //   bench_skip_plans COUNT | memory=BYTES,BYTES,... disk=... device=...      budgets from the floor to the ceiling, or these
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,7 @@
 // that a configuration describes: the least of a plan's medians counts, and of plans with a disk the median of its runs
 // against that of what the disk's rates, before and after each of them, predict.
 //   skips_bench [BUDGETS] [UPDATES] [ROUNDS] [FOLDER]      with a folder, plans may use a disk there
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // One training step, op by op: seconds, rates and the share of the step, beside the roofline of the same step.
 //   step_bench CONFIG [UPDATES] [MEMORY] [DISK]      the plan and the machine file are those of `plimsoll train`
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

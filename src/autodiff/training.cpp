@@ -1,6 +1,6 @@
 #include "autodiff/training.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

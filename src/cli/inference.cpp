@@ -1,6 +1,6 @@
 #include "cli/inference.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/error.h"
 #include "ops/op_catalogue.h"

@@ -1,6 +1,6 @@
 #include "cli/init.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/error.h"
 #include "config/config_rules.h"

@@ -1,6 +1,6 @@
 #include "cli/run_commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <system_error>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "cli/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/error.h"
 #include "cli/say.h"

@@ -1,6 +1,6 @@
 #include "cli/train_watcher.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 #include "config/batch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <vector>

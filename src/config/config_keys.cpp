@@ -1,6 +1,6 @@
 #include "config/config_keys.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "config/model_keys.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <deque>

@@ -1,6 +1,6 @@
 #include "config/schedule.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "data/data_paths.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <glob.h>
 
 #include <algorithm>

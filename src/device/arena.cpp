@@ -1,6 +1,6 @@
 #include "device/arena.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "device/machine_facts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hwy/highway.h>
 #include <link.h>
 #include <sched.h>

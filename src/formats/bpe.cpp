@@ -2,7 +2,7 @@
 #define XXH_INLINE_ALL
 #include "formats/bpe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pcre2.h>
 #include <xxhash.h>
 

@@ -1,6 +1,6 @@
 #include "formats/bpe_vocabulary.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "formats/config_json.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <system_error>

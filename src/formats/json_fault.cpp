@@ -1,6 +1,6 @@
 #include "formats/json_fault.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

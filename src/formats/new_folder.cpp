@@ -1,6 +1,6 @@
 #include "formats/new_folder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "formats/file.h"
 

@@ -1,6 +1,6 @@
 #include "formats/tokenizer_folder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "graph/kernel_catalogue.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace plimsoll {
 

@@ -1,7 +1,7 @@
 #include "measure/calibrate.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <malloc.h>
 #include <sys/file.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #include "measure/cuda_machine.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <utility>

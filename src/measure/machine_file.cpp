@@ -1,6 +1,6 @@
 #include "measure/machine_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 // As in config_source.cpp: some broken files end in an assertion.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>

@@ -1,6 +1,6 @@
 #include "measure/measure_disk.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <memory>

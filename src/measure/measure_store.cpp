@@ -1,6 +1,6 @@
 #include "measure/measure_store.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

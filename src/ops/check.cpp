@@ -1,6 +1,6 @@
 #include "ops/check.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "graph/gradient.h"
 

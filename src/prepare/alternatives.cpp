@@ -1,6 +1,6 @@
 #include "prepare/alternatives.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "prepare/planning.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <malloc.h>
 
 #include <algorithm>

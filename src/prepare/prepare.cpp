@@ -1,6 +1,6 @@
 #include "prepare/prepare.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "run/audit.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // What the module exports (cuda_backend.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cuda/rates.h"
 #include "device/cuda/runtime.h"

@@ -1,6 +1,6 @@
 #include "run/stores.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "session/probe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

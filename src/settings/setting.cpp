@@ -1,6 +1,6 @@
 #include "settings/setting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 // Some broken files end in an assertion of toml++ 3.3 (a table header with a strange character, for one), behind which it reports
 // the error as it should.
 #define TOML_ASSERT(condition) static_cast<void>(0)

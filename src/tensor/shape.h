@@ -1,7 +1,6 @@
 // The extents of a tensor, outermost axis first. A shape without axes is a scalar of one element.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +40,11 @@ class Shape {
   // Product of the extents. An internal error where it passes 2^63 - 1 or an extent is negative.
   std::int64_t elements() const;
 
-  friend bool operator==(const Shape& a, const Shape& b) { return std::ranges::equal(a, b); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    bool equal = a.rank_ == b.rank_;
+    for (std::size_t axis = 0; equal && axis < a.rank_; ++axis) equal = a[axis] == b[axis];
+    return equal;
+  }
 
  private:
   std::array<std::int64_t, kMostAxes> extents_{};

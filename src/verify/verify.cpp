@@ -1,6 +1,6 @@
 #include "verify/verify.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "weights/checkpoint.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <bitset>

@@ -1,6 +1,6 @@
 #include "formats/bpe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

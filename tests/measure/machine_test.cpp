@@ -1,5 +1,5 @@
 // The machine: its file, what it measures, and what a process needs outside its arena.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // Micro-batches that go through each block together: the same bits in whatever groups, exactly the planned bytes, gradients that
 // need not be kept.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <ostream>

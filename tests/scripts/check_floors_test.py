@@ -14,14 +14,14 @@ TREE = {
                                 "plimsoll_dependency(hwy TARGETS hwy::hwy HEADERS hwy/ IN_HEADERS hwy/)\n",
     "src/low/CMakeLists.txt": "plimsoll_library(low EXTERNAL fmt)\n",
     "src/low/low.h": "#pragma once\n#include <vector>\n",
-    "src/low/low.cpp": '#include "low/low.h"\n#include <fmt/format.h>\n',
+    "src/low/low.cpp": '#include "low/low.h"\n#include <fmt/core.h>\n',
     "src/middle/CMakeLists.txt": "# floors (in words)\nplimsoll_library(middle EXCEPT cpu*.* LINKS low)\n"
                                  "plimsoll_library(middle_cpu FILES cpu*.* LINKS middle\n  EXTERNAL hwy)\n",
     "src/middle/middle.h": '#pragma once\n#include "low/low.h"\n',
     "src/middle/deep/cpu.h": "#pragma once\n#include <hwy/highway.h>\n",
     "src/middle/deep/cpu.cpp": '#include "middle/deep/cpu.h"\n#include "low/low.h"\n',
     "src/high/CMakeLists.txt": "plimsoll_library(high EXCEPT main.cpp LINKS middle)\n",
-    "src/high/main.cpp": '#include "middle/deep/cpu.h"\n#include <fmt/format.h>\n',
+    "src/high/main.cpp": '#include "middle/deep/cpu.h"\n#include <fmt/core.h>\n',
     "src/high/high.cpp": '#include "low/low.h"\n#include "middle/middle.h"\n',
 }
 

@@ -1,6 +1,6 @@
 #include "cli/plan/frontier_plot.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "cli/plan/plan_frontier.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "device/check/range_checker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iterator>
 

@@ -1,6 +1,6 @@
 #include "device/cpu/gemm.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "device/cpu/instruction_set.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hwy/highway.h>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #ifdef PLIMSOLL_ONEDNN
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <omp.h>
 
 #include <algorithm>

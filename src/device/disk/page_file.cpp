@@ -1,6 +1,6 @@
 #include "device/disk/page_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

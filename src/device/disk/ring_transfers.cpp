@@ -5,7 +5,7 @@
 
 #ifdef PLIMSOLL_IO_URING
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,6 +1,6 @@
 #include "device/disk/transfers.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

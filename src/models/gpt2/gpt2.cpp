@@ -1,6 +1,6 @@
 #include "models/gpt2/gpt2.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cmath>

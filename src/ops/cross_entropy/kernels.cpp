@@ -1,6 +1,6 @@
 #include "ops/cross_entropy/kernels.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

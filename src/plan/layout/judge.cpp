@@ -1,6 +1,6 @@
 #include "plan/layout/judge.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

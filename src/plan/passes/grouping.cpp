@@ -1,6 +1,6 @@
 #include "plan/passes/grouping.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <string>

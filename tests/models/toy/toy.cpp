@@ -1,6 +1,6 @@
 #include "models/toy/toy.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "ops/cases/bound_case.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #include "plan/layout/search.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
