@@ -225,6 +225,15 @@ void check_statistics(const Graph& graph) {
       updated_by[value] = id;
     }
   }
+  for (std::size_t pass = 0; pass < graph.forward.size(); ++pass) {
+    for (const NodeId id : graph.section_order(forward_section(pass))) {
+      for (const NodeAlias& alias : aliases_of(graph, graph.nodes[id])) {
+        const ValueId value = origin_of(graph, alias.input);
+        const bool kept = graph.values[value].parameter || graph.values[value].role == Role::statistic;
+        if (in_place(alias.kind) && kept) fail(graph.nodes[id], "changes", value, "a forward pass that only reads it");
+      }
+    }
+  }
   for (const NodeId id : nodes) {
     for (const ValueId input : graph.nodes[id].inputs) {
       const NodeId updater = updated_by[origin_of(graph, input)];

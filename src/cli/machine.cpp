@@ -139,7 +139,8 @@ class ConfigMeasurement {
                       !gpu_ && step.fits && step.seconds.empty() && step.others < 1 ? step.others : 0};
     });
     record_.kernel_seconds = std::move(measured.seconds);
-    record_.algorithms.merge(measured.algorithms);
+    measured.algorithms.merge(record_.algorithms);  // what is known gives way to what was measured now
+    record_.algorithms = std::move(measured.algorithms);
     if (measured.busy > 0) {
       say_line(fmt::format("other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact",
                            100 * measured.busy));

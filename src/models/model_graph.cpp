@@ -13,7 +13,8 @@ ValueId Pass::input(std::string_view name) const {
 }
 
 const Pass* ModelGraph::find(std::string_view name) const {
-  const auto found = std::ranges::find(passes, name, &Pass::name);
+  const std::optional<Section> section = name == "train" ? Section::micro : graph.find_forward(name);
+  const auto found = section ? std::ranges::find(passes, *section, &Pass::section) : passes.end();
   return found == passes.end() ? nullptr : &*found;
 }
 

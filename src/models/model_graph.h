@@ -43,7 +43,6 @@ struct LossTerm {
 // A part of the graph that is run by itself. Every node and every value that is not persistent belongs to one.
 struct Pass {
   Section section = Section::micro;
-  std::string name = "train";  // of a forward pass, as the graph has it
   std::vector<Field> inputs;
   std::vector<LossTerm> losses;
   std::vector<ValueId> results;
@@ -69,7 +68,7 @@ struct ModelGraph {
   Graph graph;
   std::vector<Pass> passes;
 
-  // Null where there is none of that name: "train", "evaluate", "generate".
+  // Null where there is none of that name: "train", or a forward pass of the graph.
   const Pass* find(std::string_view name) const;
   // An internal error where there is none.
   const Pass& pass(std::string_view name) const;

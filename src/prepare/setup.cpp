@@ -57,9 +57,9 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
   TrainingGraph result;
-  result.graph = std::move(model.graph);
   result.micro = model.pass("train");
   if (const Pass* evaluate = model.find("evaluate")) result.evaluate = *evaluate;
+  result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), config.train.effective_batch / micro_batch);
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);

@@ -143,6 +143,14 @@ TEST(Statistics, NothingElseIsUpdatedInAMicroStep) {
   EXPECT_NE(refusal(model).find("[model] largest_magnitude updates most"), std::string::npos) << refusal(model);
 }
 
+TEST(Statistics, AForwardPassChangesNone) {
+  Following model(2, false, false);
+  model.builder.begin_forward({"evaluate"});
+  const ValueId x = model.builder.add_input("evaluate.x", {DType::f32, {2, kWidth}});
+  ops::follow_magnitude(model.builder, x, model.most);
+  EXPECT_NE(refusal(model).find("largest_magnitude changes most"), std::string::npos) << refusal(model);
+}
+
 // A mean that is trained would silently get no gradient.
 TEST(Statistics, AMeanIsNotTrained) {
   Following model(2, false, false);

@@ -141,7 +141,7 @@ Pass token_pass(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, 
 }
 
 Pass generate_pass(GraphBuilder& builder, std::int64_t tokens) {
-  Pass pass{.section = builder.section(), .name = "generate", .inputs = {}, .losses = {}, .results = {}};
+  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
   const auto add = [&](const char* name, ValueType type) {
     pass.inputs.push_back({name, Scope::pass, builder.add_input(std::string("generate.") + name, std::move(type))});
   };
@@ -161,7 +161,6 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const B
     builder.begin_forward({"evaluate", /*sums=*/true});
     const ValueId total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
     Pass pass = token_pass(builder, shape.evaluate, shape.tokens, "evaluate");
-    pass.name = "evaluate";
     LossTerm& loss = pass.losses.front();
     loss.losses = gpt2.losses(builder, pass, /*training=*/false, {});
     loss.total = total;

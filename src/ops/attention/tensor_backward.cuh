@@ -50,7 +50,7 @@ struct KeyTiles {
   static constexpr bool kGroups = kHead == 64;
   static constexpr int kM = 1, kOfWarp = 16, kWarps = kGroups ? 4 : 8, kThreads = kWarps * kWarp;
   static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp;
-  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kStep = 64, kN = kStep / 8;
+  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kN = kQueries / 8;
   static constexpr int kUnroll = 2;
   static constexpr int kHeld = 2 * kM;  // neighbouring keys of a thread
   static constexpr std::size_t kSharedBytes = (2 * kKeys + 2 * 2 * kQueries) * kHead * 2 + 2 * 2 * kQueries * 4;
@@ -112,29 +112,20 @@ struct QueryWalk {
   }
 };
 
-// Which weights of keys in rows (HeldInRows) dropout keeps: bit kHeld (2 j + e) + 2 i + r is that of c[i][j][2 r + e]. A thread
-// that has two of four neighbours asks for those of every other query, and its partner for the rest. `query`, `key`: of the first
-// column and row.
-template <int kHeld, int kN>
+// Which weights of keys in rows (HeldInRows) dropout keeps: bit 2 (2 j + e) + r is that of c[0][j][2 r + e]. A thread that has
+// two of four neighbours asks for those of every other query, and its partner for the rest. `query`, `key`: of the first column
+// and row.
+template <int kN>
 __device__ __forceinline__ unsigned keep_rows(const HeadMask& mask, std::int32_t query, std::int32_t key) {
-  static_assert(2 * kHeld * kN <= 32);
+  static_assert(4 * kN <= 32);
   const int g = static_cast<int>(lane_of_warp()) / 4, first = computed_here(query + static_cast<int>(lane_of_warp()) % 4 * 2);
   unsigned kept = 0;
-  if constexpr (kHeld == 4) {
 #pragma unroll
-    for (int j = 0; j < kN; ++j) {
-      kept |= (mask.four_keys(first + 8 * j, key + 4 * g) & 15) << (8 * j);
-      kept |= (mask.four_keys(first + 8 * j + 1, key + 4 * g) & 15) << (8 * j + 4);
-    }
-    return kept;
-  } else {
-#pragma unroll
-    for (int j = 0; j < kN; ++j) kept |= (mask.four_keys(first + g % 2 + 8 * j, key + g / 2 * 4) & 15) << (4 * j);
-    constexpr unsigned kEveryOtherTwo = 0x33333333;
-    const unsigned other = __shfl_xor_sync(kAllLanes, kept, 4), of_first = g % 2 == 0 ? kept : other,
-                   of_second = g % 2 == 0 ? other : kept;
-    return (of_first >> g % 2 * 2 & kEveryOtherTwo) | (of_second >> g % 2 * 2 & kEveryOtherTwo) << 2;
-  }
+  for (int j = 0; j < kN; ++j) kept |= (mask.four_keys(first + g % 2 + 8 * j, key + g / 2 * 4) & 15) << (4 * j);
+  constexpr unsigned kEveryOtherTwo = 0x33333333;
+  const unsigned other = __shfl_xor_sync(kAllLanes, kept, 4), of_first = g % 2 == 0 ? kept : other,
+                 of_second = g % 2 == 0 ? other : kept;
+  return (of_first >> g % 2 * 2 & kEveryOtherTwo) | (of_second >> g % 2 * 2 & kEveryOtherTwo) << 2;
 }
 
 // Scores and gradients of weights become the operands of the next products. `kept`: by keep_rows.
@@ -213,33 +204,28 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
     if (next < e.tokens) walk.copy(call, next);
     commit_copies();
     const QueryStage<T, kHead> stage(walk.stages, tile);
-#pragma unroll 1
-    for (int step = 0; step < Tiles::kQueries; step += Tiles::kStep) {
-      const std::int32_t query = tile + step;
-      if (query + Tiles::kStep <= at.together || query >= e.tokens || at.together >= e.tokens) continue;
-      unsigned kept = 0;
-      if constexpr (kDropout)
-        kept = keep_rows<Tiles::kHeld, Tiles::kN>(HeadMask(e, call.dropout, computed_here(at.head)), query, at.mine);
-      float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-      if constexpr (Tiles::kGroups) {
-        const T* group = keys + (at.together - at.begin) * kHead;
-        multiply_both<T>(scores, {group, own}, stage.queries, d_weights,
-                         {group + Tiles::kKeys * kHead, own + Tiles::kKeys * kHead}, stage.d_out);
-      } else {
-        multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries + step * kHead);
-        multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out + step * kHead);
-      }
-      if (query < at.mine + Tiles::kOfWarp - 1) hide_earlier_columns<Tiles::kHeld>(scores, query - at.mine);
-      Pair weights[Tiles::kM][Tiles::kN][2], d_scores[Tiles::kM][Tiles::kN][2];
-      key_gradients<T, kHead, kDropout>(scores, d_weights, weights, d_scores, stage.lse + step, stage.dots + step, kept,
-                                        call.dropout.rule.keep_factor, e.scale * kLog2E);
-      if constexpr (Tiles::kGroups) {
-        multiply_pairs_together(d_values, weights, stage.d_out);
-        multiply_pairs_together(d_keys, d_scores, stage.queries);
-      } else if (apart(call.order)) {
-        multiply_pairs<kHead>(d_values, weights, stage.d_out + step * kHead);
-        multiply_pairs<kHead>(d_keys, d_scores, stage.queries + step * kHead);
-      }
+    if (next <= at.together || at.together >= e.tokens) continue;
+    unsigned kept = 0;
+    if constexpr (kDropout) kept = keep_rows<Tiles::kN>(HeadMask(e, call.dropout, computed_here(at.head)), tile, at.mine);
+    float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
+    if constexpr (Tiles::kGroups) {
+      const T* group = keys + (at.together - at.begin) * kHead;
+      multiply_both<T>(scores, {group, own}, stage.queries, d_weights, {group + Tiles::kKeys * kHead, own + Tiles::kKeys * kHead},
+                       stage.d_out);
+    } else {
+      multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries);
+      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out);
+    }
+    if (tile < at.mine + Tiles::kOfWarp - 1) hide_earlier_columns<Tiles::kHeld>(scores, tile - at.mine);
+    Pair weights[Tiles::kM][Tiles::kN][2], d_scores[Tiles::kM][Tiles::kN][2];
+    key_gradients<T, kHead, kDropout>(scores, d_weights, weights, d_scores, stage.lse, stage.dots, kept,
+                                      call.dropout.rule.keep_factor, e.scale * kLog2E);
+    if constexpr (Tiles::kGroups) {
+      multiply_pairs_together(d_values, weights, stage.d_out);
+      multiply_pairs_together(d_keys, d_scores, stage.queries);
+    } else if (apart(call.order)) {
+      multiply_pairs<kHead>(d_values, weights, stage.d_out);
+      multiply_pairs<kHead>(d_keys, d_scores, stage.queries);
     }
   }
   const typename Tiles::Place to(call.order);
@@ -259,7 +245,7 @@ struct QueryTiles {
   static constexpr bool kGroups = kHead == 64;
   static constexpr int kM = kGroups ? 1 : 2, kOfWarp = 16 * kM, kWarps = kGroups ? 8 : 4, kThreads = kWarps * kWarp;
   static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp, kQueries = kWarps * kOfWarp;
-  static constexpr int kKeys = kHead <= 64 ? 64 : 32, kN = kKeys / 8, kUnroll = 4;
+  static constexpr int kKeys = kGroups ? 64 : 32, kN = kKeys / 8, kUnroll = 4;
   static constexpr std::size_t kSharedBytes = (2 * kQueries + 2 * 2 * kKeys) * kHead * 2;
   using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
 

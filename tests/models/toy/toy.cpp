@@ -57,7 +57,7 @@ class Toy {
   Pass pass(Section section, std::int64_t batch, const std::string& prefix) {
     const bool training = section == Section::micro;
     builder_.set_section(section);
-    Pass pass{.section = section, .name = training ? "train" : prefix, .inputs = {}, .losses = {}, .results = {}};
+    Pass pass{.section = section, .inputs = {}, .losses = {}, .results = {}};
     const auto field = [&](const char* name, ValueType type) {
       pass.inputs.push_back({name, Scope::pass, builder_.add_input(prefix + "." + name, std::move(type))});
       return pass.inputs.back().value;
