@@ -18,26 +18,34 @@
 namespace plimsoll::cpu::attention {
 
 struct ForwardCall {
-  AttentionShape shape;
+  GroupedShape shape;
   AttentionDropout dropout;
-  ConstElements qkv;
+  AttentionRows<ConstElements> rows;
   Elements out;
   float* lse;
 };
 
 struct BackwardCall {
-  AttentionShape shape;
+  GroupedShape shape;
   AttentionDropout dropout;
-  ConstElements qkv, out;
+  AttentionRows<ConstElements> rows;
+  ConstElements out;
   const float* lse;
   ConstElements d_out;
-  Elements d_qkv;
+  AttentionRows<Elements> gradients;
 
   // Sums of 16 bits would lose what is added last: they are fp32 in the scratch.
-  bool sums_apart() const { return d_qkv.type != DType::f32; }
+  bool sums_apart() const { return gradients.queries.type != DType::f32; }
 };
 
-inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
+// The first tile of keys that a tile of queries sees, and the end of the queries that see a tile of keys.
+inline std::int64_t first_key(const GroupedShape& shape, std::int64_t query, std::int64_t tile) {
+  if (shape.window == 0) return 0;
+  return std::max<std::int64_t>(0, query - shape.window + 1) / tile * tile;
+}
+inline std::int64_t query_end(const GroupedShape& shape, std::int64_t key_end, std::int64_t end) {
+  return shape.window == 0 ? end : std::min(end, key_end - 1 + shape.window);
+}
 
 }  // namespace plimsoll::cpu::attention
 #endif
@@ -48,22 +56,30 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 using attention::BackwardCall;
 using attention::BackwardScratch;
 using attention::Carver;
+using attention::first_key;
 using attention::ForwardCall;
 using attention::ForwardScratch;
 using attention::kBackwardTile;
 using attention::kKeyTile;
 using attention::kQueryBlock;
 using attention::kQueryTile;
+using attention::query_end;
 
-// Rows of one head: `part` 0, 1, 2 of qkv are queries, keys and values.
 template <class E>
-HWY_INLINE E qkv_row(const E& qkv, const AttentionShape& shape, std::int64_t batch, std::int64_t token, int part,
-                     std::int64_t head) {
-  return qkv.from((((batch * shape.tokens + token) * 3 + part) * shape.heads + head) * shape.head_size);
+HWY_INLINE E query_row(const AttentionRows<E>& rows, const GroupedShape& shape, std::int64_t batch, std::int64_t token,
+                       std::int64_t head) {
+  return rows.queries.from((batch * shape.tokens + token) * rows.query_stride + head * shape.head_size);
+}
+
+// `from`: rows.keys or rows.values.
+template <class E>
+HWY_INLINE E key_row(const AttentionRows<E>& rows, const E& from, const GroupedShape& shape, std::int64_t batch,
+                     std::int64_t token, std::int64_t kv_head) {
+  return from.from((batch * shape.tokens + token) * rows.key_stride + kv_head * shape.head_size);
 }
 
 template <class E>
-HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
+HWY_INLINE E out_row(const E& out, const GroupedShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
   return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
 }
 
@@ -77,26 +93,69 @@ HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
   return static_cast<int>(std::min<std::int64_t>(largest, end - begin));
 }
 
+// A tile of queries and keys of one row of the batch, and what of it is masked beside what lies ahead of a query.
+struct MaskedTile {
+  std::int64_t query, key;  // the first of each
+  const std::int32_t *query_segments = nullptr, *key_segments = nullptr;
+
+  HWY_INLINE MaskedTile(const GroupedShape& shape, std::int64_t batch, std::int64_t query, std::int64_t key)
+      : query(query), key(key) {
+    if (shape.segments == nullptr) return;
+    query_segments = shape.segments + batch * shape.tokens + query;
+    key_segments = shape.segments + batch * shape.tokens + key;
+  }
+
+  // No query sees any key, as far as the ranges of segments tell.
+  HWY_INLINE bool hidden(const Visible& tile) const {
+    if (query_segments == nullptr) return false;
+    const auto [least_query, most_query] = std::minmax_element(query_segments, query_segments + tile.queries);
+    const auto [least_key, most_key] = std::minmax_element(key_segments, key_segments + tile.keys);
+    return *most_key < *least_query || *most_query < *least_key;
+  }
+
+  // Scores of what is masked become -inf, which the softmax makes 0.
+  HWY_INLINE void hide(const GroupedShape& shape, const Visible& tile, const Matrix& scores) const {
+    const std::int64_t last = query + tile.queries - 1;
+    const bool window = shape.window > 0 && last - shape.window >= key;
+    if (!window && query_segments == nullptr) return;
+    constexpr float kHidden = -std::numeric_limits<float>::infinity();
+    for (int r = 0; r < tile.queries; ++r) {
+      const int seen = keys_seen(tile, r);
+      float* const row = scores.at(r, 0);
+      if (window) {
+        const auto before = std::clamp<std::int64_t>(query + r - shape.window + 1 - key, 0, seen);
+        std::fill(row, row + before, kHidden);
+      }
+      if (query_segments == nullptr) continue;
+      for (int c = 0; c < seen; ++c) row[c] = key_segments[c] == query_segments[r] ? row[c] : kHidden;
+    }
+  }
+};
+
 // The queries [begin, end) of one head.
 struct QueryBlock {
   std::int64_t batch, head, begin, end;
 };
 
-HWY_INLINE Source head_rows(const ForwardCall& call, const QueryBlock& block, std::int64_t token, int part) {
-  return {qkv_row(call.qkv, call.shape, block.batch, token, part, block.head), 3 * call.shape.heads * call.shape.head_size};
+HWY_INLINE Source key_source(const ForwardCall& call, const ConstElements& from, const QueryBlock& block, std::int64_t token) {
+  const std::int64_t kv_head = block.head / call.shape.group();
+  return {key_row(call.rows, from, call.shape, block.batch, token, kv_head), call.rows.key_stride};
+}
+HWY_INLINE Source query_source(const ForwardCall& call, const QueryBlock& block, std::int64_t token) {
+  return {query_row(call.rows, call.shape, block.batch, token, block.head), call.rows.query_stride};
 }
 
 HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
   const int keys = tile_size(begin, block.end, kKeyTile), depth = static_cast<int>(call.shape.head_size);
   const Matrix values{s.values, attention::padded_head(call.shape)};
-  pack_rows(head_rows(call, block, begin, 1), keys, depth, 1.0f, values);
+  pack_rows(key_source(call, call.rows.keys, block, begin), keys, depth, 1.0f, values);
   pack_transposed(values, keys, depth, {s.keys, kKeyTile});
-  pack_rows(head_rows(call, block, begin, 2), keys, depth, 1.0f, values);
+  pack_rows(key_source(call, call.rows.values, block, begin), keys, depth, 1.0f, values);
 }
 
-// Rows of one of the three parts of a head.
-HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, int part, std::int64_t begin, std::int64_t rows) {
-  const Source from = head_rows(call, block, begin, part);
+// Rows of one part of a head.
+HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, const Source& from, std::int64_t begin,
+                            std::int64_t rows) {
   return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
 }
 
@@ -104,17 +163,19 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, in
 // the last, the start of the block that this thread will probably be given.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
-  Ahead ahead(call.qkv.as<float>());
+  Ahead ahead(call.rows.queries.as<float>());
   const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
+  const auto add_keys = [&](const QueryBlock& of, std::int64_t begin) HWY_ATTR {
+    ahead.add(region_of(call, of, key_source(call, call.rows.keys, of, begin), begin, kKeyTile));
+    ahead.add(region_of(call, of, key_source(call, call.rows.values, of, begin), begin, kKeyTile));
+  };
   if (next < block.end) {
-    ahead.add(region_of(call, block, 1, next, kKeyTile));
-    ahead.add(region_of(call, block, 2, next, kKeyTile));
+    add_keys(block, next);
   } else if (following) {
-    ahead.add(region_of(call, *following, 1, 0, kKeyTile));
-    ahead.add(region_of(call, *following, 2, 0, kKeyTile));
-    ahead.add(region_of(call, *following, 0, following->begin, kQueryBlock));
+    add_keys(*following, first_key(call.shape, following->begin, kKeyTile));
+    ahead.add(region_of(call, *following, query_source(call, *following, following->begin), following->begin, kQueryBlock));
   }
-  if (key == 0) {
+  if (key == first_key(call.shape, block.begin, kKeyTile)) {
     ahead.add(region(out_row(call.out, call.shape, block.batch, block.begin, block.head), width, block.end - block.begin,
                      call.shape.head_size));
   }
@@ -128,14 +189,17 @@ HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, c
   const std::int64_t head = attention::padded_head(call.shape), row = query_begin - block.begin;
   const Visible tile{tile_size(query_begin, block.end, kQueryTile), tile_size(key_begin, block.end, kKeyTile),
                      static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kKeyTile))};
+  const MaskedTile masked(call.shape, block.batch, query_begin, key_begin);
+  if (masked.hidden(tile)) return;
   const Matrix scores{s.scores, kKeyTile};
   multiply_scores(tile, depth, {s.queries + row * depth, depth}, {s.keys, kKeyTile}, scores, ahead);
+  masked.hide(call.shape, tile, scores);
   const Position position{static_cast<std::uint64_t>(block.head * call.shape.tokens + query_begin),
                           static_cast<std::uint64_t>(call.shape.tokens), static_cast<std::uint64_t>(key_begin)};
   const auto softmax = stream.active ? softmax_tile<true> : softmax_tile<false>;
   softmax(tile, scores, stream, position, s.maximum + row, s.alpha, s.sums + row * kLanes, s.mask);
   const Matrix output{s.output + row * head, head}, values{s.values, head};
-  if (key_begin == 0) {
+  if (call.shape.segments == nullptr && key_begin == first_key(call.shape, query_begin, kKeyTile)) {
     multiply_weights<false, Start::zero>(tile, depth, scores, values, output, ahead);
   } else {
     multiply_weights<false, Start::scale>(tile, depth, scores, values, output, ahead, s.alpha);
@@ -163,7 +227,8 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
   }
 }
 
-// Key tiles in ascending order, each with all queries that see it.
+// Key tiles in ascending order, each with all queries that see it. Maxima begin with a number, not with -inf: a row may see no
+// key of a tile, and -inf - -inf is none.
 HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                                 std::byte* scratch) {
   Carver carver(scratch);
@@ -171,14 +236,16 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
   const MaskStream stream(call.dropout, block.batch);
   const std::int64_t rows = ForwardScratch::block_rows(call.shape);
   const int depth = static_cast<int>(call.shape.head_size);
-  std::fill(s.maximum, s.maximum + rows, -std::numeric_limits<float>::infinity());
+  std::fill(s.maximum, s.maximum + rows, std::numeric_limits<float>::lowest());
   zero_fill(s.sums, rows * kLanes);
-  pack_rows(head_rows(call, block, block.begin, 0), static_cast<int>(block.end - block.begin), depth,
-            attention::score_scale(call.shape), {s.queries, depth});
-  for (std::int64_t key = 0; key < block.end; key += kKeyTile) {
+  if (call.shape.segments != nullptr) zero_fill(s.output, rows * attention::padded_head(call.shape));
+  pack_rows(query_source(call, block, block.begin), static_cast<int>(block.end - block.begin), depth, call.shape.scale,
+            {s.queries, depth});
+  for (std::int64_t key = first_key(call.shape, block.begin, kKeyTile); key < block.end; key += kKeyTile) {
     load_keys(call, block, s, key);
     Ahead ahead = after_keys(call, block, following, key);
-    for (std::int64_t query = std::max(block.begin, key); query < block.end; query += kQueryTile) {
+    const std::int64_t end = query_end(call.shape, key + kKeyTile, block.end);
+    for (std::int64_t query = std::max(block.begin, key); query < end; query += kQueryTile) {
       forward_tile(call, block, stream, s, query, key, ahead);
     }
   }
@@ -186,7 +253,7 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
 }
 
 // Task t is one block of queries of one head; the last blocks, which see most keys, come first.
-HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task) {
+HWY_INLINE QueryBlock query_block(const GroupedShape& shape, std::int64_t task) {
   const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
   return {head / shape.heads, head % shape.heads, block * kQueryBlock,
@@ -199,119 +266,173 @@ void forward_task(const ForwardCall& call, const SlotTask& task, std::byte* scra
   forward_block(call, query_block(call.shape, task.task), following, scratch);
 }
 
-struct HeadTask {
-  std::int64_t batch, head;
+// A head of keys and values, with the heads of queries that read it.
+struct GroupTask {
+  std::int64_t batch, kv_head;
 };
 
-HWY_INLINE HeadTask head_task(const AttentionShape& shape, std::int64_t index) {
-  return {index / shape.heads, index % shape.heads};
+HWY_INLINE GroupTask group_task(const GroupedShape& shape, std::int64_t index) {
+  return {index / shape.kv_heads, index % shape.kv_heads};
 }
 
-// Packs the queries and d_out of a tile; on the first key tile also delta = d_out . out.
-HWY_INLINE void load_queries(const BackwardCall& call, const HeadTask& task, const BackwardScratch& s, std::int64_t begin,
-                             int queries, bool first) {
-  const AttentionShape& shape = call.shape;
-  const std::int64_t width = shape.heads * shape.head_size, head = attention::padded_head(shape);
+// A tile of backward: queries of one head, which is the `member`th of its group.
+struct TilePlace {
+  GroupTask task;
+  std::int64_t member, query, key;
+
+  HWY_INLINE std::int64_t head(const GroupedShape& shape) const { return task.kv_head * shape.group() + member; }
+};
+
+// Packs the queries and d_out of a tile; with the first keys of these queries also delta = d_out . out.
+HWY_INLINE void load_queries(const BackwardCall& call, const TilePlace& at, const BackwardScratch& s, int queries, bool first) {
+  const GroupedShape& shape = call.shape;
+  const std::int64_t width = shape.heads * shape.head_size, padded = attention::padded_head(shape), head = at.head(shape);
   const int depth = static_cast<int>(shape.head_size);
-  pack_rows({qkv_row(call.qkv, shape, task.batch, begin, 0, task.head), 3 * width}, queries, depth, attention::score_scale(shape),
-            {s.queries, head});
-  pack_rows({out_row(call.d_out, shape, task.batch, begin, task.head), width}, queries, depth, 1.0f, {s.d_out, head});
+  pack_rows({query_row(call.rows, shape, at.task.batch, at.query, head), call.rows.query_stride}, queries, depth, shape.scale,
+            {s.queries, padded});
+  pack_rows({out_row(call.d_out, shape, at.task.batch, at.query, head), width}, queries, depth, 1.0f, {s.d_out, padded});
+  float* const delta = s.delta + at.member * shape.tokens + at.query;
   for (int r = 0; first && r < queries; ++r) {
-    s.delta[begin + r] = dot(s.d_out + r * head, out_row(call.out, shape, task.batch, begin + r, task.head), depth);
+    delta[r] = dot(s.d_out + r * padded, out_row(call.out, shape, at.task.batch, at.query + r, head), depth);
   }
+}
+
+HWY_INLINE bool is_first(const GroupedShape& shape, const TilePlace& at) {
+  return shape.segments == nullptr && at.key == first_key(shape, at.query, kBackwardTile);
 }
 
 // What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
-// head that this thread will probably be given.
-HWY_INLINE Ahead after_tile(const BackwardCall& call, const HeadTask& task, std::int64_t following, std::int64_t query,
-                            std::int64_t key) {
-  const AttentionShape& shape = call.shape;
+// group that this thread will probably be given.
+HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::int64_t following) {
+  const GroupedShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
-  Ahead ahead(call.qkv.as<float>());
+  Ahead ahead(call.rows.queries.as<float>());
   const auto add = [&](const ConstElements& first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
     ahead.add(region(first, stride, std::min<std::int64_t>(kBackwardTile, shape.tokens - begin), shape.head_size));
   };
-  const auto add_part = [&](const ConstElements& qkv, const HeadTask& from, std::int64_t begin, int part)
-                            HWY_ATTR { add(qkv_row(qkv, shape, from.batch, begin, part, from.head), 3 * width, begin); };
-  if (!call.sums_apart() || query == key) add_part(call.d_qkv, task, query, 0);
-  HeadTask next_task = task;
-  std::int64_t next_query = query + kBackwardTile, next_key = key;
-  if (next_query >= shape.tokens) {
-    add_part(call.d_qkv, task, key, 1);
-    add_part(call.d_qkv, task, key, 2);
-    next_query = next_key = key + kBackwardTile;
-    if (next_key >= shape.tokens) {
-      if (following < 0) return ahead;
-      next_task = head_task(shape, following);
-      next_query = next_key = 0;
-    }
-    add_part(call.qkv, next_task, next_key, 1);
-    add_part(call.qkv, next_task, next_key, 2);
+  const auto add_keys = [&](const auto& rows, const GroupTask& task, std::int64_t begin) HWY_ATTR {
+    add(key_row(rows, rows.keys, shape, task.batch, begin, task.kv_head), rows.key_stride, begin);
+    add(key_row(rows, rows.values, shape, task.batch, begin, task.kv_head), rows.key_stride, begin);
+  };
+  if (!call.sums_apart() || at.query == at.key) {
+    add(query_row(call.gradients, shape, at.task.batch, at.query, at.head(shape)), call.gradients.query_stride, at.query);
   }
-  add_part(call.qkv, next_task, next_query, 0);
-  add(out_row(call.d_out, shape, next_task.batch, next_query, next_task.head), width, next_query);
-  if (next_key == 0) add(out_row(call.out, shape, next_task.batch, next_query, next_task.head), width, next_query);
+  TilePlace next = at;
+  next.query += kBackwardTile;
+  if (next.query >= query_end(shape, at.key + kBackwardTile, shape.tokens)) {
+    next.query = at.key;
+    ++next.member;
+    if (next.member == shape.group()) {
+      add_keys(call.gradients, at.task, at.key);
+      next.member = 0;
+      next.query = next.key = at.key + kBackwardTile;
+      if (next.key >= shape.tokens) {
+        if (following < 0) return ahead;
+        next = {group_task(shape, following), 0, 0, 0};
+      }
+      add_keys(call.rows, next.task, next.key);
+    }
+  }
+  const std::int64_t head = next.head(shape);
+  add(query_row(call.rows, shape, next.task.batch, next.query, head), call.rows.query_stride, next.query);
+  add(out_row(call.d_out, shape, next.task.batch, next.query, head), width, next.query);
+  if (is_first(shape, next)) add(out_row(call.out, shape, next.task.batch, next.query, head), width, next.query);
   return ahead;
 }
 
 // d_keys and d_values gain this tile's share; d_queries of the result takes its share at once.
 template <Start kStart>
-HWY_INLINE void backward_tile(const BackwardCall& call, const HeadTask& task, const MaskStream& stream, const BackwardScratch& s,
-                              std::int64_t query_begin, std::int64_t key_begin, Ahead ahead) {
-  const AttentionShape& shape = call.shape;
+HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, const MaskStream& stream, const BackwardScratch& s,
+                              Ahead ahead) {
+  const GroupedShape& shape = call.shape;
   const int depth = static_cast<int>(shape.head_size);
-  const std::int64_t head = attention::padded_head(shape);
-  const Visible tile{tile_size(query_begin, shape.tokens, kBackwardTile), tile_size(key_begin, shape.tokens, kBackwardTile),
-                     static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kBackwardTile))};
-  load_queries(call, task, s, query_begin, tile.queries, key_begin == 0);
-  const Matrix queries{s.queries, head}, d_out{s.d_out, head}, scores{s.weights, kBackwardTile},
+  const std::int64_t padded = attention::padded_head(shape), head = at.head(shape);
+  const Visible tile{tile_size(at.query, shape.tokens, kBackwardTile), tile_size(at.key, shape.tokens, kBackwardTile),
+                     static_cast<int>(std::min<std::int64_t>(at.query - at.key, kBackwardTile))};
+  const MaskedTile masked(shape, at.task.batch, at.query, at.key);
+  if (masked.hidden(tile)) return;
+  load_queries(call, at, s, tile.queries, is_first(shape, at));
+  const Matrix queries{s.queries, padded}, d_out{s.d_out, padded}, scores{s.weights, kBackwardTile},
       d_scores{s.d_scores, kBackwardTile};
   multiply_scores(tile, depth, queries, {s.keys_t, kBackwardTile}, scores, ahead);
+  masked.hide(shape, tile, scores);
   multiply_scores(tile, depth, d_out, {s.values_t, kBackwardTile}, d_scores, ahead);
-  const std::int64_t first_row = task.head * shape.tokens + query_begin;
+  const std::int64_t first_row = head * shape.tokens + at.query;
   const Position position{static_cast<std::uint64_t>(first_row), static_cast<std::uint64_t>(shape.tokens),
-                          static_cast<std::uint64_t>(key_begin)};
-  const float* lse = call.lse + task.batch * shape.heads * shape.tokens + first_row;
+                          static_cast<std::uint64_t>(at.key)};
+  const float* lse = call.lse + at.task.batch * shape.heads * shape.tokens + first_row;
+  const std::int64_t row_of_group = at.member * shape.tokens + at.query;
   const auto gradient = stream.active ? softmax_gradient_tile<true> : softmax_gradient_tile<false>;
-  gradient(tile, scores, d_scores, stream, position, lse, s.delta + query_begin, s.mask);
-  multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, head}, ahead);
-  multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, head}, ahead);
-  multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, head}, {s.d_queries, head}, ahead);
-  const auto add = key_begin == 0 ? write_floats<false> : write_floats<true>;
+  gradient(tile, scores, d_scores, stream, position, lse, s.delta + row_of_group, s.mask);
+  const AttentionRows<Elements>& made = call.gradients;
+  if (made.values.data != nullptr) multiply_weights<true, kStart>(tile, depth, scores, d_out, {s.d_values, padded}, ahead);
+  if (made.keys.data != nullptr) multiply_weights<true, kStart>(tile, depth, d_scores, queries, {s.d_keys, padded}, ahead);
+  if (made.queries.data == nullptr) return;
+  multiply_weights<false, Start::zero>(tile, depth, d_scores, {s.keys, padded}, {s.d_queries, padded}, ahead);
+  const auto add = is_first(shape, at) ? write_floats<false> : write_floats<true>;
   for (int r = 0; r < tile.queries; ++r) {
-    const Elements row = qkv_row(call.d_qkv, shape, task.batch, query_begin + r, 0, task.head);
-    float* sum = call.sums_apart() ? s.sums + (query_begin + r) * shape.head_size : row.as<float>();
-    add(s.d_queries + r * head, depth, attention::score_scale(shape), sum);
+    const Elements row = query_row(call.gradients, shape, at.task.batch, at.query + r, head);
+    float* sum = call.sums_apart() ? s.sums + (row_of_group + r) * shape.head_size : row.as<float>();
+    add(s.d_queries + r * padded, depth, shape.scale, sum);
     // The last keys that a query sees.
-    if (call.sums_apart() && query_begin == key_begin) write_row(sum, depth, 1.0f, row);
+    if (call.sums_apart() && at.query == at.key) write_row(sum, depth, 1.0f, row);
   }
 }
 
-// One head: key tiles ascending, and for each of them the query tiles ascending, so every sum has one order.
+// With segments any tile but that on the diagonal may be skipped: what others set in their first tile is set here.
+HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task, const BackwardScratch& s) {
+  const GroupedShape& shape = call.shape;
+  for (std::int64_t member = 0; member < shape.group(); ++member) {
+    for (std::int64_t query = 0; query < shape.tokens; query += kBackwardTile) {
+      const TilePlace at{task, member, query, query};
+      const int queries = tile_size(query, shape.tokens, kBackwardTile);
+      load_queries(call, at, s, queries, /*first=*/true);
+      for (int r = 0; call.gradients.queries.data != nullptr && r < queries; ++r) {
+        const Elements row = query_row(call.gradients, shape, task.batch, query + r, at.head(shape));
+        float* sum = call.sums_apart() ? s.sums + (member * shape.tokens + query + r) * shape.head_size : row.as<float>();
+        zero_fill(sum, shape.head_size);
+      }
+    }
+  }
+}
+
+// One group: key tiles ascending, for each of them its heads ascending, and for each of those the query tiles ascending, so every
+// sum has one order.
 void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* scratch) {
-  const AttentionShape& shape = call.shape;
-  const HeadTask task = head_task(shape, slot.task);
+  const GroupedShape& shape = call.shape;
+  const GroupTask task = group_task(shape, slot.task);
   Carver carver(scratch);
   const BackwardScratch s(shape, carver, call.sums_apart());
   const MaskStream stream(call.dropout, task.batch);
-  const std::int64_t stride = 3 * shape.heads * shape.head_size, head = attention::padded_head(shape);
+  const std::int64_t stride = call.rows.key_stride, padded = attention::padded_head(shape);
   const int depth = static_cast<int>(shape.head_size);
+  if (shape.segments != nullptr) begin_segments(call, task, s);
   for (std::int64_t key = 0; key < shape.tokens; key += kBackwardTile) {
     const int keys = tile_size(key, shape.tokens, kBackwardTile);
-    const Source key_rows{qkv_row(call.qkv, shape, task.batch, key, 1, task.head), stride};
-    const Matrix packed{s.keys, head};
-    pack_rows({qkv_row(call.qkv, shape, task.batch, key, 2, task.head), stride}, keys, depth, 1.0f, packed);
+    const Matrix packed{s.keys, padded};
+    pack_rows({key_row(call.rows, call.rows.values, shape, task.batch, key, task.kv_head), stride}, keys, depth, 1.0f, packed);
     pack_transposed(packed, keys, depth, {s.values_t, kBackwardTile});
-    pack_rows(key_rows, keys, depth, 1.0f, packed);
+    pack_rows({key_row(call.rows, call.rows.keys, shape, task.batch, key, task.kv_head), stride}, keys, depth, 1.0f, packed);
     pack_transposed(packed, keys, depth, {s.keys_t, kBackwardTile});
-    backward_tile<Start::zero>(call, task, stream, s, key, key, after_tile(call, task, slot.following, key, key));
-    for (std::int64_t query = key + kBackwardTile; query < shape.tokens; query += kBackwardTile) {
-      backward_tile<Start::add>(call, task, stream, s, query, key, after_tile(call, task, slot.following, query, key));
+    const std::int64_t end = query_end(shape, key + kBackwardTile, shape.tokens);
+    for (std::int64_t member = 0; member < shape.group(); ++member) {
+      TilePlace at{task, member, key, key};
+      if (member == 0) {
+        backward_tile<Start::zero>(call, at, stream, s, after_tile(call, at, slot.following));
+        at.query += kBackwardTile;
+      }
+      for (; at.query < end; at.query += kBackwardTile) {
+        backward_tile<Start::add>(call, at, stream, s, after_tile(call, at, slot.following));
+      }
     }
-    for (int r = 0; r < keys; ++r) {
-      write_row(s.d_keys + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 1, task.head));
-      write_row(s.d_values + r * head, depth, 1.0f, qkv_row(call.d_qkv, shape, task.batch, key + r, 2, task.head));
-    }
+    const AttentionRows<Elements>& to = call.gradients;
+    const auto write = [&](const Elements& part, const float* sums) HWY_ATTR {
+      for (int r = 0; part.data != nullptr && r < keys; ++r) {
+        write_row(sums + r * padded, depth, 1.0f, key_row(to, part, shape, task.batch, key + r, task.kv_head));
+      }
+    };
+    write(to.keys, s.d_keys);
+    write(to.values, s.d_values);
   }
 }
 
@@ -326,42 +447,79 @@ HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
 template <class Scratch, class... More>
-std::int64_t slot_bytes(const AttentionShape& shape, More... more) {
+std::int64_t slot_bytes(const GroupedShape& shape, More... more) {
   attention::Carver carver(nullptr);
   Scratch(shape, carver, more...);
   return carver.used();
 }
 
-std::int64_t forward_tasks(const AttentionShape& shape) {
+std::int64_t forward_tasks(const GroupedShape& shape) {
   return shape.batch * shape.heads * ceil_div(shape.tokens, attention::kQueryBlock);
+}
+
+GroupedShape grouped(const AttentionShape& shape) {
+  return {.batch = shape.batch,
+          .tokens = shape.tokens,
+          .heads = shape.heads,
+          .kv_heads = shape.heads,
+          .head_size = shape.head_size,
+          .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size))};
+}
+
+// Of [batch, tokens, 3, heads, head_size].
+template <class E>
+AttentionRows<E> packed_rows(const AttentionShape& shape, const E& qkv) {
+  const std::int64_t width = shape.heads * shape.head_size;
+  return {qkv, qkv.from(width), qkv.from(2 * width), 3 * width, 3 * width};
 }
 
 }  // namespace
 
-Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
+Bytes grouped_attention_forward_scratch(const GroupedShape& shape, int threads) {
   return Bytes{slot_bytes<attention::ForwardScratch>(shape) * std::min<std::int64_t>(forward_tasks(shape), threads)};
 }
 
-Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads) {
-  return Bytes{slot_bytes<attention::BackwardScratch>(shape, d_qkv != DType::f32) *
-               std::min<std::int64_t>(shape.batch * shape.heads, threads)};
+Bytes grouped_attention_backward_scratch(const GroupedShape& shape, DType gradients, int threads) {
+  return Bytes{slot_bytes<attention::BackwardScratch>(shape, gradients != DType::f32) *
+               std::min<std::int64_t>(shape.batch * shape.kv_heads, threads)};
 }
 
-void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
-                       int threads, std::byte* scratch) {
-  const attention::ForwardCall call{shape, dropout, qkv, out, lse};
+void grouped_attention_forward(const GroupedShape& shape, const AttentionDropout& dropout,
+                               const AttentionRows<ConstElements>& rows, Elements out, float* lse, int threads,
+                               std::byte* scratch) {
+  const attention::ForwardCall call{shape, dropout, rows, out, lse};
   const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
   parallel_slots(forward_tasks(shape), threads, [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
 }
 
-void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
-                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch) {
-  const attention::BackwardCall call{shape, dropout, qkv, out, lse, d_out, d_qkv};
+void grouped_attention_backward(const GroupedShape& shape, const AttentionDropout& dropout,
+                                const AttentionRows<ConstElements>& rows, ConstElements out, const float* lse,
+                                ConstElements d_out, const AttentionRows<Elements>& gradients, int threads, std::byte* scratch) {
+  const attention::BackwardCall call{shape, dropout, rows, out, lse, d_out, gradients};
   const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape, call.sums_apart());
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
-  parallel_slots(shape.batch * shape.heads, threads,
+  parallel_slots(shape.batch * shape.kv_heads, threads,
                  [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
+}
+
+Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
+  return grouped_attention_forward_scratch(grouped(shape), threads);
+}
+
+Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads) {
+  return grouped_attention_backward_scratch(grouped(shape), d_qkv, threads);
+}
+
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
+                       int threads, std::byte* scratch) {
+  grouped_attention_forward(grouped(shape), dropout, packed_rows(shape, qkv), out, lse, threads, scratch);
+}
+
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
+                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch) {
+  grouped_attention_backward(grouped(shape), dropout, packed_rows(shape, qkv), out, lse, d_out, packed_rows(shape, d_qkv),
+                             threads, scratch);
 }
 
 }  // namespace plimsoll::cpu

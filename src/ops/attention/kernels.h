@@ -21,6 +21,24 @@ struct AttentionShape {
   std::int64_t batch, tokens, heads, head_size;  // all at least 1
 };
 
+// Several heads of queries share one head of keys and values: head h reads head h / group(). A query sees keys at or before its
+// own place; with a window so many of them at most, itself included; with segments [batch, tokens] only those of its own number.
+struct GroupedShape {
+  std::int64_t batch, tokens, heads, kv_heads, head_size;  // heads is a multiple of kv_heads
+  float scale;                                             // of the scores
+  std::int64_t window = 0;                                 // 0: none
+  const std::int32_t* segments = nullptr;                  // null: one
+
+  std::int64_t group() const { return heads / kv_heads; }
+};
+
+// The elements of a token's queries, keys and values, heads contiguous. Strides are elements from one token to the next.
+template <class E>
+struct AttentionRows {
+  E queries, keys, values;
+  std::int64_t query_stride, key_stride;
+};
+
 // Dropout on the probabilities. The mask is a function of counters and is never stored: with element = (head * tokens + query) *
 // tokens + key, word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps the probability
 // where unit_float(word) >= probability; what is kept is multiplied by 1 / (1 - probability).
@@ -42,5 +60,18 @@ void attention_forward(const AttentionShape& shape, const AttentionDropout& drop
 // d_qkv, of the shape of qkv, is overwritten. `out` and `lse` are what forward returned for the same shape, dropout and qkv.
 void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
                         const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch);
+
+// The same over separate queries [batch, tokens, heads, head_size] and keys and values [batch, tokens, kv_heads, head_size], of
+// one type each. Scratch does not depend on window and segments. d_keys and d_values add the heads of their group in ascending
+// order; a task of backward is such a group, for which it takes 4 bytes of scratch for each head and token, and with gradients of
+// 16 bits 4 * head_size more. A gradient whose data is null is not made.
+Bytes grouped_attention_forward_scratch(const GroupedShape& shape, int threads);
+Bytes grouped_attention_backward_scratch(const GroupedShape& shape, DType gradients, int threads);
+void grouped_attention_forward(const GroupedShape& shape, const AttentionDropout& dropout,
+                               const AttentionRows<ConstElements>& rows, Elements out, float* lse, int threads,
+                               std::byte* scratch);
+void grouped_attention_backward(const GroupedShape& shape, const AttentionDropout& dropout,
+                                const AttentionRows<ConstElements>& rows, ConstElements out, const float* lse,
+                                ConstElements d_out, const AttentionRows<Elements>& gradients, int threads, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

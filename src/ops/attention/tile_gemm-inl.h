@@ -63,7 +63,7 @@ struct Matrix {
 
 struct Visible {
   int queries, keys;
-  int diagonal;  // first query - first key of the tile, not negative
+  int diagonal;  // first query - first key of the tile, not negative, at most the keys of a tile
 };
 
 template <int M, int N>
