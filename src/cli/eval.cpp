@@ -75,7 +75,7 @@ int run_eval(const EvalArguments& arguments) {
   const Bytes budget = inference_budget(config.memory);
   const TokenFile source =
       open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
-  const std::int64_t tokens = std::min(config.model.context, facts.positions);
+  const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
 
   std::optional<InferencePlan> chosen;
   for (const std::int64_t batch : kBatches) {

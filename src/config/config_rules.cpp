@@ -65,11 +65,12 @@ void check_preset_of_folder(const Config& config, const GivenSettings& given) {
 
 void complete_context(Config& config, const GivenSettings& given) {
   ModelSettings& model = config.model;
-  const std::int64_t positions = facts_of(model.config).positions;
+  const ModelFacts facts = facts_of(model.config);
+  const std::int64_t positions = facts.positions;
   if (model.context == 0) model.context = positions;
   if (model.init.empty()) {
     model.config = with_positions(model.config, model.context);
-  } else if (model.context > positions) {
+  } else if (model.context > most_positions(facts)) {
     throw config_error(
         "E-CONFIG-INIT", given.where("model.context"),
         fmt::format("model.context is {} and the model in {} has {} positions", model.context, model.init.string(), positions),
@@ -425,6 +426,10 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   if (const Family& family = model.family(); family.doubts != nullptr) {
     for (const ModelRemark& doubt : family.doubts(model)) note(true, doubt.keys.front(), doubt.what);
   }
+  const std::int64_t positions = facts_of(model).positions;
+  note(!config.model.init.empty() && config.model.context > positions, "model.context",
+       fmt::format("samples of {} tokens; the model in {} was made for at most {}", config.model.context,
+                   config.model.init.string(), positions));
   note(config.model.context == 1, "model.context", "samples of 1 token: no token sees another one");
   note(train.label_smoothing >= 0.8, "train.label_smoothing",
        fmt::format("a label smoothing of {:g} leaves {:.2g} % to the target", train.label_smoothing,

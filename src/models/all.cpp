@@ -8,12 +8,16 @@
 #include "base/error.h"
 #include "formats/config_json.h"
 #include "models/gpt2/gpt2.h"
+#include "models/llama/llama.h"
+#include "models/mistral/mistral.h"
+#include "models/qwen2/qwen2.h"
+#include "models/qwen3/qwen3.h"
 
 namespace plimsoll {
 namespace {
 
 std::vector<const Family*>& list() {
-  static std::vector<const Family*> families{&kGpt2};
+  static std::vector<const Family*> families{&kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3};
   return families;
 }
 

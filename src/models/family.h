@@ -19,6 +19,7 @@ namespace plimsoll {
 struct ModelFacts {
   std::int64_t vocab = 0;       // token ids are below it; 0: it reads no tokens
   std::int64_t positions = 0;   // tokens of a sample, at most
+  bool open_ended = false;      // it computes more than `positions`, too, for which it was not made
   bool bytes = false;           // token ids are the bytes of a text
   double chance_loss = 0;       // nats of a unit, of a model that knows nothing
   double parameters = 0;        // about so many
@@ -80,6 +81,9 @@ struct Family {
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;
   ModelConfig (*with_positions)(const ModelConfig&, std::int64_t positions) = nullptr;
 };
+
+// Tokens of a sample that can be computed, at most.
+inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_ended ? std::int64_t{1} << 24 : facts.positions; }
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
 // Unchanged where it reads no tokens.

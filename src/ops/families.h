@@ -30,7 +30,8 @@
   CPU_AND_GPU(cross_entropy)                        \
   CPU_AND_GPU(squared_error)                        \
   CPU_ONLY(statistic)                               \
-  CPU_ONLY(grouped_attention)
+  CPU_ONLY(grouped_attention)                       \
+  CPU_ONLY(cache)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)

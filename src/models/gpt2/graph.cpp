@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "graph/builder.h"
+#include "models/language_model.h"
 #include "nn/layers.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
-#include "ops/loss/loss.h"
-#include "ops/matmul/matmul.h"
-#include "ops/reduce/reduce.h"
 
 namespace plimsoll {
 namespace {
@@ -30,16 +28,16 @@ class Block {
         c_fc_(builder, name_ + ".mlp.c_fc", config.width, 4 * config.width, config.initializer_range),
         mlp_c_proj_(builder, name_ + ".mlp.c_proj", 4 * config.width, config.width, residual_std(config)) {}
 
-  ValueId operator()(GraphBuilder& builder, ValueId x, ValueId sample_ids, const Gpt2Config& config, bool training,
+  ValueId operator()(GraphBuilder& builder, ValueId x, const TokenStep& step, const Gpt2Config& config,
                      std::uint64_t seed) const {
     const GraphBuilder::Scope scope(builder, name_);
     const auto drop = [&](ValueId value) {
-      return ops::dropout(builder, value, sample_ids, training ? config.residual_dropout : 0, seed);
+      return ops::dropout(builder, value, step.sample_ids, step.training ? config.residual_dropout : 0, seed);
     };
     x = residual(builder, x, "attn", ln_1_, "ln_1", [&](ValueId normed) {
       const ValueId qkv = c_attn_(builder, normed, "c_attn");
-      const double p = training ? config.attention_dropout : 0;
-      return drop(c_proj_(builder, ops::attention(builder, qkv, sample_ids, config.heads, p, seed), "c_proj"));
+      const double p = step.training ? config.attention_dropout : 0;
+      return drop(c_proj_(builder, ops::attention(builder, qkv, step.sample_ids, config.heads, p, seed), "c_proj"));
     });
     return residual(builder, x, "mlp", ln_2_, "ln_2", [&](ValueId normed) {
       return drop(mlp_c_proj_(builder, ops::gelu(builder, c_fc_(builder, normed, "c_fc"), "gelu"), "c_proj"));
@@ -86,25 +84,14 @@ class Gpt2 {
         ln_f_(builder, "ln_f", config.width, config.layer_norm_epsilon) {}
 
   // Hidden states after the last norm: [batch, tokens, width].
-  ValueId hidden(GraphBuilder& builder, ValueId tokens, ValueId sample_ids, bool training) const {
-    ValueId x = embed(builder, tokens, sample_ids, training);
-    for (const Block& block : blocks_) x = block(builder, x, sample_ids, config_, training, seed_);
+  ValueId hidden(GraphBuilder& builder, const TokenStep& step) const {
+    ValueId x = embed(builder, step);
+    for (const Block& block : blocks_) x = block(builder, x, step, config_, seed_);
     const GraphBuilder::Scope scope(builder, "ln_f");
     return ln_f_(builder, x);
   }
 
-  ValueId losses(GraphBuilder& builder, const Pass& pass, bool training, const ops::LossAttributes& loss) const {
-    const ValueId h = hidden(builder, pass.input("tokens"), pass.input("sample_ids"), training);
-    const GraphBuilder::Scope scope(builder, "lm_head");
-    return ops::linear_cross_entropy(builder, h, wte_, pass.input("targets"), pass.losses.front().scale, loss);
-  }
-
-  ValueId logits(GraphBuilder& builder, const Pass& pass) const {
-    const ValueId h = hidden(builder, pass.input("tokens"), pass.input("sample_ids"), /*training=*/false);
-    const GraphBuilder::Scope scope(builder, "lm_head");
-    const ValueId row = builder.add1(ops::kSelectRow, ops::NoAttributes{}, {h, pass.input("position")}, "row");
-    return ops::matmul(builder, row, wte_, {.transpose_b = true}, "logits");
-  }
+  ValueId head() const { return wte_; }
 
  private:
   static std::vector<Block> make_blocks(GraphBuilder& builder, const Gpt2Config& config) {
@@ -113,10 +100,10 @@ class Gpt2 {
     return blocks;
   }
 
-  ValueId embed(GraphBuilder& builder, ValueId tokens, ValueId sample_ids, bool training) const {
+  ValueId embed(GraphBuilder& builder, const TokenStep& step) const {
     const GraphBuilder::Scope scope(builder, "wte");
-    const ValueId x = ops::embedding(builder, tokens, wte_, wpe_, "");
-    return ops::dropout(builder, x, sample_ids, training ? config_.embedding_dropout : 0, seed_);
+    const ValueId x = ops::embedding(builder, step.tokens, wte_, wpe_, "");
+    return ops::dropout(builder, x, step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
   }
 
   Gpt2Config config_;
@@ -126,64 +113,12 @@ class Gpt2 {
   nn::LayerNorm ln_f_;
 };
 
-Pass token_pass(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
-  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
-  const auto add = [&](const char* name, ValueType type) {
-    pass.inputs.push_back({name, Scope::pass, builder.add_input(prefix + "." + name, std::move(type))});
-  };
-  add("tokens", {DType::i32, {batch, tokens}});
-  add("targets", {DType::i32, {batch, tokens}});
-  add("sample_ids", {DType::u32, {batch, 2}});
-  LossTerm loss;
-  loss.scale = builder.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
-  pass.losses.push_back(std::move(loss));
-  return pass;
-}
-
-Pass generate_pass(GraphBuilder& builder, std::int64_t tokens) {
-  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
-  const auto add = [&](const char* name, ValueType type) {
-    pass.inputs.push_back({name, Scope::pass, builder.add_input(std::string("generate.") + name, std::move(type))});
-  };
-  add("tokens", {DType::i32, {1, tokens}});
-  add("sample_ids", {DType::u32, {1, 2}});  // no noise is drawn: it only completes the types
-  add("position", {DType::i32, Shape{1}});
-  return pass;
-}
-
 }  // namespace
 
 ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const BuildOptions& options) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
-  const Gpt2 gpt2(builder, config, options.seed);
-  if (shape.evaluate > 0) {
-    builder.begin_forward({"evaluate", /*sums=*/true});
-    const ValueId total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
-    Pass pass = token_pass(builder, shape.evaluate, shape.tokens, "evaluate");
-    LossTerm& loss = pass.losses.front();
-    loss.losses = gpt2.losses(builder, pass, /*training=*/false, {});
-    loss.total = total;
-    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, total}, "evaluate.total");
-    model.passes.push_back(std::move(pass));
-  }
-  if (shape.generate) {
-    builder.begin_forward({"generate"});
-    Pass pass = generate_pass(builder, shape.tokens);
-    const ValueId logits = gpt2.logits(builder, pass);
-    pass.results.push_back(logits);
-    model.graph.values[logits].role = Role::output;
-    model.graph.results.push_back(logits);
-    model.passes.push_back(std::move(pass));
-  }
-  // Last, so that what training appends and removes leaves the ids above alone.
-  if (shape.micro > 0) {
-    builder.set_section(Section::micro);
-    Pass pass = token_pass(builder, shape.micro, shape.tokens, "batch");
-    pass.losses.front().losses = gpt2.losses(builder, pass, /*training=*/true, options.loss);
-    model.passes.push_back(std::move(pass));
-  }
-  sort_sections(model.graph);
+  add_language_passes(model, builder, Gpt2(builder, config, options.seed), shape, options);
   return model;
 }
 

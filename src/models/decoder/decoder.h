@@ -1,0 +1,120 @@
+// A decoder of pre-normalised blocks: RMS norms, rotary positions, grouped attention and a gated MLP (Touvron et al., "LLaMA",
+// 2023). The families llama, mistral, qwen2 and qwen3 are such decoders; each reads its own config.json into this shape.
+// Parameters carry the names of a Hugging Face file, matrices its layout ([outputs, inputs]).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/config_json.h"
+#include "models/family.h"
+#include "ops/gated/gated.h"
+#include "ops/rotary/rotary.h"
+
+namespace plimsoll {
+
+struct DecoderConfig {
+  std::int64_t layers = 12;
+  std::int64_t width = 768;
+  std::int64_t heads = 12;
+  std::int64_t kv_heads = 0;   // heads of keys and values; divides heads; 0: as many
+  std::int64_t head_size = 0;  // even; 0: width / heads
+  std::int64_t mlp_width = 2048;
+  std::int64_t context = 2048;  // max_position_embeddings; more may be computed
+  std::int64_t vocab = 32000;
+  bool tied = false;
+  double norm_epsilon = 1e-6;
+  bool qkv_bias = false, output_bias = false, mlp_bias = false;
+  bool head_norms = false;  // RMS norms of each head of queries and keys
+  ops::Activation activation = ops::Activation::silu;
+  std::int64_t window = 0;     // keys that a query sees; 0: all
+  std::string windowed;        // "fsff": for each layer whether it is full (f) or slides (s); empty: all slide, if window > 0
+  ops::RotaryAttributes rope;  // without what a graph adds: head_size, rotated, length
+  double partial_rotary = 1;   // of each head
+  double attention_dropout = 0;
+  std::int64_t padding = -1;  // the token whose row gets no gradient from lookups; -1: none
+  double initializer_range = 0.02;
+  bool byte_vocabulary = false;
+
+  std::int64_t window_of(std::int64_t layer) const;
+  // With numbers where a zero stands for a rule.
+  DecoderConfig settled() const;
+
+  friend bool operator==(const DecoderConfig&, const DecoderConfig&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("layers", layers), v("width", width), v("heads", heads), v("kv_heads", kv_heads), v("head_size", head_size);
+    v("mlp_width", mlp_width), v("context", context), v("vocab", vocab), v("tied", tied), v("norm_epsilon", norm_epsilon);
+    v("qkv_bias", qkv_bias), v("output_bias", output_bias), v("mlp_bias", mlp_bias), v("head_norms", head_norms);
+    v("activation", activation), v("window", window), v("windowed", windowed), v("partial_rotary", partial_rotary);
+    rope.fields([&](const char* name, const auto& field) { v(name, field); });
+    v("attention_dropout", attention_dropout), v("padding", padding), v("initializer_range", initializer_range);
+    v("byte_vocabulary", byte_vocabulary);
+  }
+};
+
+// What a decoder's family has of its own.
+struct DecoderKind {
+  std::string_view kind;          // model_type
+  std::string_view architecture;  // that transformers opens it as
+  DecoderConfig (*read)(const ConfigReader&) = nullptr;
+};
+
+// config.json, as classes of transformers read it: what is absent has the default of the class.
+struct DecoderDefaults {
+  std::int64_t kv_heads = 0;   // 0: as many as heads
+  std::int64_t head_size = 0;  // 0: width / heads
+  std::int64_t mlp_width = 11008, context = 2048, vocab = 32000;
+  std::int64_t window = 0;  // of a file without the key
+};
+// All but biases, norms of heads and windows.
+DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& defaults);
+// sliding_window, use_sliding_window, max_window_layers and layer_types, as Qwen has them.
+void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config);
+bool read_flag(const ConfigReader& reader, const char* key, bool fallback);
+
+void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const std::filesystem::path& folder);
+
+ModelGraph build_decoder(const DecoderConfig& config, const BatchShape& shape, const BuildOptions& options);
+
+std::span<const ModelKey> decoder_keys();
+std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_view parameter);
+bool decoder_ignored(std::string_view stored);
+ModelFacts decoder_facts(const ModelConfig& config);
+std::string decoder_text(const ModelConfig& config);
+std::optional<ModelRemark> decoder_fault(const ModelConfig& config);
+std::vector<ModelRemark> decoder_doubts(const ModelConfig& config);
+ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes);
+ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t positions);
+
+template <const DecoderKind& kKind, const Family& kSelf>
+constexpr Family make_decoder_family(std::string_view title) {
+  return {.kind = kKind.kind,
+          .title = title,
+          .defaults = [] { return ModelConfig(kSelf, DecoderConfig{}); },
+          .presets = nullptr,
+          .keys = decoder_keys,
+          .read =
+              [](const std::filesystem::path& folder) {
+                return ModelConfig(kSelf, kKind.read(ConfigReader(folder / "config.json")));
+              },
+          .write = [](const ModelConfig& config,
+                      const std::filesystem::path& folder) { write_decoder(kKind, config.as<DecoderConfig>(), folder); },
+          .build = [](const ModelConfig& config, const BatchShape& shape,
+                      const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
+          .stored = decoder_stored,
+          .ignored = decoder_ignored,
+          .facts = decoder_facts,
+          .describe = decoder_text,
+          .fault = decoder_fault,
+          .doubts = decoder_doubts,
+          .with_vocabulary = decoder_with_vocabulary,
+          .with_positions = decoder_with_positions};
+}
+
+}  // namespace plimsoll

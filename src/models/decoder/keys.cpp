@@ -1,0 +1,170 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "models/decoder/decoder.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxVocab = 1 << 24;
+
+using M = ModelConfig;
+using S = Setting;
+
+DecoderConfig of(const M& config) { return config.as<DecoderConfig>().settled(); }
+
+template <std::int64_t DecoderConfig::*kField, std::int64_t kLeast, std::int64_t kMost>
+M set_size(const M& config, const S& setting) {
+  return config.with<DecoderConfig>([&](DecoderConfig& c) { c.*kField = whole(setting, kLeast, kMost); });
+}
+template <std::int64_t DecoderConfig::*kField>
+std::string size_text(const M& config) {
+  return toml_text(of(config).*kField);
+}
+
+template <std::int64_t DecoderConfig::*kField, std::int64_t kMost>
+ModelKey size_key(std::string_view name, bool required, std::string_view comment, std::string_view example) {
+  return {.name = name,
+          .size = true,
+          .required = required,
+          .comment = comment,
+          .example = example,
+          .set = set_size<kField, 1, kMost>,
+          .text = size_text<kField>};
+}
+
+}  // namespace
+
+DecoderConfig DecoderConfig::settled() const {
+  DecoderConfig result = *this;
+  if (kv_heads == 0) result.kv_heads = heads;
+  if (head_size == 0) result.head_size = std::max<std::int64_t>(1, width / heads);
+  return result;
+}
+
+std::span<const ModelKey> decoder_keys() {
+  static const std::array kKeys{
+      size_key<&DecoderConfig::layers, kMaxLayers>("layers", true, "number of blocks", "12"),
+      size_key<&DecoderConfig::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
+                                                 "768"),
+      size_key<&DecoderConfig::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
+      size_key<&DecoderConfig::kv_heads, kMaxHeads>("kv_heads", false,
+                                                    "heads of keys and values, which divide the heads; by default as many", "4"),
+      size_key<&DecoderConfig::head_size, kMaxWidth>("head_size", false, "numbers of a head, even; by default width / heads",
+                                                     "64"),
+      size_key<&DecoderConfig::mlp_width, kMaxWidth>("mlp_width", true, "numbers per token inside the MLP of a block", "2048"),
+      ModelKey{.name = "vocab",
+               .required = true,
+               .comment = "number of different tokens; 256 for bytes",
+               .example = "50257",
+               .set = set_size<&DecoderConfig::vocab, 2, kMaxVocab>,
+               .text = size_text<&DecoderConfig::vocab>},
+      ModelKey{.name = "rope_theta",
+               .comment = "base of the rotary frequencies",
+               .example = "10000.0",
+               .set =
+                   [](const M& config, const S& setting) {
+                     return config.with<DecoderConfig>([&](DecoderConfig& c) { c.rope.theta = number(setting, 1, 1e12); });
+                   },
+               .text = [](const M& config) { return toml_text(of(config).rope.theta); }},
+      ModelKey{
+          .name = "tied",
+          .comment = "whether the table of tokens is the head, too",
+          .example = "true",
+          .set = [](const M& config,
+                    const S& setting) { return config.with<DecoderConfig>([&](DecoderConfig& c) { c.tied = flag(setting); }); },
+          .text = [](const M& config) { return toml_text(of(config).tied); }},
+      ModelKey{.name = "dropout",
+               .of_folder = false,
+               .on_resume = OnResume::results,
+               .comment = "of attention",
+               .example = "0.1",
+               .set =
+                   [](const M& config, const S& setting) {
+                     return config.with<DecoderConfig>(
+                         [&](DecoderConfig& c) { c.attention_dropout = number(setting, 0, kBelowOne); });
+                   },
+               .text = [](const M& config) { return toml_text(of(config).attention_dropout); }},
+      ModelKey{.name = "initializer_range",
+               .new_weights = true,
+               .comment = "standard deviation of new weights",
+               .example = "0.02",
+               .set =
+                   [](const M& config, const S& setting) {
+                     return config.with<DecoderConfig>(
+                         [&](DecoderConfig& c) { c.initializer_range = number(setting, 1e-6, 10); });
+                   },
+               .text = [](const M& config) { return toml_text(of(config).initializer_range); }}};
+  return kKeys;
+}
+
+// Files of the model without its head have no prefix.
+std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_view parameter) {
+  std::vector<std::string> names{std::string(parameter)};
+  if (parameter.starts_with("model.")) names.emplace_back(parameter.substr(6));
+  if (of(config).tied && parameter == "model.embed_tokens.weight") names.emplace_back("lm_head.weight");
+  return names;
+}
+
+// Angles that old files store.
+bool decoder_ignored(std::string_view name) { return name.ends_with("rotary_emb.inv_freq"); }
+
+ModelFacts decoder_facts(const ModelConfig& config) {
+  const DecoderConfig c = of(config);
+  const auto number = [](std::int64_t n) { return static_cast<double>(n); };
+  const double width = number(c.width), vocab = number(c.vocab), layers = number(c.layers);
+  const double attended = number(c.heads * c.head_size), keys = number(c.kv_heads * c.head_size), mlp = number(c.mlp_width);
+  const double block = width * (2 * attended + 2 * keys) + 3 * width * mlp;
+  return {.vocab = c.vocab,
+          .positions = c.context,
+          .open_ended = true,
+          .bytes = c.byte_vocabulary,
+          .chance_loss = std::log(vocab),
+          .parameters = (c.tied ? 1 : 2) * vocab * width + layers * block,
+          .values_per_token = vocab + layers * (6 * width + 2 * attended + 4 * keys + 3 * mlp)};
+}
+
+std::string decoder_text(const ModelConfig& config) {
+  return fmt::format("{} of {} layers, width {}", config.family().kind, of(config).layers, of(config).width);
+}
+
+std::optional<ModelRemark> decoder_fault(const ModelConfig& config) {
+  const DecoderConfig c = of(config);
+  if (c.heads % c.kv_heads != 0) {
+    return ModelRemark{"E-CONFIG-HEADS",
+                       {"model.kv_heads", "model.heads"},
+                       fmt::format("model.heads = {} is not a multiple of model.kv_heads = {}", c.heads, c.kv_heads),
+                       "heads of keys and values that divide the heads"};
+  }
+  if (config.as<DecoderConfig>().head_size == 0 && c.width % c.heads != 0) {
+    return ModelRemark{"E-CONFIG-HEADS",
+                       {"model.heads", "model.width"},
+                       fmt::format("model.width = {} is not a multiple of model.heads = {}", c.width, c.heads),
+                       "heads that divide the width, or model.head_size"};
+  }
+  if (c.head_size % 2 != 0) {
+    return ModelRemark{"E-CONFIG-HEADS",
+                       {"model.head_size"},
+                       fmt::format("model.head_size = {} is odd", c.head_size),
+                       "an even number: rotary positions turn pairs"};
+  }
+  return {};
+}
+
+std::vector<ModelRemark> decoder_doubts(const ModelConfig&) { return {}; }
+
+ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
+  return config.with<DecoderConfig>([&](DecoderConfig& c) {
+    c.vocab = vocab;
+    c.byte_vocabulary = bytes;
+  });
+}
+
+ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t positions) {
+  return config.with<DecoderConfig>([&](DecoderConfig& c) { c.context = positions; });
+}
+
+}  // namespace plimsoll

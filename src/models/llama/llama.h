@@ -1,0 +1,10 @@
+// Llama 2, 3 and 3.x, SmolLM2, and what else says model_type "llama". Source: transformers, models/llama.
+#pragma once
+
+#include "models/family.h"
+
+namespace plimsoll {
+
+extern const Family kLlama;
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+#include "models/qwen2/qwen2.h"
+
+#include "models/decoder/decoder.h"
+
+namespace plimsoll {
+namespace {
+
+DecoderConfig read(const ConfigReader& reader) {
+  DecoderConfig config = read_decoder(reader, {.kv_heads = 32, .mlp_width = 22016, .context = 32768, .vocab = 151936});
+  config.qkv_bias = true;
+  read_qwen_windows(reader, config);
+  return config;
+}
+
+constexpr DecoderKind kKind{"qwen2", "Qwen2ForCausalLM", read};
+
+}  // namespace
+
+const Family kQwen2 = make_decoder_family<kKind, kQwen2>("Qwen2");
+
+}  // namespace plimsoll

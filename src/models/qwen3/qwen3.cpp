@@ -1,0 +1,23 @@
+#include "models/qwen3/qwen3.h"
+
+#include "models/decoder/decoder.h"
+
+namespace plimsoll {
+namespace {
+
+DecoderConfig read(const ConfigReader& reader) {
+  DecoderConfig config =
+      read_decoder(reader, {.kv_heads = 32, .head_size = 128, .mlp_width = 22016, .context = 32768, .vocab = 151936});
+  config.qkv_bias = config.output_bias = read_flag(reader, "attention_bias", false);
+  config.head_norms = true;
+  read_qwen_windows(reader, config);
+  return config;
+}
+
+constexpr DecoderKind kKind{"qwen3", "Qwen3ForCausalLM", read};
+
+}  // namespace
+
+const Family kQwen3 = make_decoder_family<kKind, kQwen3>("Qwen3");
+
+}  // namespace plimsoll
