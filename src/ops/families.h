@@ -29,7 +29,11 @@
   CPU_AND_GPU(factored)                             \
   CPU_AND_GPU(cross_entropy)                        \
   CPU_AND_GPU(squared_error)                        \
-  CPU_ONLY(statistic)
+  CPU_ONLY(statistic)                               \
+  CPU_ONLY(rms_norm)                                \
+  CPU_ONLY(gated)                                   \
+  CPU_ONLY(rotary)                                  \
+  CPU_ONLY(lookup)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)
