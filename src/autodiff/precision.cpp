@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -32,6 +33,7 @@ class Precision {
     for (std::size_t i = 0; i < narrow_.size(); ++i) {
       if (narrow_[ValueId{i}] != 0) make_narrow(ValueId{i});
     }
+    for (Node& node : graph_.nodes) round_again(node);
     const std::vector<NodeId> order = std::exchange(graph_.order, {});
     for (const NodeId id : order) {
       if (graph_.nodes[id].section != Section::update) narrow_inputs(id);
@@ -61,12 +63,11 @@ class Precision {
 
  private:
   static bool makes_narrow(const Node& node, std::size_t output, DType compute) {
-    if (output != 0 || node.section == Section::update) return false;
+    if (output >= node.op->rounds || node.section == Section::update) return false;
     return node.op->alike || (node.op->rounded != nullptr && !(node.op->rounded(node.attributes, compute) == node.attributes));
   }
 
-  // Values that are made in 16 bits: the most for which every reader takes that, and all operands of an op that works on one
-  // width alone are of one.
+  // Values that are made in 16 bits: the most for which every reader takes that, and all that an op has of one width are of one.
   void find_narrow() {
     narrow_.resize(graph_.values.size(), 0);
     PerValue<char> read(graph_.values.size(), 0);
@@ -83,24 +84,39 @@ class Precision {
     for (std::size_t i = 0; i < narrow_.size(); ++i)
       narrow_[ValueId{i}] = narrow_[ValueId{i}] != 0 && read[ValueId{i}] != 0 ? 1 : 0;
     for (const ValueId result : graph_.results) narrow_[result] = 0;
-    while (mend_alike()) {
+    while (mend_widths()) {
     }
   }
 
-  // Whether an op that works on one width had operands of both: they are wide then.
-  bool mend_alike() {
+  // The outputs that an op may round.
+  static std::span<const ValueId> rounded_outputs(const Node& node) {
+    return std::span(node.outputs).first(std::min(node.op->rounds, node.outputs.size()));
+  }
+
+  // Whether an op had values of both widths among those that are of one: they are wide then.
+  bool mend_widths() {
     bool mended = false;
     for (const Node& node : graph_.nodes) {
-      if (!node.op->alike) continue;
-      std::vector<ValueId> operands = node.inputs;
-      operands.push_back(node.outputs[0]);
+      if (!node.op->alike && node.op->rounds == 1) continue;
+      const std::span<const ValueId> outputs = rounded_outputs(node);
+      std::vector<ValueId> values(outputs.begin(), outputs.end());
+      if (node.op->alike) {
+        for (const std::size_t input : node.op->either(node.attributes)) values.push_back(node.inputs[input]);
+      }
       const auto narrow = [&](ValueId value) { return narrow_[value] != 0; };
-      if (std::all_of(operands.begin(), operands.end(), narrow) || std::none_of(operands.begin(), operands.end(), narrow))
-        continue;
-      for (const ValueId value : operands) narrow_[value] = 0;
+      if (std::all_of(values.begin(), values.end(), narrow) || std::none_of(values.begin(), values.end(), narrow)) continue;
+      for (const ValueId value : values) narrow_[value] = 0;
       mended = true;
     }
     return mended;
+  }
+
+  // As its forward op does, the attributes of which are final.
+  void round_again(Node& node) {
+    const RoundsAgain& again = node.op->again;
+    if (again.rounded == nullptr) return;
+    const ValueId made = graph_.nodes[graph_.values[node.inputs[again.input]].producer].outputs[0];
+    if (narrow_[made] != 0) node.attributes = again.rounded(node.attributes, compute_);
   }
 
   void make_narrow(ValueId value) {
@@ -119,10 +135,13 @@ class Precision {
     }
   }
 
-  // Right behind the node that makes a gradient, if that is fp16.
+  // Right behind the node that makes gradients, those that are fp16.
   void count_small(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
-    const ValueId value = node.outputs[0];
+    for (const ValueId value : rounded_outputs(node)) count_small(node, value);
+  }
+
+  void count_small(const Node& node, ValueId value) {
     if (graph_.values[value].type.dtype != DType::f16) return;
     const std::string name = graph_.values[value].name.text() + ".small";
     const ValueId count = builder_.add_persistent(name, {DType::f64, Shape{ops::kCounts}}, Role::output);

@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "tensor/dtype.h"
@@ -25,6 +26,8 @@ std::string attribute_text(double value);
 std::string attribute_text(DType value);
 std::string attribute_text(const Shape& value);
 std::string attribute_text(const NoiseKey& value);
+inline std::string attribute_text(const std::string& value) { return value; }
+std::string attribute_text(const std::vector<double>& value);
 inline std::string attribute_text(int value) { return attribute_text(std::int64_t{value}); }
 
 class Attributes {

@@ -67,6 +67,13 @@ struct NodeRange {
   bool first() const { return begin == 0 && pass == 0; }
 };
 
+// How a backward op makes again what its forward op rounds: it reads an output of the forward op, and has attributes for each
+// width that the first output of the forward op may have.
+struct RoundsAgain {
+  std::size_t input = 0;  // of the backward op
+  Attributes (*rounded)(const Attributes&, DType to) = nullptr;
+};
+
 struct OpDef {
   std::string_view name;
 
@@ -82,14 +89,16 @@ struct OpDef {
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
   // Where the configuration asks for 16 bits: inputs that it takes rounded, all of them; inputs that it takes in either width;
-  // and the attributes by which it rounds its first output itself. Null: none, and everything is fp32.
+  // and the attributes by which it rounds its first outputs itself. Null: none, and everything is fp32.
   std::vector<std::size_t> (*narrow)(const Attributes&) = nullptr;
   std::vector<std::size_t> (*either)(const Attributes&) = nullptr;
   Attributes (*rounded)(const Attributes&, DType to) = nullptr;
+  std::size_t rounds = 1;  // its first outputs that `rounded` rounds, or that are `alike`: all of them or none
+  RoundsAgain again = {};
 
   Transfer transfer = Transfer::none;
   bool elementwise = false;
-  bool alike = false;      // its inputs in either width and its output are all of one width
+  bool alike = false;      // its inputs in either width and its first outputs are all of one width
   bool costly = false;     // matrix products and attention: not made again at each reader in turn
   bool random = false;     // draws counter-based noise; a replay yields the same bits
   bool replayable = true;  // false: never recomputed (routing, statistics)

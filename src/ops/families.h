@@ -30,6 +30,10 @@
   CPU_AND_GPU(cross_entropy)                        \
   CPU_AND_GPU(squared_error)                        \
   CPU_ONLY(statistic)                               \
+  CPU_ONLY(rms_norm)                                \
+  CPU_ONLY(gated)                                   \
+  CPU_ONLY(rotary)                                  \
+  CPU_ONLY(lookup)                                  \
   CPU_ONLY(grouped_attention)                       \
   CPU_ONLY(cache)
 

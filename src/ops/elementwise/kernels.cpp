@@ -5,8 +5,8 @@
 #include "hwy/foreach_target.h"
 
 #include "hwy/highway.h"
+#include "ops/elementwise/activations-inl.h"
 #include "ops/elementwise/map-inl.h"
-#include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -54,37 +54,16 @@ HWY_INLINE void relu_backward_of(std::int64_t n, const T* dy, const T* x, T* dx)
       n, [](Floats g, Floats v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, set(0)), g); }, dx, dy, x);
 }
 
-inline constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
-inline constexpr float kTwiceRootCubic = 1.5957691216057308f * 0.044715f;
-
-// e = exp(-|z|) never overflows; sigmoid(z) is r = 1 / (1 + e) or e r, by the sign of z, and its derivative is e r r.
-struct Sigmoid {
-  Floats value, derivative;
-};
-
-HWY_INLINE Sigmoid sigmoid(Floats z) {
-  const Floats e = exp_fp32(F32(), hn::Neg(hn::Abs(z)));
-  const Floats r = hn::Div(set(1), hn::Add(set(1), e)), er = hn::Mul(e, r);
-  return {hn::IfThenElse(hn::Lt(z, set(0)), er, r), hn::Mul(er, r)};
-}
-
-HWY_INLINE Floats twice_u(Floats x, Floats x2) { return hn::Mul(x, hn::MulAdd(x2, set(kTwiceRootCubic), set(kTwiceRoot))); }
-
 template <class T>
 HWY_INLINE void gelu_tanh_forward_of(std::int64_t n, const T* x, T* y) {
   map_all<Work::much>(
-      n, [](Floats v) HWY_ATTR { return hn::Mul(v, sigmoid(twice_u(v, hn::Mul(v, v))).value); }, y, x);
+      n, [](Floats v) HWY_ATTR { return gelu_tanh(v).value; }, y, x);
 }
 
 template <class T>
 HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T* dx) {
-  const auto gradient = [](Floats g, Floats v) HWY_ATTR {
-    const Floats v2 = hn::Mul(v, v);
-    const Sigmoid s = sigmoid(twice_u(v, v2));
-    const Floats du = hn::MulAdd(v2, set(3 * kTwiceRootCubic), set(kTwiceRoot));
-    return hn::Mul(g, hn::MulAdd(hn::Mul(v, du), s.derivative, s.value));
-  };
-  map_all<Work::much>(n, gradient, dx, dy, x);
+  map_all<Work::much>(
+      n, [](Floats g, Floats v) HWY_ATTR { return hn::Mul(g, gelu_tanh(v).derivative); }, dx, dy, x);
 }
 
 // HWY_EXPORT knows no overloads.

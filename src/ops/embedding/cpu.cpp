@@ -32,11 +32,12 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {
-  const std::int64_t all = request.attributes->as<ops::EmbeddingBackwardAttributes>().rows;
+  const auto& attributes = request.attributes->as<ops::EmbeddingBackwardAttributes>();
+  const std::int64_t all = attributes.rows, padding = attributes.padding;
   const bool accumulate = accumulates<ops::EmbeddingBackwardAttributes>(request);
-  return make_kernel([shape = shape_of(request.inputs[1].shape), all, accumulate](const KernelCall& call) {
+  return make_kernel([shape = shape_of(request.inputs[1].shape), all, padding, accumulate](const KernelCall& call) {
     cpu::embedding_token_gradient(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), call.in(1), accumulate,
-                                  call.out(0));
+                                  call.out(0), padding);
   });
 }
 
@@ -50,12 +51,14 @@ std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_slots(const KernelRequest& request) {
   const std::int64_t tokens = request.inputs[0].shape.elements(), rows = request.inputs[1].shape.elements() - 1;
-  const std::int64_t slots = request.attributes->as<ops::TokenSlotsAttributes>().slots;
+  const auto attributes = request.attributes->as<ops::TokenSlotsAttributes>();
+  const std::int64_t slots = attributes.slots;
   const bool begins = request.overwrite;
-  return make_kernel([tokens, rows, slots, begins](const KernelCall& call) {
+  return make_kernel([tokens, rows, slots, padding = attributes.padding, begins](const KernelCall& call) {
     auto* map = call.out<std::int32_t>(1);
     if (begins) std::fill_n(map, rows + 1, 0);
-    const std::int64_t used = cpu::give_slots(tokens, rows, slots, call.in<std::int32_t>(0), map, call.out<std::int32_t>(0));
+    const std::int64_t used =
+        cpu::give_slots(tokens, rows, slots, call.in<std::int32_t>(0), map, call.out<std::int32_t>(0), padding);
     ensure(used <= slots, "token_slots", "a window looks up more rows than it has slots");
   });
 }

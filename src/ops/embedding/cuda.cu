@@ -150,12 +150,13 @@ std::unique_ptr<Kernel> bind_positions(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_slots(const KernelRequest& request) {
   const std::int64_t tokens = request.inputs[0].shape.elements(), rows = request.inputs[1].shape.elements() - 1;
-  const std::int64_t slots = request.attributes->as<ops::TokenSlotsAttributes>().slots;
-  return make_kernel([tokens, rows, slots, begins = request.overwrite](const KernelCall& call) {
-    cuda::give_slots({tokens, rows, slots, call.in<std::int32_t>(0), reinterpret_cast<std::int32_t*>(call.scratch),
-                      call.out<std::int32_t>(1), call.out<std::int32_t>(0)},
-                     begins, call.stream);
-  });
+  const auto attributes = request.attributes->as<ops::TokenSlotsAttributes>();
+  return make_kernel(
+      [tokens, rows, slots = attributes.slots, padding = attributes.padding, begins = request.overwrite](const KernelCall& call) {
+        cuda::give_slots({tokens, rows, slots, padding, call.in<std::int32_t>(0), reinterpret_cast<std::int32_t*>(call.scratch),
+                          call.out<std::int32_t>(1), call.out<std::int32_t>(0)},
+                         begins, call.stream);
+      });
 }
 
 // Ranges may begin within a row, and anywhere.

@@ -12,12 +12,14 @@ struct CudaTokenGradientLayout {
   static constexpr std::int64_t kList = 32;
 
   std::int64_t tokens, rows, width;  // rows of the table
+  std::int64_t padding;
   Bytes counts, starts, arrivals, places, lists, long_rows, sums, all;
 
   explicit CudaTokenGradientLayout(const KernelRequest& request)
       : tokens(request.inputs[0].shape.elements()),
         rows(request.attributes->as<ops::EmbeddingBackwardAttributes>().rows),
-        width(request.inputs[1].shape.last()) {
+        width(request.inputs[1].shape.last()),
+        padding(request.attributes->as<ops::EmbeddingBackwardAttributes>().padding) {
     Bytes end;
     const auto place = [&end](std::int64_t elements) {
       const Bytes begin = end;

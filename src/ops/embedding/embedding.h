@@ -8,21 +8,25 @@
 namespace plimsoll::ops {
 
 struct EmbeddingBackwardAttributes {
-  std::int64_t rows = 0;    // of the table
-  bool accumulate = false;  // last input: the accumulator, updated in place
+  std::int64_t rows = 0;      // of the table
+  bool accumulate = false;    // last input: the accumulator, updated in place
+  std::int64_t padding = -1;  // of token_gradient: the token that is passed over; -1: none
   friend bool operator==(const EmbeddingBackwardAttributes&, const EmbeddingBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("rows", rows), v("accumulate", accumulate);
+    if (padding >= 0) v("padding", padding);
   }
 };
 
 struct TokenSlotsAttributes {
-  std::int64_t slots = 0;  // that a window can need
+  std::int64_t slots = 0;     // that a window can need
+  std::int64_t padding = -1;  // the token that gets no slot, which is -1; -1: none
   friend bool operator==(const TokenSlotsAttributes&, const TokenSlotsAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("slots", slots);
+    if (padding >= 0) v("padding", padding);
   }
 };
 
@@ -43,6 +47,10 @@ struct AddRowsAttributes {
 // than its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with
 // a slot [slots, c].
 extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kSelectRow, kTokenSlots, kAddRows;
+
+// Emits the gradient of a table, the input 1, in which the tokens of the input 0 are looked up. The row `padding` gets none of
+// it.
+void add_row_gradient(GradientContext& context, std::int64_t padding = -1);
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name);
 

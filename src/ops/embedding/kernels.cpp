@@ -43,11 +43,11 @@ void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::i
 }
 
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
-                              float* d_table) {
+                              std::int64_t padding, float* d_table) {
   const std::int64_t all = shape.batch * shape.tokens, width = shape.width;
   const auto add_strip = [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t row = 0; row < all; ++row) {
-      if (!rows.contains(tokens[row])) continue;
+      if (!rows.contains(tokens[row]) || tokens[row] == padding) continue;
       add_into(begin, end, d_out + row * width, d_table + (tokens[row] - rows.begin) * width);
     }
   };
@@ -109,9 +109,9 @@ void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::i
 }
 
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
-                              bool accumulate, float* d_table) {
+                              bool accumulate, float* d_table, std::int64_t padding) {
   if (!accumulate) fill(rows.count * shape.width, 0, d_table);
-  HWY_DYNAMIC_DISPATCH(embedding_token_gradient)(shape, rows, tokens, d_out, d_table);
+  HWY_DYNAMIC_DISPATCH(embedding_token_gradient)(shape, rows, tokens, d_out, padding, d_table);
 }
 
 void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows, const float* d_out, bool accumulate,
@@ -121,9 +121,13 @@ void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows,
 }
 
 std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slots, const std::int32_t* token, std::int32_t* map,
-                        std::int32_t* out) {
+                        std::int32_t* out, std::int64_t padding) {
   std::int32_t& used = map[rows];
   for (std::int64_t i = 0; i < tokens; ++i) {
+    if (token[i] == padding) {
+      out[i] = -1;
+      continue;
+    }
     std::int32_t& slot = map[token[i]];
     if (slot == 0) {
       if (used == slots) return slots + 1;

@@ -30,23 +30,9 @@ Cost cost(const Attributes&, TypeSpan, TypeSpan outputs) {
 }
 
 void gradient(GradientContext& context) {
-  GraphBuilder& builder = context.builder();
-  const ValueId dy = context.gradient(0);
-  const EmbeddingBackwardAttributes tokens{builder.shape(context.input(1))[0]}, positions{builder.shape(context.input(2))[0]};
-  if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {dy});
-  if (!context.wants(1)) return;
-  const RowAccumulators apart = context.shared(1) ? context.rows_apart(1) : RowAccumulators{};
-  if (!apart.rows.valid()) return context.contribute(1, kTokenGradient, tokens, {context.input(0), dy});
-  const std::string name = builder.value(context.input(1)).name + ".grad.rows";
-  ValueId which = context.input(0);
-  if (apart.map.valid()) {
-    const TokenSlotsAttributes slots{builder.shape(apart.rows)[0]};
-    const auto outputs = builder.add(kTokenSlots, slots, {which, apart.map}, {"slots", "map"});
-    builder.rename(outputs[1], builder.value(apart.map).name);
-    which = outputs[0];
-  }
-  const EmbeddingBackwardAttributes rows{builder.shape(apart.rows)[0], true};
-  builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
+  const EmbeddingBackwardAttributes positions{context.builder().shape(context.input(2))[0]};
+  if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {context.gradient(0)});
+  if (context.wants(1)) add_row_gradient(context);
 }
 
 std::vector<std::size_t> either(const Attributes&) { return {1, 2}; }
@@ -173,6 +159,26 @@ OpList embedding_ops() {
   return {{&kEmbedding},        {&kTokenGradient, {cuda_token_gradient_scratch}},
           {&kPositionGradient}, {&kTokenSlots, {cuda_token_slots_scratch}},
           {&kAddRows},          {&kSelectRow}};
+}
+
+void add_row_gradient(GradientContext& context, std::int64_t padding) {
+  GraphBuilder& builder = context.builder();
+  const ValueId dy = context.gradient(0);
+  EmbeddingBackwardAttributes rows{builder.shape(context.input(1))[0], false, padding};
+  const RowAccumulators apart = context.shared(1) ? context.rows_apart(1) : RowAccumulators{};
+  if (!apart.rows.valid()) return context.contribute(1, kTokenGradient, rows, {context.input(0), dy});
+  const std::string name = builder.value(context.input(1)).name + ".grad.rows";
+  ValueId which = context.input(0);
+  if (apart.map.valid()) {
+    const TokenSlotsAttributes slots{builder.shape(apart.rows)[0], padding};
+    const auto outputs = builder.add(kTokenSlots, slots, {which, apart.map}, {"slots", "map"});
+    builder.rename(outputs[1], builder.value(apart.map).name);
+    which = outputs[0];
+    rows.padding = -1;  // it has no slot
+  }
+  rows.rows = builder.shape(apart.rows)[0];
+  rows.accumulate = true;
+  builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
 }
 
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name) {

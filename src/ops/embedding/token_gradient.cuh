@@ -22,7 +22,8 @@ struct alignas(16) TokenList {
 struct TokenLists {
   std::int64_t tokens, width;
   TableRange rows;
-  bool add;  // to what the table has
+  bool add;              // to what the table has
+  std::int64_t padding;  // the token that adds nothing; -1: none
   const std::int32_t* which;
   const float* dy;
   float* table;  // begins with `rows`
@@ -37,6 +38,7 @@ struct TokenLists {
         width(layout.width),
         rows(rows),
         add(add),
+        padding(layout.padding),
         which(call.in<std::int32_t>(0)),
         dy(call.in(1)),
         table(call.out(0)) {
@@ -52,7 +54,8 @@ struct TokenLists {
   __device__ __forceinline__ void for_positions(F f) const {
     for_items(tokens, [&](std::int64_t i) {
       const std::int32_t token = which[i];
-      if (rows.contains(token)) f(static_cast<std::int32_t>(i), static_cast<std::int32_t>(token - rows.begin));
+      if (rows.contains(token) && token != padding)
+        f(static_cast<std::int32_t>(i), static_cast<std::int32_t>(token - rows.begin));
     });
   }
 };

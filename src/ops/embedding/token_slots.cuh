@@ -8,6 +8,7 @@ namespace plimsoll::cuda {
 
 struct TokenSlots {
   std::int64_t tokens, rows, slots;
+  std::int64_t padding;  // the token that gets none; -1: none
   const std::int32_t* which;
   std::int32_t *first, *map, *out;  // map: one more than the slot of each row, or 0, and how many there are
 };
@@ -21,7 +22,7 @@ static __global__ void __launch_bounds__(kTableThreads) forget_firsts_kernel(Tok
 static __global__ void __launch_bounds__(kTableThreads) find_firsts_kernel(TokenSlots s) {
   for_items(s.tokens, [&](std::int64_t i) {
     const std::int32_t row = s.which[i];
-    if (s.map[row] == 0) atomicMin(s.first + row, static_cast<std::int32_t>(i));
+    if (s.map[row] == 0 && row != s.padding) atomicMin(s.first + row, static_cast<std::int32_t>(i));
   });
 }
 

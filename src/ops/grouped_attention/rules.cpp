@@ -136,6 +136,7 @@ const OpDef kGroupedAttentionBackward{.name = "grouped_attention_backward",
                                       .not_differentiable = kFirstOrderOnly,
                                       .either = either_of_backward,
                                       .rounded = rounded_backward,
+                                      .rounds = 3,
                                       .costly = true,
                                       .random = true};
 

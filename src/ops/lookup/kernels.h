@@ -1,0 +1,16 @@
+// Rows by their numbers on the CPU. Buffers do not overlap; nothing allocates, and the number of threads changes no bit.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/embedding/kernels.h"
+
+namespace plimsoll::cpu {
+
+// table [rows, width] -> out [batch, tokens, width] = table[token], in fp32. Rows of `out` whose token is not in `rows` stay.
+void lookup(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table, float* out);
+
+// x [batch, tokens, width] -> out [batch, width]: the row index[b] of each sample.
+void gather_rows(const EmbeddingShape& shape, const float* x, const std::int32_t* index, float* out);
+
+}  // namespace plimsoll::cpu

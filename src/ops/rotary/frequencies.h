@@ -1,0 +1,18 @@
+// The frequencies of a rotary embedding: from its attributes, in fp32, each operation rounded, in the order in which PyTorch
+// computes them for Hugging Face's models (transformers/modeling_rope_utils.py).
+#pragma once
+
+#include <vector>
+
+#include "ops/rotary/rotary.h"
+
+namespace plimsoll::ops {
+
+struct RotaryTable {
+  std::vector<float> inverse_frequencies;  // one for each pair
+  float attention_factor = 1;              // of cosines and sines
+};
+
+RotaryTable rotary_table(const RotaryAttributes& attributes);
+
+}  // namespace plimsoll::ops
