@@ -49,20 +49,31 @@ int run_verify(const VerifyArguments& arguments);
 struct EvalArguments {
   ConfigArguments config;
   std::string weights;
-  bool json = false;
+  bool audit = false, json = false;
 };
 int run_eval(const EvalArguments& arguments);
 
 struct GenerateArguments {
-  std::string weights, prompt;
+  std::string weights;
+  std::vector<std::string> prompts;
   BudgetArguments budgets;
   std::int64_t tokens = 200;
-  double temperature = 0.8;
+  double temperature = 0.8, top_p = 1;
+  std::int64_t top_k = 0;  // 0: all
   std::uint64_t seed = 1;
   int threads = 0;
   bool ignore_end = false;  // goes on behind an end token
+  bool audit = false, json = false;
 };
 int run_generate(const GenerateArguments& arguments);
+
+struct ForwardArguments {
+  std::string weights, inputs, out;
+  BudgetArguments budgets;
+  int threads = 0;
+  bool audit = false, json = false;
+};
+int run_forward(const ForwardArguments& arguments);
 
 struct LayoutArguments {
   std::string file, out;

@@ -13,28 +13,24 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
-#include "cli/inference.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "config/config_keys.h"
-#include "device/cpu/parallel.h"
 #include "formats/weights_folder.h"
+#include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
 #include "prepare/token_place.h"
-#include "run/cpu_device.h"
-#include "run/executor.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
-#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
 
 // The largest batch of these that fits; evaluation keeps nothing, so more than a few samples gain nothing.
-constexpr std::int64_t kBatches[] = {8, 4, 2, 1};
+const std::vector<std::int64_t> kBatches{8, 4, 2, 1};
 
 // What --set says must count: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
@@ -53,7 +49,6 @@ void check_used(const ConfigArguments& config) {
     });
   }
   faults.check();
-  if (config.budgets.disk) say_line("note: --disk is not used: an evaluation has nothing that could rest there");
 }
 
 }  // namespace
@@ -72,30 +67,20 @@ int run_eval(const EvalArguments& arguments) {
     *config.memory.budget += config.memory.host_memory.value_or(Bytes{0});
     if (!config.memory.host_memory) config.memory.budget.reset();
   }
-  const Bytes budget = inference_budget(config.memory);
+  const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
   const TokenFile source =
       open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
-
-  std::optional<InferencePlan> chosen;
-  for (const std::int64_t batch : kBatches) {
-    chosen = plan_inference(build_evaluation_graph(model, tokens, source.bytes_per_token, batch), batch, machine, budget);
-    if (chosen->fits || batch == 1) break;
-  }
-  require_fit(*chosen, budget);
-  cpu::set_thread_count(config.threads);
-  const Program program = lower(chosen->plan);
-  verify(program, chosen->plan.graph);
-  const Arena arena(chosen->plan.arena);
-  CpuDevice device(arena);
-  Executor executor(chosen->plan.graph, program, device, machine.machine.threads, 1);
-  load_weights(chosen->plan.graph, model, folder, executor);
-  const Pass& pass = chosen->graph.model.pass("evaluate");
+  const auto build = [&](std::int64_t batch) { return build_evaluation_graph(model, tokens, source.bytes_per_token, batch); };
+  InferenceRun run(plan_inference({build, kBatches}, room), room, model, folder, arguments.audit);
+  const Pass& pass = run.graph().model.pass("evaluate");
+  run.enter(pass);
   EvaluationProgress progress;
   const TokenSource samples(source, tokens);
   const EvaluationResult result =
-      evaluate(executor, samples, chosen->batch, config.train.evaluate_samples, pass, chosen->graph.staging[0],
+      evaluate(run.executor(), samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
+  run.check();
   if (arguments.json) {
     const nlohmann::json object = {
         {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};

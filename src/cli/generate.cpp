@@ -1,63 +1,70 @@
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/child.h"
 #include "base/error.h"
-#include "base/philox.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
-#include "cli/inference.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "config/config.h"
-#include "device/cpu/parallel.h"
 #include "device/machine_facts.h"
+#include "device/process_memory.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
+#include "infer/generation.h"
+#include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
-#include "run/cpu_device.h"
-#include "run/executor.h"
 #include "session/probe.h"
-#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
-constexpr std::int64_t kTokenBucket = 64, kMostTokens = 1 << 24;
+constexpr std::int64_t kMostTokens = 1 << 24;
 
-// The prompt as tokens, and the bytes of every token: all that generating needs of a vocabulary. Its merges, the text of its
+// The prompts as tokens, and the bytes of every token: all that generating needs of a vocabulary. Its merges, the text of its
 // files and the encoder stay in a child process; what comes back is charged to the plan.
 class Vocabulary {
  public:
-  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::string& prompt) {
+  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
     if (model.bytes) {
       check_size(folder, kBytes, model.vocab);
-      for (const char letter : prompt) prompt_.push_back(static_cast<unsigned char>(letter));
+      for (const std::string& prompt : prompts) {
+        std::vector<std::int32_t>& tokens = prompts_.emplace_back();
+        for (const char letter : prompt) tokens.push_back(static_cast<unsigned char>(letter));
+      }
       return;
     }
     unpack(run_in_child([&] {
       const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
       check_size(folder, vocabulary.size(), model.vocab);
-      refuse_unread(prompt, unread_tokens(folder, vocabulary), "--prompt");
-      return packed(vocabulary, BpeEncoder(vocabulary).encode(prompt));
+      const std::vector<AddedToken> unread = unread_tokens(folder, vocabulary);
+      std::vector<std::vector<Token>> tokens;
+      for (const std::string& prompt : prompts) {
+        refuse_unread(prompt, unread, "--prompt");
+        tokens.push_back(BpeEncoder(vocabulary).encode(prompt));
+      }
+      return packed(vocabulary, tokens);
     }));
   }
 
-  const std::vector<std::int32_t>& prompt() const { return prompt_; }
+  const std::vector<std::vector<std::int32_t>>& prompts() const { return prompts_; }
   std::int64_t size() const { return ends_.empty() ? kBytes : std::ssize(ends_); }
-  Bytes heap() const { return Bytes{std::ssize(text_) + 4 * std::ssize(ends_) + 4 * std::ssize(prompt_)}; }
+  Bytes heap() const {
+    std::int64_t tokens = 0;
+    for (const auto& prompt : prompts_) tokens += std::ssize(prompt);
+    return Bytes{std::ssize(text_) + 4 * std::ssize(ends_) + 4 * tokens};
+  }
 
   std::string decode(std::int32_t token) const {
     if (ends_.empty()) return std::string(1, static_cast<char>(token));
@@ -78,12 +85,15 @@ class Vocabulary {
 
   static void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 
-  // Two counts, the prompt, the end of each token's bytes, the bytes.
-  static std::string packed(const BpeVocabulary& vocabulary, const std::vector<Token>& prompt) {
+  // Two counts, of each prompt its length and tokens, the end of each token's bytes, the bytes.
+  static std::string packed(const BpeVocabulary& vocabulary, const std::vector<std::vector<Token>>& prompts) {
     std::string out, text;
-    put(out, static_cast<std::uint32_t>(prompt.size()));
+    put(out, static_cast<std::uint32_t>(prompts.size()));
     put(out, static_cast<std::uint32_t>(vocabulary.size()));
-    for (const Token token : prompt) put(out, token);
+    for (const std::vector<Token>& prompt : prompts) {
+      put(out, static_cast<std::uint32_t>(prompt.size()));
+      for (const Token token : prompt) put(out, token);
+    }
     for (std::int64_t i = 0; i < vocabulary.size(); ++i) {
       text += vocabulary.bytes_of(static_cast<Token>(i));
       put(out, static_cast<std::uint32_t>(text.size()));
@@ -92,52 +102,103 @@ class Vocabulary {
   }
 
   void unpack(const std::string& answer) {
-    std::uint32_t counts[2];
-    std::memcpy(counts, answer.data(), sizeof counts);
-    prompt_.resize(counts[0]);
+    const char* at = answer.data();
+    const auto take = [&](void* to, std::size_t bytes) { std::memcpy(to, at, bytes), at += bytes; };
+    std::uint32_t counts[2], length;
+    take(counts, sizeof counts);
+    for (std::uint32_t i = 0; i < counts[0]; ++i) {
+      take(&length, sizeof length);
+      take(prompts_.emplace_back(length).data(), std::size_t{4} * length);
+    }
     ends_.resize(counts[1]);
-    const char* at = answer.data() + sizeof counts;
-    std::memcpy(prompt_.data(), at, 4 * prompt_.size());
-    at += 4 * prompt_.size();
-    std::memcpy(ends_.data(), at, 4 * ends_.size());
-    at += 4 * ends_.size();
+    take(ends_.data(), 4 * ends_.size());
     text_.assign(at, answer.data() + answer.size());
   }
 
-  std::vector<std::int32_t> prompt_;
+  std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<std::uint32_t> ends_;  // empty: tokens are bytes
   std::string text_;
 };
 
-// One token from softmax(logits / temperature), by a number of its own for each step; temperature 0 takes the likeliest.
-std::int32_t draw(std::span<const float> logits, double temperature, std::uint64_t seed, std::int64_t step) {
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (temperature <= 0) return static_cast<std::int32_t>(best - logits.begin());
-  double total = 0;
-  for (const float logit : logits) total += std::exp((logit - *best) / temperature);
-  const PhiloxWords words = philox4x32(philox_key(seed, kDrawSite), {static_cast<std::uint32_t>(step), 0, 0, 0});
-  double left = static_cast<double>(words[0]) * 0x1p-32 * total;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    left -= std::exp((logits[i] - *best) / temperature);
-    if (left < 0) return static_cast<std::int32_t>(i);
-  }
-  return static_cast<std::int32_t>(best - logits.begin());
-}
-
 void check(const GenerateArguments& arguments) {
-  if (arguments.prompt.empty()) throw config_error("E-USAGE", "--prompt", "the prompt is empty", "at least one character");
+  for (const std::string& prompt : arguments.prompts) {
+    if (prompt.empty()) throw config_error("E-USAGE", "--prompt", "the prompt is empty", "at least one character");
+  }
   if (arguments.tokens < 1 || arguments.tokens > kMostTokens) {
     throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", arguments.tokens),
                        fmt::format("from 1 to {}", kMostTokens));
   }
-  if (arguments.threads < 0 || arguments.threads > kMaxThreads) {
-    throw config_error("E-USAGE", "--threads", fmt::format("it is {}", arguments.threads),
-                       fmt::format("from 1 to {}, or 0 for all cores", kMaxThreads));
-  }
+  check_threads(arguments.threads);
   if (!(arguments.temperature >= 0)) {
     throw config_error("E-USAGE", "--temperature", fmt::format("it is {}", arguments.temperature), "0 or more");
   }
+  if (arguments.top_k < 0) throw config_error("E-USAGE", "--top-k", fmt::format("it is {}", arguments.top_k), "0 (all) or more");
+  if (!(arguments.top_p > 0 && arguments.top_p <= 1)) {
+    throw config_error("E-USAGE", "--top-p", fmt::format("it is {}", arguments.top_p), "above 0, up to 1");
+  }
 }
+
+GenerationRequest request_of(const GenerateArguments& arguments, const Vocabulary& vocabulary, const ModelFacts& facts) {
+  GenerationRequest request;
+  request.prompts = vocabulary.prompts();
+  request.tokens = arguments.tokens;
+  request.context = facts.positions;
+  request.vocabulary = vocabulary.size();
+  request.sampling = {arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed};
+  for (const auto& prompt : request.prompts) {
+    if (std::ssize(prompt) < request.context) continue;
+    throw config_error("E-USAGE", "--prompt",
+                       fmt::format("it has {} tokens, the model sees {} at most", prompt.size(), request.context),
+                       "a prompt that leaves room for a token");
+  }
+  return request;
+}
+
+nlohmann::json to_json(const GenerateArguments& arguments, const Vocabulary& vocabulary, const std::vector<GeneratedRow>& rows) {
+  nlohmann::json list = nlohmann::json::array();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string text;
+    for (const std::int32_t token : rows[i].tokens) text += vocabulary.decode(token);
+    list.push_back({{"prompt", arguments.prompts[i]},
+                    {"prompt_tokens", vocabulary.prompts()[i]},
+                    {"text", std::move(text)},
+                    {"tokens", rows[i].tokens},
+                    {"stopped", name(rows[i].stopped)}});
+  }
+  return list;
+}
+
+// One text comes as it is made; several one after the other, when all have ended.
+class Writer {
+ public:
+  Writer(const GenerateArguments& arguments, const Vocabulary& vocabulary) : arguments_(arguments), vocabulary_(vocabulary) {
+    if (streams()) put(arguments.prompts.front());
+  }
+
+  void token(std::int32_t token) const {
+    if (streams()) put(vocabulary_.decode(token));
+  }
+
+  void finish(const std::vector<GeneratedRow>& rows) const {
+    if (streams()) return put("\n");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      put(i == 0 ? "" : "\n");
+      put(arguments_.prompts[i]);
+      for (const std::int32_t token : rows[i].tokens) put(vocabulary_.decode(token));
+      put("\n");
+    }
+  }
+
+ private:
+  bool streams() const { return !arguments_.json && arguments_.prompts.size() == 1; }
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const GenerateArguments& arguments_;
+  const Vocabulary& vocabulary_;
+};
 
 }  // namespace
 
@@ -147,51 +208,27 @@ int run_generate(const GenerateArguments& arguments) {
   const std::filesystem::path folder = weights_folder(arguments.weights);
   const ModelConfig model = read_model(folder);
   const ModelFacts facts = facts_of(model);
-  const std::vector<std::int64_t> ends = arguments.ignore_end ? std::vector<std::int64_t>() : end_tokens(folder);
-  const Vocabulary vocabulary(folder, facts, arguments.prompt);
-  const auto wanted = std::ssize(vocabulary.prompt()) + arguments.tokens;
-  const std::int64_t window = std::min(facts.positions, (wanted + kTokenBucket - 1) / kTokenBucket * kTokenBucket);
+  const Vocabulary vocabulary(folder, facts, arguments.prompts);
+  GenerationRequest request = request_of(arguments, vocabulary, facts);
+  if (!arguments.ignore_end) request.ends = end_tokens(folder);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
-  const MachineRecord machine = calibrated_machine(threads, cache_folder(), probe_shape, say_line);
-
-  const Bytes budget = inference_budget(memory);
-  const InferencePlan plan = plan_inference(build_generation_graph(model, window), 1, machine, budget, vocabulary.heap());
-  require_fit(plan, budget);
-  cpu::set_thread_count(threads);
-  const Program program = lower(plan.plan);
-  verify(program, plan.plan.graph);
-  const Arena arena(plan.plan.arena);
-  CpuDevice device(arena);
-  Executor executor(plan.plan.graph, program, device, threads, 1);
-  load_weights(plan.plan.graph, model, folder, executor);
-
-  const Pass& pass = plan.graph.model.pass("generate");
-  const ValueId tokens = pass.input("tokens"), sample_ids = pass.input("sample_ids"), position = pass.input("position");
-  const ValueId drawn_from = pass.results.front();
-  // The last tokens of the text, as many as the model sees.
-  std::vector<std::int32_t> seen;
-  seen.reserve(static_cast<std::size_t>(window) + 1);
-  const auto prompt = std::span(vocabulary.prompt()).last(std::min(vocabulary.prompt().size(), static_cast<std::size_t>(window)));
-  seen.assign(prompt.begin(), prompt.end());
-  std::fputs(arguments.prompt.c_str(), stdout);
-  for (std::int64_t step = 0; step < arguments.tokens; ++step) {
-    executor.run(pass.section, false, [&](Section) {
-      const std::span<std::int32_t> input = executor.view(tokens).as<std::int32_t>();
-      std::fill(input.begin(), input.end(), 0);
-      std::copy(seen.begin(), seen.end(), input.begin());
-      const std::span<std::uint32_t> ids = executor.view(sample_ids).as<std::uint32_t>();
-      std::fill(ids.begin(), ids.end(), 0u);
-      *executor.view(position).as_pointer<std::int32_t>() = static_cast<std::int32_t>(seen.size()) - 1;
-    });
-    const std::span<const float> logits = executor.view(drawn_from).as<float>();
-    seen.push_back(draw(logits.first(static_cast<std::size_t>(vocabulary.size())), arguments.temperature, arguments.seed, step));
-    if (std::find(ends.begin(), ends.end(), seen.back()) != ends.end()) break;
-    const std::string text = vocabulary.decode(seen.back());
-    if (std::ssize(seen) > window) seen.erase(seen.begin());
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+  const InferenceRoom room =
+      inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
+  const auto build = [&](std::int64_t) { return build_generation_graph(model, generation_shape(request)); };
+  const Bytes heap = vocabulary.heap() + generation_heap(request);
+  InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, folder, arguments.audit);
+  const Writer writer(arguments, vocabulary);
+  const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });
+  run.check();
+  if (!arguments.json) {
+    writer.finish(rows);
+    return 0;
   }
-  std::fputs("\n", stdout);
+  const nlohmann::json object = {{"schema", "plimsoll.generation/1"},
+                                 {"samples", to_json(arguments, vocabulary, rows)},
+                                 {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
+                                 {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return 0;
 }
 

@@ -75,6 +75,7 @@ struct Arguments {
   VerifyArguments verify;
   EvalArguments eval;
   GenerateArguments generate;
+  ForwardArguments forward;
   LayoutArguments layout;
   RecomputeArguments recompute;
   MachineArguments machine;
@@ -164,12 +165,29 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets);
   generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
-  generate->add_option("--prompt", a.generate.prompt, "the beginning of the text")->required();
+  generate->add_option("--prompt", a.generate.prompts, "the beginning of a text; several go together")
+      ->required()
+      ->allow_extra_args(false);
   generate->add_option("--tokens", a.generate.tokens, "how many to generate (default: 200)");
   generate->add_option("--temperature", a.generate.temperature, "0: greedy (default: 0.8)");
+  generate->add_option("--top-k", a.generate.top_k, "draw from so many of the likeliest tokens (default: all)");
+  generate->add_option("--top-p", a.generate.top_p,
+                       "draw from the likeliest tokens that together have this probability (default: 1)");
   generate->add_option("--seed", a.generate.seed, "of the sampling (default: 1)");
   generate->add_flag("--ignore-eos", a.generate.ignore_end, "go on behind the end of a text (eos_token_id)");
   generate->add_option("--threads", a.generate.threads, "0 (the default): all usable cores");
+  generate->add_flag("--audit", a.generate.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  generate->add_flag("--json", a.generate.json, "one JSON object on stdout, at the end");
+
+  CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
+  add_budgets(*forward, a.forward.budgets);
+  forward->add_option("--weights", a.forward.weights, "a folder of weights, or of a run")->required();
+  forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
+      ->required();
+  forward->add_option("--out", a.forward.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
+  forward->add_option("--threads", a.forward.threads, "0 (the default): all usable cores");
+  forward->add_flag("--audit", a.forward.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout
@@ -224,6 +242,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("verify")) return run_verify(a.verify);
   if (app.got_subcommand("eval")) return run_eval(a.eval);
   if (app.got_subcommand("generate")) return run_generate(a.generate);
+  if (app.got_subcommand("forward")) return run_forward(a.forward);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
   if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
   if (app.got_subcommand("machine")) return run_machine(a.machine);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/say.h"
 #include "config/config_keys.h"
+#include "device/machine_facts.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -74,6 +75,12 @@ bool wants_gpu(const ConfigArguments& arguments) {
     config_key("machine.device").set(config, budget_setting("machine.device", "--device", arguments.device));
   demand(config.device == DeviceChoice::cuda, arguments.unverified);
   return config.device == DeviceChoice::cuda;
+}
+
+void check_threads(int threads) {
+  if (threads >= 0 && threads <= kMaxThreads) return;
+  throw config_error("E-USAGE", "--threads", fmt::format("it is {}", threads),
+                     fmt::format("from 1 to {}, or 0 for all cores", kMaxThreads));
 }
 
 MemorySettings load_budgets(const BudgetArguments& budgets) {

@@ -35,5 +35,7 @@ bool wants_gpu(const ConfigArguments& arguments);
 
 // The budgets alone, for commands without a configuration.
 MemorySettings load_budgets(const BudgetArguments& budgets);
+// E-USAGE where --threads of a command without a configuration is no number of threads; 0 is all cores.
+void check_threads(int threads);
 
 }  // namespace plimsoll

@@ -52,6 +52,7 @@ std::string_view name(Role role) {
     case Role::gradient: return "activation gradients";
     case Role::recomputed: return "recomputed activations";
     case Role::output: return "results";
+    case Role::cache: return "cache";
     case Role::statistic: return "statistics";
   }
   return "?";

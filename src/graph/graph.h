@@ -49,6 +49,7 @@ enum class Role : std::uint8_t {
   gradient,
   recomputed,
   output,
+  cache,     // of generation: what later tokens read of earlier ones
   statistic  // with its sums over a window: small, and always where kernels run
 };
 std::string_view name(Role role);

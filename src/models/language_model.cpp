@@ -1,35 +1,192 @@
 #include "models/language_model.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ops/cache/cache.h"
+#include "ops/grouped_attention/grouped_attention.h"
+#include "ops/lookup/lookup.h"
+#include "ops/reduce/reduce.h"
+#include "ops/score/score.h"
+#include "ops/shape/shape_ops.h"
+
 namespace plimsoll {
+namespace {
 
-Pass token_pass(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, const std::string& prefix) {
-  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
-  const auto add = [&](const char* name, ValueType type) {
-    pass.inputs.push_back({name, Scope::pass, builder.add_input(prefix + "." + name, std::move(type))});
-  };
-  add("tokens", {DType::i32, {batch, tokens}});
-  add("targets", {DType::i32, {batch, tokens}});
-  add("sample_ids", {DType::u32, {batch, 2}});
-  LossTerm loss;
-  loss.scale = builder.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
-  pass.losses.push_back(std::move(loss));
-  return pass;
+class PassBuilder {
+ public:
+  PassBuilder(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
+              const BuildOptions& options)
+      : graph_(graph), builder_(builder), model_(model), shape_(shape), options_(options) {}
+
+  void evaluate() {
+    builder_.begin_forward({"evaluate", /*sums=*/true});
+    const ValueId total = builder_.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
+    Pass pass = token_pass(shape_.evaluate, "evaluate");
+    LossTerm& loss = pass.losses.front();
+    loss.losses = losses(pass, /*training=*/false, {});
+    loss.total = total;
+    builder_.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, total}, "evaluate.total");
+    graph_.passes.push_back(std::move(pass));
+  }
+
+  void train() {
+    builder_.set_section(Section::micro);
+    Pass pass = token_pass(shape_.micro, "batch");
+    pass.losses.front().losses = losses(pass, /*training=*/true, options_.loss);
+    graph_.passes.push_back(std::move(pass));
+  }
+
+  void generate() {
+    std::vector<LayerCache> caches;
+    const std::int64_t rows = shape_.generate.rows;
+    for (const LayerCacheShape& each : model_.caches()) {
+      const std::int64_t slots = each.window > 0 ? std::min(each.window, shape_.generate.slots) : shape_.generate.slots;
+      const auto add = [&](const char* what) {
+        const std::string name = fmt::format("cache.{}.{}", caches.size(), what);
+        return builder_.add_persistent(name, {DType::f32, {rows, slots, each.width}}, Role::cache);
+      };
+      const ValueId keys = add("keys");
+      caches.push_back({keys, add("values")});
+    }
+    prefill(caches);
+    decode(caches);
+  }
+
+  void forward() {
+    const std::int64_t samples = shape_.forward.samples, tokens = shape_.tokens;
+    builder_.begin_forward({"forward"});
+    Pass pass = begin("forward", samples, tokens);
+    add_input(pass, "segments", {DType::i32, {samples, tokens}});
+    TokenStep step = step_of(pass, /*training=*/false);
+    step.segments = pass.input("segments");
+    const ValueId hidden = model_.hidden(builder_, step);
+    const ValueId lengths = add_input(pass, "lengths", {DType::i32, Shape{samples}});
+    const ValueId kept = builder_.add_persistent("hidden", {DType::f32, builder_.shape(hidden)}, Role::cache);
+    ops::cache_rows(builder_, hidden, lengths, kept, "hidden.kept");
+    graph_.passes.push_back(std::move(pass));
+
+    builder_.begin_forward({"logits"});
+    pass = Pass{.section = builder_.section(), .inputs = {}, .losses = {}, .results = {}};
+    const ValueId index = add_input(pass, "index", {DType::i32, Shape{shape_.forward.rows}});
+    score(pass, ops::gather_rows(builder_, kept, index, "rows"));
+  }
+
+ private:
+  ValueId add_input(Pass& pass, const std::string& name, ValueType type) {
+    const ValueId value = builder_.add_input(prefix_ + "." + name, std::move(type));
+    pass.inputs.push_back({name, Scope::pass, value});
+    return value;
+  }
+
+  Pass begin(const std::string& prefix, std::int64_t batch, std::int64_t tokens) {
+    prefix_ = prefix;
+    Pass pass{.section = builder_.section(), .inputs = {}, .losses = {}, .results = {}};
+    add_input(pass, "tokens", {DType::i32, {batch, tokens}});
+    add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
+    return pass;
+  }
+
+  Pass token_pass(std::int64_t batch, const std::string& prefix) {
+    prefix_ = prefix;
+    Pass pass{.section = builder_.section(), .inputs = {}, .losses = {}, .results = {}};
+    add_input(pass, "tokens", {DType::i32, {batch, shape_.tokens}});
+    add_input(pass, "targets", {DType::i32, {batch, shape_.tokens}});
+    add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
+    LossTerm loss;
+    loss.scale = builder_.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
+    pass.losses.push_back(std::move(loss));
+    return pass;
+  }
+
+  TokenStep step_of(const Pass& pass, bool training) const {
+    TokenStep step;
+    step.tokens = pass.input("tokens");
+    step.sample_ids = pass.input("sample_ids");
+    step.training = training;
+    step.length = builder_.shape(step.tokens)[1];
+    return step;
+  }
+
+  ValueId losses(const Pass& pass, bool training, const ops::LossAttributes& loss) {
+    const ValueId hidden = model_.hidden(builder_, step_of(pass, training));
+    const GraphBuilder::Scope scope(builder_, "lm_head");
+    return ops::linear_cross_entropy(builder_, hidden, model_.head(), pass.input("targets"), pass.losses.front().scale, loss);
+  }
+
+  // Logits of rows [n, width] are the result of the pass, which is complete then.
+  void score(Pass pass, ValueId rows) {
+    const GraphBuilder::Scope scope(builder_, "lm_head");
+    const ValueId logits = ops::score(builder_, rows, model_.head(), "logits");
+    pass.results.push_back(logits);
+    graph_.graph.values[logits].role = Role::output;
+    graph_.graph.results.push_back(logits);
+    graph_.passes.push_back(std::move(pass));
+  }
+
+  void prefill(std::vector<LayerCache> caches) {
+    const auto& [rows, prompt, slots] = shape_.generate;
+    builder_.begin_forward({"prefill"});
+    Pass pass = begin("prefill", rows, prompt);
+    TokenStep step = step_of(pass, /*training=*/false);
+    step.length = slots;
+    step.caches = caches;
+    step.lengths = add_input(pass, "lengths", {DType::i32, Shape{rows}});
+    const ValueId last = add_input(pass, "last", {DType::i32, Shape{rows}});
+    const ValueId hidden = model_.hidden(builder_, step);
+    score(std::move(pass), ops::gather_rows(builder_, hidden, last, "last"));
+  }
+
+  void decode(std::vector<LayerCache> caches) {
+    const auto& [rows, prompt, slots] = shape_.generate;
+    builder_.begin_forward({"decode"});
+    Pass pass = begin("decode", rows, 1);
+    TokenStep step = step_of(pass, /*training=*/false);
+    step.length = slots;
+    step.caches = caches;
+    step.positions = add_input(pass, "positions", {DType::i32, Shape{rows}});
+    const ValueId hidden = model_.hidden(builder_, step);
+    score(std::move(pass), ops::reshape(builder_, hidden, {rows, builder_.shape(hidden)[2]}, "last"));
+  }
+
+  ModelGraph& graph_;
+  GraphBuilder& builder_;
+  const LanguageModel& model_;
+  const BatchShape& shape_;
+  const BuildOptions& options_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+// The training pass comes last, so that what training appends and removes leaves the ids above alone.
+void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
+                         const BuildOptions& options) {
+  PassBuilder passes(graph, builder, model, shape, options);
+  if (shape.evaluate > 0) passes.evaluate();
+  if (shape.generate.rows > 0) passes.generate();
+  if (shape.forward.samples > 0) passes.forward();
+  if (shape.micro > 0) passes.train();
+  sort_sections(graph.graph);
 }
 
-Pass generate_pass(GraphBuilder& builder, std::int64_t tokens) {
-  Pass pass{.section = builder.section(), .inputs = {}, .losses = {}, .results = {}};
-  const auto add = [&](const char* name, ValueType type) {
-    pass.inputs.push_back({name, Scope::pass, builder.add_input(std::string("generate.") + name, std::move(type))});
-  };
-  add("tokens", {DType::i32, {1, tokens}});
-  add("sample_ids", {DType::u32, {1, 2}});  // no noise is drawn: it only completes the types
-  add("position", {DType::i32, Shape{1}});
-  return pass;
-}
-
-TokenStep token_step(const GraphBuilder& builder, const Pass& pass, bool training) {
-  const ValueId tokens = pass.input("tokens");
-  return {.tokens = tokens, .sample_ids = pass.input("sample_ids"), .training = training, .length = builder.shape(tokens)[1]};
+ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenStep& step, std::size_t layer, std::uint64_t seed) {
+  if (step.decodes()) {
+    LayerCache& cache = step.caches[layer];
+    const std::int64_t slots = builder.shape(cache.keys)[1];
+    const std::int64_t window = parts.window > 0 ? std::min(parts.window, slots) : 0;
+    return ops::cached_attention(builder, parts.q, parts.k, parts.v, step.positions, cache.keys, cache.values,
+                                 {.heads = parts.heads, .kv_heads = parts.kv_heads, .window = window});
+  }
+  if (!step.caches.empty()) {
+    LayerCache& cache = step.caches[layer];
+    cache.keys = ops::cache_rows(builder, parts.k, step.lengths, cache.keys, "keys");
+    cache.values = ops::cache_rows(builder, parts.v, step.lengths, cache.values, "values");
+  }
+  const ops::GroupedAttentionAttributes attributes{
+      .heads = parts.heads, .kv_heads = parts.kv_heads, .window = parts.window, .dropout = step.training ? parts.dropout : 0};
+  return ops::grouped_attention(builder, parts.q, parts.k, parts.v, step.sample_ids, step.segments, attributes, seed);
 }
 
 }  // namespace plimsoll

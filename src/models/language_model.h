@@ -1,19 +1,35 @@
 // The passes of a model that reads tokens and predicts the next one, over what its family builds: hidden states, and the matrix
-// whose rows score the tokens. Fields of an evaluation and of a micro-step: tokens i32 [batch, tokens], targets likewise
-// (negative: ignored), sample_ids u32 [batch, 2] (epoch, sample).
+// whose rows score the tokens. Their fields:
+//   train, evaluate  tokens i32 [batch, tokens], targets likewise (negative: ignored), sample_ids u32 [batch, 2] (epoch, sample)
+//   prefill          tokens i32 [rows, prompt], lengths i32 [rows], last i32 [rows] (the place of each row's last token);
+//                    results: logits f32 [rows, vocab] of the last tokens. What lies past a length is not read.
+//   decode           tokens i32 [rows, 1], positions i32 [rows]; results: logits f32 [rows, vocab]
+//   forward          tokens i32 [samples, tokens], segments likewise: a token sees those of its own number
+//   logits           index i32 [rows] of the samples' tokens, one after the other; results: logits f32 [rows, vocab]
+// Passes without noise also have sample_ids, which may hold anything. Prefill and decode go on from each other's caches, logits
+// from the hidden states of forward.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/builder.h"
 #include "models/model_graph.h"
-#include "ops/embedding/embedding.h"
 #include "ops/loss/loss.h"
-#include "ops/matmul/matmul.h"
-#include "ops/reduce/reduce.h"
 
 namespace plimsoll {
+
+// What a block keeps of earlier tokens: [rows, slots, width] each.
+struct LayerCache {
+  ValueId keys, values;
+};
+struct LayerCacheShape {
+  std::int64_t width = 0;
+  std::int64_t window = 0;  // positions that are seen; 0: all
+};
 
 // How a family runs over tokens.
 struct TokenStep {
@@ -21,57 +37,37 @@ struct TokenStep {
   ValueId sample_ids;       // u32 [b, 2]
   bool training = false;    // noise is drawn
   std::int64_t length = 0;  // tokens that positions are planned for
-  ValueId positions;        // i32 [b, t]; invalid: 0, 1, ...
   ValueId segments;         // i32 [b, t]: a token sees those of its own number; invalid: all are one
+
+  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` i32 [b] of a step of
+  // one token they are read and go on.
+  std::span<LayerCache> caches;
+  ValueId lengths, positions;
+
+  bool decodes() const { return positions.valid(); }
 };
 
-Pass token_pass(GraphBuilder& builder, std::int64_t batch, std::int64_t tokens, const std::string& prefix);
-Pass generate_pass(GraphBuilder& builder, std::int64_t tokens);
-TokenStep token_step(const GraphBuilder& builder, const Pass& pass, bool training);
-
-// `Model`: hidden(builder, TokenStep) is [b, t, width], after the last norm; head() the matrix [vocab, width].
-template <class Model>
-ValueId token_losses(GraphBuilder& builder, const Model& model, const Pass& pass, bool training,
-                     const ops::LossAttributes& loss) {
-  const ValueId h = model.hidden(builder, token_step(builder, pass, training));
-  const GraphBuilder::Scope scope(builder, "lm_head");
-  return ops::linear_cross_entropy(builder, h, model.head(), pass.input("targets"), pass.losses.front().scale, loss);
-}
+// What the passes ask of a family's model.
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  // [b, t, width], after the last norm.
+  virtual ValueId hidden(GraphBuilder& builder, const TokenStep& step) const = 0;
+  // [vocab, width].
+  virtual ValueId head() const = 0;
+  virtual std::vector<LayerCacheShape> caches() const = 0;
+};
 
 // Appends the passes to a graph that holds the parameters of `model` alone.
-template <class Model>
-void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const Model& model, const BatchShape& shape,
-                         const BuildOptions& options) {
-  if (shape.evaluate > 0) {
-    builder.begin_forward({"evaluate", /*sums=*/true});
-    const ValueId total = builder.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
-    Pass pass = token_pass(builder, shape.evaluate, shape.tokens, "evaluate");
-    LossTerm& loss = pass.losses.front();
-    loss.losses = token_losses(builder, model, pass, /*training=*/false, {});
-    loss.total = total;
-    builder.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, total}, "evaluate.total");
-    graph.passes.push_back(std::move(pass));
-  }
-  if (shape.generate) {
-    builder.begin_forward({"generate"});
-    Pass pass = generate_pass(builder, shape.tokens);
-    const ValueId h = model.hidden(builder, token_step(builder, pass, /*training=*/false));
-    const GraphBuilder::Scope scope(builder, "lm_head");
-    const ValueId row = builder.add1(ops::kSelectRow, ops::NoAttributes{}, {h, pass.input("position")}, "row");
-    const ValueId logits = ops::matmul(builder, row, model.head(), {.transpose_b = true}, "logits");
-    pass.results.push_back(logits);
-    graph.graph.values[logits].role = Role::output;
-    graph.graph.results.push_back(logits);
-    graph.passes.push_back(std::move(pass));
-  }
-  // Last, so that what training appends and removes leaves the ids above alone.
-  if (shape.micro > 0) {
-    builder.set_section(Section::micro);
-    Pass pass = token_pass(builder, shape.micro, shape.tokens, "batch");
-    pass.losses.front().losses = token_losses(builder, model, pass, /*training=*/true, options.loss);
-    graph.passes.push_back(std::move(pass));
-  }
-  sort_sections(graph.graph);
-}
+void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
+                         const BuildOptions& options);
+
+// Keys and values of a block with heads contiguous, after positions have turned them: what it attends to, by the step.
+struct AttentionParts {
+  ValueId q, k, v;
+  std::int64_t heads = 1, kv_heads = 1, window = 0;
+  double dropout = 0;
+};
+ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenStep& step, std::size_t layer, std::uint64_t seed);
 
 }  // namespace plimsoll

@@ -51,12 +51,26 @@ struct Pass {
   ValueId input(std::string_view name) const;
 };
 
+// Of generation: keys and values of earlier tokens are kept from pass to pass.
+struct GenerationShape {
+  std::int64_t rows = 0;    // sequences that go together
+  std::int64_t prompt = 0;  // tokens of the pass "prefill"
+  std::int64_t slots = 0;   // tokens of a sequence, at most, its prompt included
+};
+
+// Of a pass over given tokens: the hidden states of all, then logits of some rows at a time.
+struct ForwardShape {
+  std::int64_t samples = 0;
+  std::int64_t rows = 0;
+};
+
 // The batch shape of each pass; a pass of batch 0 is left out.
 struct BatchShape {
   std::int64_t micro = 0;     // samples of a micro-step
   std::int64_t evaluate = 0;  // samples of an evaluation step
-  bool generate = false;      // one sequence, logits of one position
-  std::int64_t tokens = 0;    // of a sample: at most the positions of the model
+  std::int64_t tokens = 0;    // of a sample of these, and of a forward pass: at most the positions of the model
+  GenerationShape generate = {};
+  ForwardShape forward = {};
 };
 
 struct BuildOptions {

@@ -35,7 +35,8 @@
   CPU_ONLY(rotary)                                  \
   CPU_ONLY(lookup)                                  \
   CPU_ONLY(grouped_attention)                       \
-  CPU_ONLY(cache)
+  CPU_ONLY(cache)                                   \
+  CPU_ONLY(score)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)

@@ -25,7 +25,7 @@ struct Piece {
 
 std::vector<NodeId> forward_nodes(const Graph& graph) {
   std::vector<NodeId> nodes;
-  for (const NodeId id : graph.section_order(Section::micro)) {
+  for (const NodeId id : graph.section_order(main_section(graph))) {
     if (!graph.nodes[id].backward) nodes.push_back(id);
   }
   return nodes;
@@ -185,6 +185,10 @@ std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
 }
 
 }  // namespace
+
+Section main_section(const Graph& graph) {
+  return graph.section_order(Section::micro).empty() && !graph.forward.empty() ? forward_section(0) : Section::micro;
+}
 
 std::vector<GraphBlock> find_blocks(const Graph& graph) {
   std::vector<Piece> pieces = cut(graph, forward_nodes(graph));

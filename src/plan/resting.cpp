@@ -24,10 +24,6 @@ bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
 }
 
-// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
-// way in, one being updated, one on its way out.
-constexpr std::int64_t kSlots = 4, kLargePage = 1 << 18, kSmallPage = 1 << 15;
-
 // The graphs of groups that are larger than this take too long to look at.
 constexpr std::size_t kMostNodes = 6000;
 
@@ -37,7 +33,7 @@ bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
 
 bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, blocks, {kLargePage, kSlots, true, true, 0, tables})).total();
+    return stored_layout(apply_paging(graph, blocks, {kLargePage, kPageSlots, true, true, 0, tables})).total();
   };
   return stored(true) > stored(false);
 }
@@ -64,7 +60,7 @@ std::vector<Paging> Resting::listed(bool early, bool tables) const {
       // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
       const bool open = request_->gradients == RestPolicy::automatic;
       if (open && accumulators && (early || !parameters)) continue;
-      list.push_back({kLargePage, kSlots, parameters, accumulators});
+      list.push_back({kLargePage, kPageSlots, parameters, accumulators});
     }
   }
   if (list.empty()) return list;

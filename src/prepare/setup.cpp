@@ -50,7 +50,7 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
 }  // namespace
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
-  const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, false, config.model.context};
+  const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, config.model.context};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
   return train_graph(config, config.model.config.family().build(config.model.config, shape, options), data, micro_batch);
 }
@@ -68,13 +68,17 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
 
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch) {
-  InferenceGraph result{model.family().build(model, {0, batch, false, tokens}, {}), {}};
+  InferenceGraph result{model.family().build(model, {0, batch, tokens}, {}), {}};
   result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
   return result;
 }
 
-InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens) {
-  return {model.family().build(model, {0, 0, true, tokens}, {}), {}};
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape) {
+  return {model.family().build(model, {.generate = shape}, {}), {}};
+}
+
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape) {
+  return {model.family().build(model, {.tokens = tokens, .forward = shape}, {}), {}};
 }
 
 DataFacts DataFiles::facts() const {

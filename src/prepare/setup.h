@@ -45,7 +45,8 @@ struct InferenceGraph {
 };
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch);
-InferenceGraph build_generation_graph(const ModelConfig& model, std::int64_t tokens);
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape);
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape);
 
 struct DataFiles {
   TokenFile train;

@@ -20,6 +20,7 @@ std::string_view role_of(Role role) {
     case Role::parameter: return "parameter";
     case Role::accumulator: return "accumulator";
     case Role::optimizer_state:
+    case Role::cache:
     case Role::statistic: return "state";
     case Role::staging:
     case Role::input: return "input";

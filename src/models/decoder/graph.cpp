@@ -1,15 +1,16 @@
 #include <fmt/core.h>
 
-#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "graph/builder.h"
 #include "models/decoder/decoder.h"
 #include "models/language_model.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/grouped_attention/grouped_attention.h"
 #include "ops/lookup/lookup.h"
+#include "ops/matmul/matmul.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 namespace {
@@ -63,7 +64,7 @@ class Block {
  public:
   Block(GraphBuilder& builder, const DecoderConfig& c, std::int64_t index)
       : line_(fmt::format("model.layers.{}", index)),
-        window_(c.window_of(index)),
+        layer_(index),
         input_norm_(builder, line_ + ".", "input_layernorm", c.width, c.norm_epsilon),
         q_(builder, line_ + ".self_attn.", "q_proj", c.width, c.heads * c.head_size, c.qkv_bias, c.initializer_range),
         k_(builder, line_ + ".self_attn.", "k_proj", c.width, c.kv_heads * c.head_size, c.qkv_bias, c.initializer_range),
@@ -82,7 +83,7 @@ class Block {
   ValueId operator()(GraphBuilder& builder, ValueId x, const TokenStep& step, const DecoderConfig& config,
                      std::uint64_t seed) const {
     const GraphBuilder::Scope scope(builder, line_);
-    x = attend(builder, x, step, config, seed);
+    x = attention(builder, x, step, config, seed);
     const ValueId normed = (*post_norm_)(builder, x);
     const GraphBuilder::Scope mlp(builder, "mlp");
     const ValueId gate = (*gate_)(builder, normed), up = (*up_)(builder, normed);
@@ -90,32 +91,37 @@ class Block {
   }
 
  private:
-  ValueId attend(GraphBuilder& builder, ValueId x, const TokenStep& step, const DecoderConfig& config, std::uint64_t seed) const {
+  ValueId attention(GraphBuilder& builder, ValueId x, const TokenStep& step, const DecoderConfig& config,
+                    std::uint64_t seed) const {
     const ValueId normed = input_norm_(builder, x);
     const GraphBuilder::Scope scope(builder, "self_attn");
     const ops::RotaryAttributes rope = rotary_of(config, step.length);
+    const ValueId positions =
+        step.decodes() ? ops::reshape(builder, step.positions, builder.shape(step.tokens), "positions") : ValueId{};
     ValueId q = q_(builder, normed), k = k_(builder, normed);
     if (q_norm_) q = (*q_norm_)(builder, q), k = (*k_norm_)(builder, k);
-    q = ops::rotary(builder, q, step.positions, rope, "q");
-    k = ops::rotary(builder, k, step.positions, rope, "k");
-    const ops::GroupedAttentionAttributes attributes{.heads = config.heads,
-                                                     .kv_heads = config.kv_heads,
-                                                     .window = window_,
-                                                     .dropout = step.training ? config.attention_dropout : 0};
-    const ValueId attended =
-        ops::grouped_attention(builder, q, k, v_(builder, normed), step.sample_ids, step.segments, attributes, seed);
+    q = ops::rotary(builder, q, positions, rope, "q");
+    k = ops::rotary(builder, k, positions, rope, "k");
+    const AttentionParts parts{.q = q,
+                               .k = k,
+                               .v = v_(builder, normed),
+                               .heads = config.heads,
+                               .kv_heads = config.kv_heads,
+                               .window = config.window_of(layer_),
+                               .dropout = config.attention_dropout};
+    const ValueId attended = attend(builder, parts, step, static_cast<std::size_t>(layer_), seed);
     return ops::add(builder, x, o_(builder, attended), "residual");
   }
 
   std::string line_;
-  std::int64_t window_;
+  std::int64_t layer_;
   RmsNorm input_norm_;
   Projection q_, k_, v_, o_;
   std::optional<RmsNorm> q_norm_, k_norm_, post_norm_;
   std::optional<Projection> gate_, up_, down_;
 };
 
-class Decoder {
+class Decoder final : public LanguageModel {
  public:
   Decoder(GraphBuilder& builder, const DecoderConfig& config, std::uint64_t seed)
       : config_(config),
@@ -129,7 +135,7 @@ class Decoder {
                                                 {Initializer::Kind::normal, config.initializer_range});
   }
 
-  ValueId hidden(GraphBuilder& builder, const TokenStep& step) const {
+  ValueId hidden(GraphBuilder& builder, const TokenStep& step) const override {
     ValueId x;
     {
       const GraphBuilder::Scope scope(builder, "model.embed_tokens");
@@ -140,7 +146,15 @@ class Decoder {
     return (*norm_)(builder, x);
   }
 
-  ValueId head() const { return head_; }
+  ValueId head() const override { return head_; }
+
+  std::vector<LayerCacheShape> caches() const override {
+    std::vector<LayerCacheShape> caches;
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      caches.push_back({config_.kv_heads * config_.head_size, config_.window_of(i)});
+    }
+    return caches;
+  }
 
  private:
   DecoderConfig config_;

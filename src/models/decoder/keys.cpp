@@ -76,7 +76,7 @@ std::span<const ModelKey> decoder_keys() {
           .example = "true",
           .set = [](const M& config,
                     const S& setting) { return config.with<DecoderConfig>([&](DecoderConfig& c) { c.tied = flag(setting); }); },
-          .text = [](const M& config) { return toml_text(of(config).tied); }},
+          .text = [](const M& config) { return std::string(of(config).tied ? "true" : "false"); }},
       ModelKey{.name = "dropout",
                .of_folder = false,
                .on_resume = OnResume::results,

@@ -15,7 +15,7 @@ using OrderedJson = nlohmann::ordered_json;
 void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
   reader.demand("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   reader.demand("n_inner", {4 * config.width});
-  reader.demand("tie_word_embeddings", {true});
+  reader.demand("tie_word_embeddings", {true, false});
   reader.demand("scale_attn_weights", {true});
   reader.demand("scale_attn_by_inverse_layer_idx", {false});
   reader.demand("reorder_and_upcast_attn", {false});
@@ -44,6 +44,7 @@ Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
   config.initializer_range = reader.number("initializer_range", config.initializer_range, 0, 1e3);
   reader.demand("plimsoll_tokenizer", {"bytes"});
   config.byte_vocabulary = reader.json().value("plimsoll_tokenizer", Json()) == Json("bytes");
+  config.tied = reader.json().value("tie_word_embeddings", Json(true)) != Json(false);
   check_architecture(reader, config);
   return config;
 }
@@ -70,7 +71,7 @@ void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& fo
   json["resid_pdrop"] = config.residual_dropout;
   json["initializer_range"] = config.initializer_range;
   json["scale_attn_weights"] = true;
-  json["tie_word_embeddings"] = true;
+  json["tie_word_embeddings"] = config.tied;
   json["torch_dtype"] = "float32";
   if (json.contains("dtype")) json["dtype"] = "float32";  // its newer name
   json.erase("plimsoll_tokenizer");

@@ -16,6 +16,7 @@ ModelConfig defaults() { return {kGpt2, Gpt2Config{}}; }
 
 // Files from before 2020 have no prefix, newer ones have one.
 std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
+  if (parameter == "lm_head.weight") return {"lm_head.weight"};
   return {std::string(parameter), "transformer." + std::string(parameter)};
 }
 
@@ -32,7 +33,7 @@ ModelFacts facts(const ModelConfig& config) {
           .positions = c.context,
           .bytes = c.byte_vocabulary,
           .chance_loss = std::log(vocab),
-          .parameters = (vocab + rows) * width + layers * 12 * width * width,
+          .parameters = ((c.tied ? 1 : 2) * vocab + rows) * width + layers * 12 * width * width,
           .values_per_token = vocab + layers * 16 * width};
 }
 

@@ -1,4 +1,4 @@
-// GPT-2 (Radford et al., 2019): learned positions, pre-LN blocks, tanh-GELU, tied head, dropout. Parameters carry the names of a
+// GPT-2 (Radford et al., 2019): learned positions, pre-LN blocks, tanh-GELU, dropout. Parameters carry the names of a
 // Hugging Face file, matrices its layout ([inputs, outputs]).
 #pragma once
 
@@ -23,6 +23,7 @@ struct Gpt2Config {
   double attention_dropout = 0.1;
   double residual_dropout = 0.1;
   double initializer_range = 0.02;
+  bool tied = true;              // the table of tokens is the head, too
   bool byte_vocabulary = false;  // token ids are the bytes of the text; there is no vocab.json
 
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
@@ -32,6 +33,7 @@ struct Gpt2Config {
     v("layer_norm_epsilon", layer_norm_epsilon), v("embedding_dropout", embedding_dropout);
     v("attention_dropout", attention_dropout), v("residual_dropout", residual_dropout);
     v("initializer_range", initializer_range), v("byte_vocabulary", byte_vocabulary);
+    if (!tied) v("tied", tied);
   }
 };
 
@@ -42,9 +44,7 @@ Gpt2Config read_gpt2_config(const std::filesystem::path& folder);
 // transformers opens it as GPT2LMHeadModel.
 void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& folder);
 
-// Fields of an evaluation and of a micro-step: tokens i32 [batch, tokens], targets likewise (negative: ignored), sample_ids u32
-// [batch, 2] (epoch, sample). Of generation: tokens i32 [1, tokens], sample_ids, position i32 [1]; its result: logits f32
-// [1, vocab].
+// Passes and fields are those of models/language_model.h.
 ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const BuildOptions& options);
 
 std::span<const ModelPreset> gpt2_presets();

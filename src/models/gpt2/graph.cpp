@@ -9,9 +9,12 @@
 #include "models/language_model.h"
 #include "nn/layers.h"
 #include "ops/attention/attention.h"
+#include "ops/cache/cache.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
+#include "ops/lookup/lookup.h"
+#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 namespace {
@@ -21,6 +24,7 @@ class Block {
  public:
   Block(GraphBuilder& builder, const Gpt2Config& config, std::int64_t index)
       : name_(fmt::format("h.{}", index)),
+        layer_(static_cast<std::size_t>(index)),
         ln_1_(builder, name_ + ".ln_1", config.width, config.layer_norm_epsilon),
         c_attn_(builder, name_ + ".attn.c_attn", config.width, 3 * config.width, config.initializer_range),
         c_proj_(builder, name_ + ".attn.c_proj", config.width, config.width, residual_std(config)),
@@ -36,8 +40,7 @@ class Block {
     };
     x = residual(builder, x, "attn", ln_1_, "ln_1", [&](ValueId normed) {
       const ValueId qkv = c_attn_(builder, normed, "c_attn");
-      const double p = step.training ? config.attention_dropout : 0;
-      return drop(c_proj_(builder, ops::attention(builder, qkv, step.sample_ids, config.heads, p, seed), "c_proj"));
+      return drop(c_proj_(builder, attended(builder, qkv, step, config, seed), "c_proj"));
     });
     return residual(builder, x, "mlp", ln_2_, "ln_2", [&](ValueId normed) {
       return drop(mlp_c_proj_(builder, ops::gelu(builder, c_fc_(builder, normed, "c_fc"), "gelu"), "c_proj"));
@@ -45,6 +48,22 @@ class Block {
   }
 
  private:
+  // The packed projections go whole where nothing but them is read, else in three parts.
+  ValueId attended(GraphBuilder& builder, ValueId qkv, const TokenStep& step, const Gpt2Config& config,
+                   std::uint64_t seed) const {
+    const double p = step.training ? config.attention_dropout : 0;
+    if (step.caches.empty() && !step.segments.valid()) {
+      return ops::attention(builder, qkv, step.sample_ids, config.heads, p, seed);
+    }
+    const auto part = [&](std::int64_t which, const char* name) {
+      return ops::columns(builder, qkv, which * config.width, (which + 1) * config.width, name);
+    };
+    const ValueId q = part(0, "q"), k = part(1, "k");
+    const AttentionParts parts{
+        .q = q, .k = k, .v = part(2, "v"), .heads = config.heads, .kv_heads = config.heads, .window = 0, .dropout = p};
+    return attend(builder, parts, step, layer_, seed);
+  }
+
   // Residual branches start smaller with depth, so that the sum over 2 * layers of them keeps its variance.
   static double residual_std(const Gpt2Config& config) {
     return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.layers));
@@ -63,13 +82,14 @@ class Block {
   }
 
   std::string name_;
+  std::size_t layer_;
   nn::LayerNorm ln_1_;
   nn::Linear c_attn_, c_proj_;
   nn::LayerNorm ln_2_;
   nn::Linear c_fc_, mlp_c_proj_;
 };
 
-class Gpt2 {
+class Gpt2 final : public LanguageModel {
  public:
   Gpt2(GraphBuilder& builder, const Gpt2Config& config, std::uint64_t seed)
       : config_(config),
@@ -81,17 +101,23 @@ class Gpt2 {
         wpe_(builder.add_parameter("wpe.weight", {config.context, config.width},
                                    {Initializer::Kind::normal, config.initializer_range / 2})),
         blocks_(make_blocks(builder, config)),
-        ln_f_(builder, "ln_f", config.width, config.layer_norm_epsilon) {}
+        ln_f_(builder, "ln_f", config.width, config.layer_norm_epsilon),
+        head_(config.tied ? wte_
+                          : builder.add_parameter("lm_head.weight", {config.vocab, config.width},
+                                                  {Initializer::Kind::normal, config.initializer_range})) {}
 
   // Hidden states after the last norm: [batch, tokens, width].
-  ValueId hidden(GraphBuilder& builder, const TokenStep& step) const {
+  ValueId hidden(GraphBuilder& builder, const TokenStep& step) const override {
     ValueId x = embed(builder, step);
     for (const Block& block : blocks_) x = block(builder, x, step, config_, seed_);
     const GraphBuilder::Scope scope(builder, "ln_f");
     return ln_f_(builder, x);
   }
 
-  ValueId head() const { return wte_; }
+  ValueId head() const override { return head_; }
+  std::vector<LayerCacheShape> caches() const override {
+    return std::vector<LayerCacheShape>(blocks_.size(), {config_.width, 0});
+  }
 
  private:
   static std::vector<Block> make_blocks(GraphBuilder& builder, const Gpt2Config& config) {
@@ -102,6 +128,11 @@ class Gpt2 {
 
   ValueId embed(GraphBuilder& builder, const TokenStep& step) const {
     const GraphBuilder::Scope scope(builder, "wte");
+    if (step.decodes()) {
+      const ValueId positions = ops::reshape(builder, step.positions, builder.shape(step.tokens), "positions");
+      const ValueId token = ops::lookup(builder, step.tokens, wte_, /*padding=*/-1, "token");
+      return ops::add(builder, token, ops::lookup(builder, positions, wpe_, /*padding=*/-1, "position"), "");
+    }
     const ValueId x = ops::embedding(builder, step.tokens, wte_, wpe_, "");
     return ops::dropout(builder, x, step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
   }
@@ -111,6 +142,7 @@ class Gpt2 {
   ValueId wte_, wpe_;
   std::vector<Block> blocks_;
   nn::LayerNorm ln_f_;
+  ValueId head_;
 };
 
 }  // namespace

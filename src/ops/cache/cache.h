@@ -33,7 +33,7 @@ struct ColumnsAttributes {
 // many as there are slots; row i has position i.
 // cached_attention: (q [b, 1, heads * d], k [b, 1, kv_heads * d], v likewise, positions i32 [b], cached keys, cached values) ->
 // out [b, 1, heads * d], keys, values: stores k and v at each sample's position, then attends to the positions up to it. It reads
-// no slot without a position. A sample of a negative position stores nothing, and its output is 0.
+// no slot without a position.
 // columns: a part of the last axis.
 extern const OpDef kCacheRows, kCachedAttention, kColumns;
 

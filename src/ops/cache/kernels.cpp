@@ -73,7 +73,6 @@ void attend(const cache::Call& call, std::int64_t task, float* scratch) {
   const std::int64_t size = shape.head_size, position = call.positions[sample], row = shape.kv_heads * size;
   float* const out = call.out + (sample * shape.heads + head * group) * size;
   std::memset(out, 0, static_cast<std::size_t>(group * size) * 4);
-  if (position < 0) return;
   const float* const q = call.q + (sample * shape.heads + head * group) * size;
   float* const keys = call.keys + sample * shape.slots * row + head * size;
   float* const values = call.values + sample * shape.slots * row + head * size;

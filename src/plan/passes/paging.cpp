@@ -48,7 +48,7 @@ PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<GraphB
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (const NodeId id : blocks[i].nodes) block_of_node[id] = static_cast<int>(i);
   }
-  for (const NodeId id : graph.section_order(Section::micro)) {
+  for (const NodeId id : graph.section_order(main_section(graph))) {
     const Node& node = graph.nodes[id];
     if (node.backward) continue;
     for (const ValueId input : node.inputs) {

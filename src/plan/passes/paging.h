@@ -19,6 +19,9 @@ namespace plimsoll {
 
 // Pages are multiples of so many elements.
 inline constexpr std::int64_t kPageStep = 1 << 15;
+// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
+// way in, one being updated, one on its way out.
+inline constexpr std::int64_t kPageSlots = 4, kLargePage = 1 << 18, kSmallPage = kPageStep;
 
 struct Paging {
   std::int64_t page = 0;                          // elements of a transfer; 0: everything stays where kernels run

@@ -31,7 +31,6 @@ std::vector<Numbers> cached_attention(const ReferenceCall& call) {
   Numbers out(call.values[0].size()), keys = call.values[4], values = call.values[5];
   for (std::int64_t sample = 0; sample < call.shape(0)[0]; ++sample) {
     const auto position = static_cast<std::int64_t>(call.values[3][extent(sample)]);
-    if (position < 0) continue;
     const auto at = [&](std::int64_t p, std::int64_t i) { return extent((sample * slots + p % slots) * width + i); };
     for (std::int64_t i = 0; i < width; ++i) {
       keys[at(position, i)] = call.values[1][extent(sample * width + i)];
@@ -80,7 +79,7 @@ OpCase attention_case(std::int64_t batch, std::int64_t slots, std::int64_t heads
                       double positions, std::int64_t window = 0, double scale = 0) {
   const Shape q{batch, 1, heads * size}, kv{batch, 1, kv_heads * size}, cache{batch, slots, kv_heads * size};
   return {ops::CachedAttentionAttributes{heads, kv_heads, window, scale},
-          {f32(q, {-2, 2}), f32(kv, {-2, 2}), f32(kv), i32(Shape{batch}, -1, positions), f32(cache, {-2, 2}), f32(cache)}};
+          {f32(q, {-2, 2}), f32(kv, {-2, 2}), f32(kv), i32(Shape{batch}, 0, positions), f32(cache, {-2, 2}), f32(cache)}};
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/say.h"
+#include "cli/settings.h"
+#include "config/config.h"
+#include "device/machine_facts.h"
+#include "device/process_memory.h"
+#include "formats/safetensors.h"
+#include "formats/weights_folder.h"
+#include "infer/inference_run.h"
+#include "measure/calibrate.h"
+#include "models/all.h"
+#include "session/probe.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kLogitRows = 64, kMostTokens = 1 << 24;
+
+// What a file asks for, as 32-bit numbers; the mask is all ones where there is none.
+class Inputs {
+ public:
+  Inputs(const std::filesystem::path& path, std::int64_t vocab, std::int64_t positions)
+      : file_(SafetensorsFile::open(path)), ids_(read("input_ids")) {
+    const StoredTensor& ids = *file_.find("input_ids");
+    batch_ = ids.shape[0], tokens_ = ids.shape[1];
+    if (tokens_ > positions) {
+      throw config_error("E-USAGE", "--inputs",
+                         fmt::format("input_ids has {} tokens, the model {} positions", tokens_, positions),
+                         "samples that the model can see");
+    }
+    for (const std::int32_t id : ids_) {
+      if (id >= 0 && id < vocab) continue;
+      throw data_error("E-DATA-TOKEN", file_.path(), fmt::format("input_ids holds {}", id),
+                       fmt::format("tokens from 0 to {}", vocab - 1));
+    }
+    mask_.assign(ids_.size(), 1);
+    if (const StoredTensor* mask = file_.find("attention_mask")) {
+      if (mask->shape != ids.shape) throw refuse("attention_mask is " + to_text(mask->shape), "the shape of input_ids");
+      mask_ = read("attention_mask");
+    }
+    for (const std::int32_t seen : mask_) {
+      if (seen != 0 && seen != 1) throw refuse(fmt::format("attention_mask holds {}", seen), "0 and 1");
+    }
+  }
+
+  std::int64_t batch() const { return batch_; }
+  std::int64_t tokens() const { return tokens_; }
+  std::span<const std::int32_t> ids(std::int64_t sample) const { return row(ids_, sample); }
+  std::span<const std::int32_t> mask(std::int64_t sample) const { return row(mask_, sample); }
+  Bytes heap() const { return Bytes{4 * (std::ssize(ids_) + std::ssize(mask_))}; }
+
+ private:
+  Error refuse(const std::string& what, std::string expected) const {
+    return data_error("E-FORMAT-TENSOR", file_.path(), what, std::move(expected));
+  }
+
+  std::span<const std::int32_t> row(const std::vector<std::int32_t>& all, std::int64_t sample) const {
+    return std::span(all).subspan(static_cast<std::size_t>(sample * tokens_), static_cast<std::size_t>(tokens_));
+  }
+
+  std::vector<std::int32_t> read(const char* name) const {
+    const StoredTensor* tensor = file_.find(name);
+    if (tensor == nullptr) throw refuse(fmt::format("there is no {}", name), "input_ids [batch, tokens]");
+    const bool wide = tensor->stored_as == "I64", narrow = tensor->stored_as == "I32";
+    const bool fits = tensor->shape.rank() == 2 && tensor->shape.elements() > 0 && tensor->shape.elements() <= kMostTokens;
+    if (!fits || (!wide && !narrow)) {
+      throw refuse(fmt::format("{} is {} {}", name, tensor->stored_as, to_text(tensor->shape)),
+                   fmt::format("I32 or I64 [batch, tokens], at most {} numbers", kMostTokens));
+    }
+    const auto count = static_cast<std::size_t>(tensor->shape.elements());
+    std::vector<std::int32_t> numbers(count);
+    if (narrow) {
+      file_.read_into(*tensor, std::as_writable_bytes(std::span(numbers)));
+      return numbers;
+    }
+    constexpr std::size_t kPart = 4096;
+    std::vector<std::int64_t> part(std::min(count, kPart));
+    for (std::size_t begin = 0; begin < count; begin += kPart) {
+      const std::size_t some = std::min(kPart, count - begin);
+      file_.read_part(*tensor, static_cast<std::int64_t>(8 * begin), std::as_writable_bytes(std::span(part).first(some)));
+      for (std::size_t i = 0; i < some; ++i) {
+        // What no 32 bits hold is no token either.
+        numbers[begin + i] = part[i] == static_cast<std::int32_t>(part[i]) ? static_cast<std::int32_t>(part[i]) : -1;
+      }
+    }
+    return numbers;
+  }
+
+  SafetensorsFile file_;
+  std::vector<std::int32_t> ids_, mask_;
+  std::int64_t batch_ = 0, tokens_ = 0;
+};
+
+void check_arguments(const ForwardArguments& arguments) {
+  check_threads(arguments.threads);
+  if (std::filesystem::is_directory(arguments.out)) {
+    throw config_error("E-USAGE", "--out", arguments.out + " is a folder", "the name of a file");
+  }
+}
+
+// One sample after the other: its hidden states, then its logits, some rows at a time.
+void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& writer) {
+  const Pass &forward = run.graph().model.pass("forward"), &logits = run.graph().model.pass("logits");
+  const auto numbers = [&](const Pass& pass, std::string_view field) {
+    return run.executor().view(pass.input(field)).as<std::int32_t>();
+  };
+  for (std::int64_t sample = 0; sample < inputs.batch(); ++sample) {
+    run.run(forward, [&] {
+      std::ranges::copy(inputs.ids(sample), numbers(forward, "tokens").begin());
+      std::ranges::copy(inputs.mask(sample), numbers(forward, "segments").begin());
+      std::ranges::fill(numbers(forward, "lengths"), static_cast<std::int32_t>(inputs.tokens()));
+      std::ranges::fill(run.executor().view(forward.input("sample_ids")).as<std::uint32_t>(), 0U);
+    });
+    const auto rows = std::ssize(numbers(logits, "index"));
+    for (std::int64_t begin = 0; begin < inputs.tokens(); begin += rows) {
+      const std::int64_t some = std::min(rows, inputs.tokens() - begin);
+      run.run(logits, [&] {
+        const std::span<std::int32_t> index = numbers(logits, "index");
+        for (std::int64_t i = 0; i < rows; ++i) {
+          index[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(std::min(begin + i, inputs.tokens() - 1));
+        }
+      });
+      const std::span<const float> result = run.executor().view(logits.results.front()).as<float>();
+      writer.append("logits",
+                    std::as_bytes(result.first(result.size() / static_cast<std::size_t>(rows) * static_cast<std::size_t>(some))));
+    }
+  }
+}
+
+}  // namespace
+
+int run_forward(const ForwardArguments& arguments) {
+  check_arguments(arguments);
+  const MemorySettings memory = load_budgets(arguments.budgets);
+  const std::filesystem::path folder = weights_folder(arguments.weights);
+  const ModelConfig model = read_model(folder);
+  const ModelFacts facts = facts_of(model);
+  const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
+  const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
+  const InferenceRoom room =
+      inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
+  const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
+  const auto build = [&](std::int64_t) { return build_forward_graph(model, inputs.tokens(), shape); };
+  InferenceRun run(plan_inference({build, {1}, inputs.heap()}, room), room, model, folder, arguments.audit);
+  SafetensorsWriter writer(arguments.out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
+  run_samples(run, inputs, writer);
+  writer.commit();
+  run.check();
+  if (arguments.json) {
+    const nlohmann::json object = {{"schema", "plimsoll.forward/1"},
+                                   {"samples", inputs.batch()},
+                                   {"tokens", inputs.tokens()},
+                                   {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
+                                   {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("wrote the logits of {} x {} tokens to {}\n", inputs.batch(), inputs.tokens(), arguments.out);
+  }
+  return 0;
+}
+
+}  // namespace plimsoll

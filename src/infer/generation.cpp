@@ -1,0 +1,212 @@
+#include "infer/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/ceil_div.h"
+#include "base/philox.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
+constexpr std::int64_t kBucket = 64;
+
+std::int64_t longest(const GenerationRequest& request) {
+  std::size_t most = 0;
+  for (const auto& prompt : request.prompts) most = std::max(most, prompt.size());
+  return static_cast<std::int64_t>(most);
+}
+
+// The order of the likeliest tokens: larger logits first, of equals the smaller token.
+class ByLogit {
+ public:
+  explicit ByLogit(std::span<const float> logits) : logits_(logits) {}
+  bool operator()(std::int32_t a, std::int32_t b) const {
+    const float x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+    return x > y || (x == y && a < b);
+  }
+
+ private:
+  std::span<const float> logits_;
+};
+
+double unit_of(const Sampling& sampling, std::int64_t step, std::int64_t row) {
+  const PhiloxWords words =
+      philox4x32(philox_key(sampling.seed, kDrawSite), {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(row), 0, 0});
+  return static_cast<double>(words[0]) * 0x1p-32;
+}
+
+}  // namespace
+
+std::string_view name(Stopped stopped) {
+  switch (stopped) {
+    case Stopped::no: return "no";
+    case Stopped::end: return "end";
+    case Stopped::tokens: return "tokens";
+    case Stopped::context: return "context";
+  }
+  return "";
+}
+
+std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::int64_t step, std::int64_t row,
+                  std::span<std::int32_t> order) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  const auto likeliest = static_cast<std::int32_t>(best - logits.begin());
+  if (sampling.temperature <= 0) return likeliest;
+  const auto weight = [&](float logit) { return std::exp((logit - *best) / sampling.temperature); };
+  double left = unit_of(sampling, step, row);
+  if (!sampling.sorts()) {
+    double total = 0;
+    for (const float logit : logits) total += weight(logit);
+    left *= total;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      left -= weight(logits[i]);
+      if (left < 0) return static_cast<std::int32_t>(i);
+    }
+    return likeliest;
+  }
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), ByLogit(logits));
+  if (sampling.top_k > 0) order = order.first(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
+  double total = 0;
+  for (const std::int32_t token : order) total += weight(logits[static_cast<std::size_t>(token)]);
+  double kept = 0;
+  std::size_t count = 0;
+  while (count < order.size() && (count == 0 || kept < sampling.top_p * total)) {
+    kept += weight(logits[static_cast<std::size_t>(order[count++])]);
+  }
+  left *= kept;
+  for (const std::int32_t token : order.first(count)) {
+    left -= weight(logits[static_cast<std::size_t>(token)]);
+    if (left < 0) return token;
+  }
+  return likeliest;
+}
+
+GenerationShape generation_shape(const GenerationRequest& request) {
+  const auto bucketed = [&](std::int64_t tokens) { return std::min(request.context, round_up(tokens, kBucket)); };
+  const std::int64_t prompt = longest(request);
+  return {.rows = static_cast<std::int64_t>(request.prompts.size()),
+          .prompt = bucketed(prompt),
+          .slots = bucketed(prompt + request.tokens)};
+}
+
+Bytes generation_heap(const GenerationRequest& request) {
+  const auto rows = static_cast<std::int64_t>(request.prompts.size());
+  const std::int64_t kept = 4 * rows * (longest(request) + 2 * request.tokens);
+  return Bytes{kept + (request.sampling.sorts() ? 4 * request.vocabulary : 0)};
+}
+
+namespace {
+
+// The rows of a generation, as far as they have come.
+class Sequences {
+ public:
+  Sequences(InferenceRun& run, const GenerationRequest& request, const std::function<void(std::size_t, std::int32_t)>& on_token)
+      : run_(run),
+        request_(request),
+        on_token_(on_token),
+        prefill_(run.graph().model.pass("prefill")),
+        decode_(run.graph().model.pass("decode")),
+        rows_(request.prompts.size()),
+        order_(request.sampling.sorts() ? static_cast<std::size_t>(request.vocabulary) : 0) {
+    for (const auto& prompt : request.prompts) {
+      last_.push_back(prompt.back());
+      length_.push_back(static_cast<std::int32_t>(prompt.size()));
+    }
+    for (GeneratedRow& row : rows_) row.tokens.reserve(static_cast<std::size_t>(request.tokens));
+  }
+
+  std::vector<GeneratedRow> run() {
+    run_.run(prefill_, [&] { feed_prompts(); });
+    take(prefill_, 0);
+    for (std::int64_t step = 1; goes_on(); ++step) {
+      run_.run(decode_, [&] { feed_last(); });
+      take(decode_, step);
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  std::span<std::int32_t> numbers(const Pass& pass, std::string_view field) {
+    return run_.executor().view(pass.input(field)).as<std::int32_t>();
+  }
+
+  void feed_prompts() {
+    const std::span<std::int32_t> tokens = numbers(prefill_, "tokens"), lengths = numbers(prefill_, "lengths"),
+                                  last = numbers(prefill_, "last");
+    std::fill(tokens.begin(), tokens.end(), 0);
+    const std::size_t width = tokens.size() / rows_.size();
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      std::copy(request_.prompts[row].begin(), request_.prompts[row].end(),
+                tokens.begin() + static_cast<std::ptrdiff_t>(row * width));
+      lengths[row] = length_[row];
+      last[row] = static_cast<std::int32_t>(row * width) + length_[row] - 1;
+    }
+    clear_samples(prefill_);
+  }
+
+  // A row that has stopped goes over its last token again.
+  void feed_last() {
+    const std::span<std::int32_t> tokens = numbers(decode_, "tokens"), positions = numbers(decode_, "positions");
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      tokens[row] = last_[row];
+      positions[row] = length_[row] - 1;
+    }
+    clear_samples(decode_);
+  }
+
+  void clear_samples(const Pass& pass) {
+    const std::span<std::uint32_t> ids = run_.executor().view(pass.input("sample_ids")).as<std::uint32_t>();
+    std::fill(ids.begin(), ids.end(), 0u);
+  }
+
+  void take(const Pass& pass, std::int64_t step) {
+    const std::span<const float> logits = run_.executor().view(pass.results.front()).as<float>();
+    const std::size_t width = logits.size() / rows_.size();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (rows_[i].stopped != Stopped::no) continue;
+      const auto of_row = logits.subspan(i * width, static_cast<std::size_t>(request_.vocabulary));
+      add(i, draw(of_row, request_.sampling, step, static_cast<std::int64_t>(i), order_));
+    }
+  }
+
+  void add(std::size_t i, std::int32_t token) {
+    GeneratedRow& row = rows_[i];
+    if (std::ranges::find(request_.ends, std::int64_t{token}) != request_.ends.end()) {
+      row.stopped = Stopped::end;
+      return;
+    }
+    row.tokens.push_back(token);
+    on_token_(i, token);
+    last_[i] = token;
+    ++length_[i];
+    if (std::ssize(row.tokens) >= request_.tokens)
+      row.stopped = Stopped::tokens;
+    else if (length_[i] >= request_.context)
+      row.stopped = Stopped::context;
+  }
+
+  bool goes_on() const {
+    return std::ranges::any_of(rows_, [](const GeneratedRow& row) { return row.stopped == Stopped::no; });
+  }
+
+  InferenceRun& run_;
+  const GenerationRequest& request_;
+  const std::function<void(std::size_t, std::int32_t)>& on_token_;
+  const Pass &prefill_, &decode_;
+  std::vector<GeneratedRow> rows_;
+  std::vector<std::int32_t> last_, length_;
+  std::vector<std::int32_t> order_;
+};
+
+}  // namespace
+
+std::vector<GeneratedRow> generate(InferenceRun& run, const GenerationRequest& request,
+                                   const std::function<void(std::size_t, std::int32_t)>& on_token) {
+  return Sequences(run, request, on_token).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,152 @@
+#include "infer/inference_plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "measure/measure_disk.h"
+#include "ops/op_catalogue.h"
+#include "plan/build_plan.h"
+#include "prepare/planning.h"
+
+namespace plimsoll {
+namespace {
+
+// The plans of one batch, by a number: 0 holds everything in memory. Up to the number of blocks, the parameters of so many blocks
+// rest on the disk; then also tables; then of a block one matrix at a time is in memory; then pages are small.
+class Plans {
+ public:
+  Plans(const InferenceRequest& request, std::int64_t batch, const InferenceRoom& room)
+      : heap_(request.heap),
+        batch_(batch),
+        room_(room),
+        catalogue_(room.machine.machine.rates, {}),
+        graph_(request.build(batch)),
+        blocks_(find_blocks(graph_.model.graph)) {}
+
+  std::size_t count() const { return blocks_.size() + 4; }
+
+  Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
+    PlanDecisions decisions{.micro_batch = batch_};
+    for (const GraphBlock& block : blocks_) decisions.blocks.emplace_back().block = block.name;
+    decisions.paging = paging(number);
+    PlanRequest request;
+    request.saves = false;
+    Plan plan = build_plan(graph_.model.graph, blocks_, decisions, request, room_.machine.machine, catalogue_, offsets);
+    if (heap_.n > 0) {
+      plan.reserve.push_back({"vocabulary", align_up(heap_, kPage), "counted"});
+      plan.process += plan.reserve.back().bytes;
+    }
+    return plan;
+  }
+
+  // The smallest of those that leave no block's parameters in memory.
+  std::size_t smallest() {
+    std::size_t best = blocks_.size();
+    for (std::size_t number = best + 1; number < count(); ++number) {
+      if (plan(number).process < plan(best).process) best = number;
+    }
+    return best;
+  }
+
+  bool fits(const Plan& plan) const { return plan.process <= room_.memory; }
+  InferenceGraph take() { return std::move(graph_); }
+
+ private:
+  Paging paging(std::size_t number) const {
+    if (number == 0) return {};
+    Paging paging{.page = kLargePage, .slots = kPageSlots, .parameters = true};
+    paging.resident = static_cast<int>(blocks_.size() - std::min(number, blocks_.size()));
+    paging.tables = number > blocks_.size();
+    paging.narrow = number > blocks_.size() + 1;
+    if (number > blocks_.size() + 2) paging.page = kSmallPage;
+    return paging;
+  }
+
+  Bytes heap_;
+  std::int64_t batch_;
+  const InferenceRoom& room_;
+  OpCatalogue catalogue_;
+  InferenceGraph graph_;
+  std::vector<GraphBlock> blocks_;
+};
+
+struct Chosen {
+  std::size_t batch = 0, number = 0;
+};
+
+Error no_room(const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
+  const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
+  const Bytes floor = on_disk ? std::min(smallest.process, memory.process) : memory.process;
+  std::vector<std::string> remedies{fmt::format("--memory {}", floor.n)};
+  if (!on_disk && smallest.process <= room.memory) {
+    const std::string folder = room.disk ? room.disk->folder.string() : "/tmp/plimsoll";
+    remedies.push_back(fmt::format("--disk {}:{}", folder, smallest.stored[1].n));
+  }
+  return {ErrorKind::user,
+          ExitCode::does_not_fit,
+          "E-PLAN-FIT",
+          "plan",
+          fmt::format("the smallest plan needs {} ({} bytes), the budget is {}", to_text(floor), floor.n, to_text(room.memory)),
+          on_disk ? "a larger budget" : "a larger budget, or a disk for the parameters",
+          std::move(remedies)};
+}
+
+// Past 0, a larger number takes less memory: the first one that fits is found by halves.
+Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
+  for (std::size_t i = 0; i < request.batches.size(); ++i) {
+    Plans plans(request, request.batches[i], room);
+    if (plans.fits(plans.plan(0))) return {i, 0};
+  }
+  Plans plans(request, request.batches.back(), room);
+  std::size_t found = plans.smallest(), low = 1;
+  const Plan smallest = plans.plan(found);
+  const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
+  if (!on_disk || !plans.fits(smallest)) throw no_room(room, plans.plan(0), smallest);
+  while (low < found) {
+    const std::size_t middle = low + (found - low) / 2;
+    if (plans.fits(plans.plan(middle))) {
+      found = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return {request.batches.size() - 1, found};
+}
+
+}  // namespace
+
+InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say) {
+  Budget budget{memory.budget, {}, {}};
+  settle_budget(budget, available_memory(), /*runs_now=*/true, nullptr);
+  InferenceRoom room{*budget.memory, memory.disk, std::move(machine)};
+  if (room.disk) add_disk_tier(room.machine.machine, *room.disk, TransferPolicy::automatic, cache, say);
+  return room;
+}
+
+// The child hands back what it chose, and the addresses.
+InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room) {
+  const std::string answer = run_in_child([&] {
+    const Chosen chosen = choose(request, room);
+    Plans plans(request, request.batches[chosen.batch], room);
+    const Plan plan = plans.plan(chosen.number);
+    std::string text(reinterpret_cast<const char*>(&chosen), sizeof chosen);
+    return text.append(reinterpret_cast<const char*>(plan.offsets.data()), plan.offsets.size() * sizeof(Bytes));
+  });
+  Chosen chosen;
+  std::memcpy(&chosen, answer.data(), sizeof chosen);
+  std::vector<Bytes> offsets((answer.size() - sizeof chosen) / sizeof(Bytes));
+  std::memcpy(offsets.data(), answer.data() + sizeof chosen, offsets.size() * sizeof(Bytes));
+  InferencePlan result{{}, {}, request.batches[chosen.batch]};
+  Plans plans(request, result.batch, room);
+  result.plan = plans.plan(chosen.number, &offsets);
+  result.graph = plans.take();
+  return result;
+}
+
+}  // namespace plimsoll

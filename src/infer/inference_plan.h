@@ -1,0 +1,45 @@
+// Plans of commands that run weights forward only: evaluate, generate, forward. All fits into memory, or parameters come from a
+// disk as in a training. Of a few plans, from the fastest to the smallest, the first one that fits is taken.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "measure/machine_file.h"
+#include "plan/plan.h"
+#include "prepare/setup.h"
+
+namespace plimsoll {
+
+// What a command may take.
+struct InferenceRoom {
+  Bytes memory;
+  std::optional<DiskBudget> disk;
+  MachineRecord machine;  // with the disk as a tier
+};
+
+// Without a budget of memory what the machine has; E-MEM-MACHINE (exit 3) where it has less than was asked for.
+InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine, const std::filesystem::path& cache,
+                             const std::function<void(const std::string&)>& say);
+
+struct InferenceRequest {
+  // The graph for so many samples that go together. Of `batches` the first that fits is taken, largest first.
+  std::function<InferenceGraph(std::int64_t batch)> build;
+  std::vector<std::int64_t> batches{1};
+  Bytes heap = {};  // that stays beside the plan's own: "vocabulary"
+};
+
+struct InferencePlan {
+  InferenceGraph graph;
+  Plan plan;
+  std::int64_t batch = 1;
+};
+
+// Plans in a child process. Throws E-PLAN-FIT (exit 3), with what fits, where no plan does.
+InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room);
+
+}  // namespace plimsoll

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cstring>
+
+#include "base/ceil_div.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/parallel.h"
+#include "ops/kernel.h"
+#include "ops/score/score.h"
+
+namespace plimsoll {
+namespace {
+
+// The product with a tile of the table: of full tiles, and of the last one.
+GemmShape tile_shape(const KernelRequest& request, bool last) {
+  const std::int64_t rows = request.inputs[1].shape[0], rest = rows % ops::kTableRows;
+  const std::int64_t n = last && rest > 0 ? rest : std::min(rows, ops::kTableRows);
+  return {.m = request.inputs[0].shape[0], .n = n, .k = request.inputs[0].shape[1], .transpose_b = true};
+}
+
+// A tile of logits, with what the product needs behind it.
+Bytes tile_bytes(const KernelRequest& request) {
+  return align_up(Bytes{4 * request.inputs[0].shape[0] * tile_shape(request, false).n}, kCacheLine);
+}
+
+KernelChoice choose(const KernelRequest& request) {
+  const cpu::GemmPlan full = cpu::plan_gemm(tile_shape(request, false), request.threads, request.with_library);
+  const cpu::GemmPlan last = cpu::plan_gemm(tile_shape(request, true), request.threads, request.with_library);
+  const bool one = tile_shape(request, false) == tile_shape(request, true);
+  KernelChoice choice;
+  choice.implementation = full.implementation;
+  choice.scratch = tile_bytes(request) + std::max(full.scratch, last.scratch);
+  choice.primitives = full.primitives + (one ? 0 : last.primitives);
+  return choice;
+}
+
+class Score {
+ public:
+  explicit Score(const KernelRequest& request)
+      : full_(tile_shape(request, false), request.threads),
+        last_(tile_shape(request, true), request.threads),
+        library_(tile_bytes(request)),
+        rows_(request.inputs[1].shape[0]),
+        width_(request.inputs[1].shape[1]) {}
+
+  void operator()(const KernelCall& call) const {
+    const std::int64_t begin = call.range.begin / width_;
+    const std::int64_t rows = call.range.whole() ? rows_ : std::min(call.range.elements / width_, rows_ - begin);
+    for (std::int64_t row = 0; row < rows; row += ops::kTableRows) tile(call, row, begin + row);
+  }
+
+ private:
+  // `row`: of what is here; `column`: of all logits.
+  void tile(const KernelCall& call, std::int64_t row, std::int64_t column) const {
+    const cpu::Gemm& gemm = rows_ - column >= full_.shape().n ? full_ : last_;
+    auto* const logits = reinterpret_cast<float*>(call.scratch);
+    gemm.run(call.in(0), call.in(1) + row * width_, nullptr, logits, call.scratch + library_.n);
+    const std::int64_t n = gemm.shape().n;
+    cpu::parallel_for(ceil_div(gemm.shape().m, kCopyRows), [&](std::int64_t task) {
+      const std::int64_t end = std::min(gemm.shape().m, (task + 1) * kCopyRows);
+      for (std::int64_t i = task * kCopyRows; i < end; ++i) {
+        std::memcpy(call.out(0) + i * rows_ + column, logits + i * n, static_cast<std::size_t>(n) * 4);
+      }
+    });
+  }
+
+  static constexpr std::int64_t kCopyRows = 16;
+  cpu::Gemm full_, last_;
+  Bytes library_;  // where the scratch of the product begins
+  std::int64_t rows_, width_;
+};
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  struct Bound final : Kernel {
+    explicit Bound(const KernelRequest& request) : score(request) {}
+    void run(const KernelCall& call) const override { score(call); }
+    Score score;
+  };
+  return std::make_unique<Bound>(request);
+}
+
+}  // namespace
+
+CpuKernels score_cpu_kernels() { return {{&ops::kScore, choose, bind}}; }
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+#include <fmt/core.h>
+
+#include "ops/check.h"
+#include "ops/families.h"
+#include "ops/score/score.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "score");
+  require_dtype(inputs, DType::f32, "score");
+  const Shape &x = inputs[0].shape, &table = inputs[1].shape;
+  require(x.rank() == 2 && table.rank() == 2 && x.last() == table.last(), "score",
+          fmt::format("the rows are {}, the table {}", to_text(x), to_text(table)), "rows of one width");
+  return {{DType::f32, {x[0], table[0]}}};
+}
+
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {2 * static_cast<double>(outputs[0].shape.elements()) * static_cast<double>(inputs[0].shape.last()),
+          bytes_touched(inputs, outputs)};
+}
+
+RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+
+}  // namespace
+
+const OpDef kScore{.name = "score",
+                   .infer = infer,
+                   .cost = cost,
+                   .not_differentiable = "it hands out logits; the loss of a training makes its own",
+                   .ranges = ranges,
+                   .costly = true};
+
+OpList score_ops() { return {{&kScore}}; }
+
+ValueId score(GraphBuilder& builder, ValueId x, ValueId table, std::string name) {
+  return builder.add1(kScore, NoAttributes{}, {x, table}, std::move(name));
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,32 @@
+#include "ops/score/score.h"
+
+#include "ops/attributes.h"
+#include "ops/cases/cases.h"
+
+namespace plimsoll::test {
+namespace {
+
+std::vector<Numbers> score(const ReferenceCall& call) {
+  const std::size_t n = extent(call.shape(0)[0]), c = extent(call.shape(0)[1]), v = extent(call.shape(1)[0]);
+  Numbers logits(n * v);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < v; ++j) {
+      for (std::size_t k = 0; k < c; ++k) logits[i * v + j] += call.values[0][i * c + k] * call.values[1][j * c + k];
+    }
+  }
+  return {logits};
+}
+
+OpCase score_case(std::int64_t n, std::int64_t v, std::int64_t c) { return {ops::NoAttributes{}, {f32({n, c}), f32({v, c})}}; }
+
+}  // namespace
+
+std::vector<OpCases> score_cases() {
+  return {{&ops::kScore,
+           score,
+           {score_case(1, 1, 1), score_case(3, 7, 5), score_case(1, 1024, 16), score_case(2, 2049, 8), score_case(33, 3000, 12),
+            timed(score_case(1, 49152, 576)), timed(score_case(256, 49152, 576))},
+           {}}};
+}
+
+}  // namespace plimsoll::test
