@@ -64,8 +64,8 @@ OpCase scaled(RotaryAttributes attributes) {
 std::vector<OpCases> rotary_cases() {
   std::vector<OpCase> cases;
   // Heads of which a part is rotated, more pairs than have a table at once, and rows of several tasks.
-  const std::vector<Extents> list{{1, 1, 1, 2, 2},     {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},   {2, 3, 1, 300, 290},
-                                  {1, 2, 2, 640, 640}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}};
+  const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},   {2, 3, 1, 300, 290},
+                                  {1, 9, 1, 1300, 1300}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}};
   for (const Extents& e : list) {
     for (const bool interleaved : {false, true}) {
       for (const bool positions : {false, true}) {
