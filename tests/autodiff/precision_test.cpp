@@ -7,7 +7,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +17,11 @@
 #include "autodiff/small_gpt2.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/gated/gated.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rotary/rotary.h"
 
 namespace plimsoll {
 void PrintTo(DType dtype, std::ostream* out) { *out << name(dtype); }
@@ -106,6 +111,93 @@ TEST(Precision, RoundsASharedMatrixWhereItIsRead) {
   }
   EXPECT_EQ(casts.size(), 6U);
   EXPECT_EQ(casts, reads);
+}
+
+// Two products, their gated product and a third one, whose input may have a reader that takes fp32 alone.
+struct GatedModel {
+  Graph graph;
+  GraphBuilder builder{graph};
+  std::optional<UnderflowMeter> meter;
+
+  GatedModel(DType compute, bool read_wide) {
+    const ValueId h = builder.add_parameter("h", {1, 3, 4}, {}), head = builder.add_parameter("head", {5, 4}, {});
+    const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                  units = builder.add_input("units", {DType::f32, {1}});
+    const auto product = [&](ValueId x, const char* name, std::int64_t from, std::int64_t to) {
+      return ops::linear(builder, x, builder.add_parameter(std::string("w.") + name, {from, to}, {}), {}, name);
+    };
+    const ValueId gate = product(h, "gate", 4, 8), up = product(h, "up", 4, 8);
+    const ValueId out = ops::gated(builder, gate, up, ops::Activation::silu, "gated");
+    ValueId x = product(out, "down", 8, 4);
+    if (read_wide) x = ops::add(builder, x, product(ops::add(builder, gate, gate, "twice"), "side", 8, 4), "sum");
+    add_training(graph, ops::linear_cross_entropy(builder, x, head, targets, units), {}, 0);
+    meter = apply_precision(graph, compute);
+  }
+
+  // The dtypes of all that the ops of gated products take and make.
+  std::set<DType> widths() const {
+    std::set<DType> found;
+    for (const Node& node : graph.nodes) {
+      if (node.op != &ops::kGated && node.op != &ops::kGatedBackward) continue;
+      for (const ValueId value : node.inputs) found.insert(graph.values[value].type.dtype);
+      for (const ValueId value : node.outputs) found.insert(graph.values[value].type.dtype);
+    }
+    return found;
+  }
+};
+
+TEST(Precision, WhatAnOpRoundsTogetherIsOfOneWidth) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    EXPECT_EQ(GatedModel(dtype, false).widths(), std::set{dtype});
+    EXPECT_EQ(GatedModel(dtype, true).widths(), std::set{DType::f32}) << "one of them has a wide reader";
+  }
+}
+
+TEST(Precision, CountsEveryNarrowGradientOfAnOp) {
+  const GatedModel model(DType::f16, false);
+  ASSERT_TRUE(model.meter);
+  const auto& counted = model.meter->gradients;
+  for (const char* name : {"gate.grad", "up.grad"}) EXPECT_EQ(std::ranges::count(counted, name), 1) << name;
+}
+
+// A normalisation of heads between two products is narrow throughout; one of a residual stream makes narrow numbers of wide ones.
+// Either way the gradient of its weight rounds as the forward op does.
+TEST(Precision, ANormRoundsAgainWhatItRounded) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId h = builder.add_parameter("h", {1, 3, 8}, {}), head = builder.add_parameter("head", {5, 8}, {});
+  const ValueId targets = builder.add_input("targets", {DType::i32, {1, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  const auto product = [&](ValueId x, const char* name) {
+    return ops::linear(builder, x, builder.add_parameter(std::string("w.") + name, {8, 8}, {}), {}, name);
+  };
+  const auto norm = [&](ValueId x, const char* name, std::int64_t width) {
+    const GraphBuilder::Scope scope(builder, name);
+    return ops::rms_norm(builder, x, builder.add_parameter(std::string("n.") + name, {width}, {}), 1e-6);
+  };
+  const ValueId residual = ops::add(builder, h, h, "residual");
+  const ValueId of_residual = norm(residual, "outer", 8);
+  const ValueId of_heads = norm(product(of_residual, "q"), "heads", 4);
+  const ValueId turned = ops::rotary(builder, of_heads, {}, {.head_size = 4, .rotated = 4}, "turned");
+  const ValueId out = ops::add(builder, residual, product(turned, "o"), "out");
+  add_training(graph, ops::linear_cross_entropy(builder, out, head, targets, units), {}, 0);
+  apply_precision(graph, DType::bf16);
+  const auto dtype = [&](ValueId value) { return graph.values[value].type.dtype; };
+  EXPECT_EQ(dtype(of_residual), DType::bf16);
+  EXPECT_EQ(dtype(of_heads), DType::bf16);
+  EXPECT_EQ(dtype(turned), DType::bf16);
+  int backward = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op != &ops::kRmsNormBackward) continue;
+    ++backward;
+    const DType width = node.line.text() == "heads" ? DType::bf16 : DType::f32;
+    EXPECT_EQ(dtype(node.inputs[0]), width) << node.line.text();
+    EXPECT_EQ(dtype(node.inputs[1]), width) << node.line.text();
+    EXPECT_EQ(dtype(node.outputs[0]), width) << node.line.text();
+    EXPECT_EQ(dtype(node.outputs[1]), DType::f32);
+    EXPECT_EQ(node.attributes.as<ops::RmsNormBackwardAttributes>().output, DType::bf16);
+  }
+  EXPECT_EQ(backward, 2);
 }
 
 // Of a model with weights far larger than those of a real one: a few per cent of each tensor.

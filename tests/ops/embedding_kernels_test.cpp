@@ -53,6 +53,31 @@ TEST(EmbeddingKernels, TokenGradientAddsInAscendingOrder) {
   });
 }
 
+// Neither the token of the padding nor one below zero adds anything.
+TEST(EmbeddingKernels, PaddingGetsNoGradient) {
+  on_every_target([] {
+    for (const EmbeddingShape& s : kShapes) {
+      auto tokens = some_tokens(s);
+      const std::int32_t padding = tokens.front();
+      const Floats d_out = random_floats(s.batch * s.tokens * s.width, 1);
+      Floats d_table(kVocabulary * s.width), expected(kVocabulary * s.width);
+      embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), false, d_table.data(), padding);
+      for (std::int64_t i = 0; i < s.width; ++i) EXPECT_EQ(d_table[padding * s.width + i], 0);
+      for (std::int32_t& token : tokens) token = token == padding ? -1 : token;
+      embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), false, expected.data());
+      EXPECT_TRUE(d_table == expected);
+    }
+  });
+}
+
+TEST(EmbeddingKernels, PaddingGetsNoSlot) {
+  const std::vector<std::int32_t> tokens{4, 2, 4, 0, 2};
+  std::vector<std::int32_t> map(6), slots(5);
+  EXPECT_EQ(give_slots(5, 5, 2, tokens.data(), map.data(), slots.data(), 4), 2);
+  EXPECT_EQ(slots, (std::vector<std::int32_t>{-1, 0, -1, 1, 0}));
+  EXPECT_EQ(map, (std::vector<std::int32_t>{2, 0, 1, 0, 0, 2}));
+}
+
 // Range by range, each from a table of its own that has nothing else.
 TEST(EmbeddingKernels, RangesOfTheTableChangeNoBit) {
   on_every_target([] {

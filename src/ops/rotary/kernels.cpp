@@ -18,7 +18,9 @@
 #define PLIMSOLL_OPS_ROTARY_KERNELS_ONCE_
 namespace plimsoll::cpu::rotary {
 
-inline constexpr std::int64_t kPairs = 128;  // whose cosines and sines are on the stack at a time
+// What is on the stack at a time: the cosines and sines of up to so many pairs of a token, and of as many tokens as have room.
+inline constexpr std::int64_t kPairs = 512, kNumbers = 2048;
+inline constexpr std::int64_t kTokens = 8;  // of a task at least, so that what it reads of a sample lies together
 
 struct Call {
   RotaryShape shape;
@@ -36,11 +38,11 @@ inline float rounded(F16, float x) { return widen_f16(narrow_f16(x)); }
 // Of some pairs of a token. Where pairs are interleaved each has two of both, so that (a, b) turns into (a, b) cosines + (b, a)
 // sines.
 struct Turn {
-  alignas(64) float cosines[2 * kPairs];
-  alignas(64) float sines[2 * kPairs];
+  float *cosines, *sines;
 
   template <class T>
-  void set(const Call& call, std::int32_t position, std::int64_t begin, std::int64_t end) {
+  void set(const Call& call, std::int64_t token, std::int64_t begin, std::int64_t end) const {
+    const std::int32_t position = call.positions != nullptr ? call.positions[token] : static_cast<std::int32_t>(token);
     for (std::int64_t i = 0; i < end - begin; ++i) {
       const float angle = static_cast<float>(position) * call.inverse_frequencies[static_cast<std::size_t>(begin + i)];
       const float cosine = rounded(T{}, std::cos(angle) * call.factor), plain = rounded(T{}, std::sin(angle) * call.factor);
@@ -53,6 +55,13 @@ struct Turn {
       }
     }
   }
+};
+
+struct Turns {
+  alignas(64) float cosines[kNumbers];
+  alignas(64) float sines[kNumbers];
+
+  Turn at(std::int64_t number) { return {cosines + number, sines + number}; }
 };
 
 }  // namespace plimsoll::cpu::rotary
@@ -93,39 +102,56 @@ HWY_INLINE void turn_neighbours(const rotary::Turn& turn, std::int64_t pairs, co
   store_part(turned(load_part(x + i, rest), c, s), out + i, rest);
 }
 
-template <class T>
-HWY_INLINE void rotate_token(const rotary::Call& call, rotary::Turn& turn, std::int64_t token) {
+// body(token, x, out) for each head of the tokens, sample by sample.
+template <class T, class Body>
+HWY_INLINE void for_heads(const rotary::Call& call, std::int64_t begin, std::int64_t end, Body body) {
   const RotaryShape& s = call.shape;
-  const auto pairs = static_cast<std::int64_t>(call.inverse_frequencies.size());
-  const std::int64_t width = s.heads * s.head_size, left = s.head_size - 2 * pairs;
-  const std::int32_t position = call.positions != nullptr ? call.positions[token] : static_cast<std::int32_t>(token);
-  const auto for_heads = [&](auto body) HWY_ATTR {
-    for (std::int64_t b = 0; b < s.batch; ++b) {
+  const std::int64_t width = s.heads * s.head_size;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t token = begin; token < end; ++token) {
       const std::int64_t row = (b * s.tokens + token) * width;
-      for (std::int64_t h = row; h < row + width; h += s.head_size) body(call.x.as<T>() + h, call.out.as<T>() + h);
-    }
-  };
-  for (std::int64_t begin = 0; begin < pairs; begin += rotary::kPairs) {
-    const std::int64_t end = std::min(pairs, begin + rotary::kPairs);
-    turn.set<T>(call, position, begin, end);
-    if (s.interleaved) {
-      for_heads([&](const T* x, T* out) HWY_ATTR { turn_neighbours(turn, end - begin, x + 2 * begin, out + 2 * begin); });
-    } else {
-      for_heads([&](const T* x, T* out) HWY_ATTR { turn_halves(turn, end - begin, pairs, x + begin, out + begin); });
+      for (std::int64_t h = row; h < row + width; h += s.head_size) body(token, call.x.as<T>() + h, call.out.as<T>() + h);
     }
   }
+}
+
+// The pairs [first, last) of some tokens.
+template <class T>
+HWY_INLINE void rotate_pairs(const rotary::Call& call, rotary::Turns& turns, std::int64_t begin, std::int64_t end,
+                             std::int64_t first, std::int64_t last) {
+  const auto all = static_cast<std::int64_t>(call.inverse_frequencies.size());
+  const std::int64_t pairs = last - first, stride = round_up(call.shape.interleaved ? 2 * pairs : pairs, 16);
+  for (std::int64_t from = begin; from < end; from += rotary::kNumbers / stride) {
+    const std::int64_t to = std::min(end, from + rotary::kNumbers / stride);
+    for (std::int64_t token = from; token < to; ++token) turns.at((token - from) * stride).set<T>(call, token, first, last);
+    if (call.shape.interleaved) {
+      for_heads<T>(call, from, to, [&](std::int64_t token, const T* x, T* out) HWY_ATTR {
+        turn_neighbours(turns.at((token - from) * stride), pairs, x + 2 * first, out + 2 * first);
+      });
+    } else {
+      for_heads<T>(call, from, to, [&](std::int64_t token, const T* x, T* out) HWY_ATTR {
+        turn_halves(turns.at((token - from) * stride), pairs, all, x + first, out + first);
+      });
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void rotate_tokens_of(const rotary::Call& call, std::int64_t begin, std::int64_t end) {
+  rotary::Turns turns;
+  const auto pairs = static_cast<std::int64_t>(call.inverse_frequencies.size());
+  for (std::int64_t first = 0; first < pairs; first += rotary::kPairs) {
+    rotate_pairs<T>(call, turns, begin, end, first, std::min(pairs, first + rotary::kPairs));
+  }
+  const auto left = static_cast<std::size_t>(call.shape.head_size - 2 * pairs) * sizeof(T);
   if (left == 0 || call.x.data == call.out.data) return;
-  for_heads([&](const T* x, T* out) { std::memcpy(out + 2 * pairs, x + 2 * pairs, static_cast<std::size_t>(left) * sizeof(T)); });
+  for_heads<T>(call, begin, end, [=](std::int64_t, const T* x, T* out) { std::memcpy(out + 2 * pairs, x + 2 * pairs, left); });
 }
 
 void rotate_tokens(const rotary::Call& call, std::int64_t begin, std::int64_t end) {
-  rotary::Turn turn;
-  const auto rotate_all = [&]<class T>(T) HWY_ATTR {
-    for (std::int64_t token = begin; token < end; ++token) rotate_token<T>(call, turn, token);
-  };
-  if (call.x.type == DType::bf16) return rotate_all(std::uint16_t{});
-  if (call.x.type == DType::f16) return rotate_all(F16{});
-  rotate_all(0.0F);
+  if (call.x.type == DType::bf16) return rotate_tokens_of<std::uint16_t>(call, begin, end);
+  if (call.x.type == DType::f16) return rotate_tokens_of<F16>(call, begin, end);
+  rotate_tokens_of<float>(call, begin, end);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -142,9 +168,12 @@ void rotate(const RotaryShape& shape, std::span<const float> inverse_frequencies
   if (positions != nullptr) call.shape.tokens = shape.batch * shape.tokens, call.shape.batch = 1;  // a turn for each
   const std::int64_t elements = call.shape.batch * shape.heads * shape.head_size;
   for_tiles(
-      call.shape.tokens, [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(rotate_tokens)
-                                                                     (call, begin, end); },
-      std::max<std::int64_t>(1, kElementTile / std::max<std::int64_t>(1, elements)));
+      call.shape.tokens,
+      [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(rotate_tokens)
+        (call, begin, end);
+      },
+      std::max(rotary::kTokens, kElementTile / std::max<std::int64_t>(1, elements)));
 }
 
 }  // namespace plimsoll::cpu

@@ -23,7 +23,12 @@ std::vector<Numbers> token_gradient(const ReferenceCall& call) {
   const Numbers &tokens = call.values[0], &dy = call.values[1];
   const std::size_t width = dy.size() / tokens.size();
   Numbers out = attributes.accumulate ? call.values[2] : Numbers(extent(attributes.rows) * width);
-  for (std::size_t i = 0; i < dy.size(); ++i) out[static_cast<std::size_t>(tokens[i / width]) * width + i % width] += dy[i];
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const double token = tokens[i / width];
+    if (token >= 0 && token != static_cast<double>(attributes.padding)) {
+      out[static_cast<std::size_t>(token) * width + i % width] += dy[i];
+    }
+  }
   return {out};
 }
 
@@ -43,7 +48,12 @@ std::vector<Numbers> select_row(const ReferenceCall& call) {
 
 std::vector<Numbers> token_slots(const ReferenceCall& call) {
   Numbers slots, map = call.values[1];
+  const auto padding = static_cast<double>(call.attributes.as<ops::TokenSlotsAttributes>().padding);
   for (const double token : call.values[0]) {
+    if (token == padding) {
+      slots.push_back(-1);
+      continue;
+    }
     double& slot = map[static_cast<std::size_t>(token)];
     if (slot == 0) slot = ++map.back();
     slots.push_back(slot - 1);
@@ -110,6 +120,19 @@ struct Families {
     tokens.cases.push_back(of_tokens);
     positions.cases.push_back(of_positions);
   }
+
+  // The last row gets nothing; nor do tokens without a slot.
+  void add_padding(const Extents& e) {
+    OpCase padded{EmbeddingBackwardAttributes{e.vocab, true, e.vocab - 1}, {e.ids(), f32(e.rows()), f32({e.vocab, e.width})}};
+    tokens.cases.push_back(padded);
+    tokens.cases.push_back(in_window(padded));
+    padded.attributes = EmbeddingBackwardAttributes{e.vocab, true};
+    padded.inputs[0].fill.low = -1;
+    tokens.cases.push_back(padded);
+    const std::int64_t all = e.batch * e.tokens;
+    slots.cases.push_back(in_window({ops::TokenSlotsAttributes{all, e.vocab - 1}, {e.ids(), i32(Shape{e.vocab + 1}, 0, 1)}}));
+    slots.cases.push_back({ops::TokenSlotsAttributes{all, e.vocab - 1}, {e.ids(), i32(Shape{e.vocab + 1}, 0, 1)}});
+  }
 };
 
 }  // namespace
@@ -126,6 +149,7 @@ std::vector<OpCases> embedding_cases() {
     families.add_backward(e, true, true);
     families.add_slots(e, false);
     families.add_slots(e, true);
+    families.add_padding(e);
   }
   // Tokens that come more than 32 times, and as often as 64; rows of several strips and ranges; more positions than a GPU's block
   // gives slots at once.

@@ -1,0 +1,133 @@
+#include "ops/rms_norm/rms_norm.h"
+
+#include <cmath>
+
+#include "ops/cases/cases.h"
+
+namespace plimsoll::test {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+Numbers rstd_of(const Numbers& x, std::size_t width) {
+  Numbers rstd;
+  for (std::size_t row = 0; row < x.size() / width; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < width; ++i) squares += x[row * width + i] * x[row * width + i];
+    rstd.push_back(1 / std::sqrt(squares / static_cast<double>(width) + kEpsilon));
+  }
+  return rstd;
+}
+
+// x rstd, rounded to the dtype of y.
+Numbers rounded_hat(const Numbers& x, const Numbers& rstd, DType output) {
+  Numbers hat = x;
+  for (std::size_t i = 0; i < x.size(); ++i) hat[i] *= rstd[i / (x.size() / rstd.size())];
+  return output == DType::f32 ? hat : round_to(hat, output);
+}
+
+std::vector<Numbers> rms_norm(const ReferenceCall& call) {
+  const Numbers &x = call.values[0], &weight = call.values[1];
+  const Numbers rstd = rstd_of(x, weight.size());
+  Numbers y = rounded_hat(x, rstd, call.outputs[0].dtype);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] *= weight[i % weight.size()];
+  return {y, rstd};
+}
+
+Numbers weight_gradient(const Numbers& dy, const Numbers& x, const Numbers& rstd, DType output, Numbers sum) {
+  const Numbers hat = rounded_hat(x, rstd, output);
+  for (std::size_t i = 0; i < dy.size(); ++i) sum[i % sum.size()] += dy[i] * hat[i];
+  return sum;
+}
+
+// dx = rstd (g - z mean(g z)) with z = x rstd and g = dy weight.
+std::vector<Numbers> rms_norm_backward(const ReferenceCall& call) {
+  const Numbers &dy = call.values[0], &x = call.values[1], &rstd = call.values[2], &weight = call.values[3];
+  const std::size_t width = weight.size();
+  const auto& made = call.attributes.as<ops::RmsNormBackwardAttributes>();
+  Numbers dx(x.size());
+  for (std::size_t row = 0; row < rstd.size(); ++row) {
+    double projected = 0;
+    const auto z = [&](std::size_t i) { return x[row * width + i] * rstd[row]; };
+    const auto g = [&](std::size_t i) { return dy[row * width + i] * weight[i]; };
+    for (std::size_t i = 0; i < width; ++i) projected += g(i) * z(i) / static_cast<double>(width);
+    for (std::size_t i = 0; i < width; ++i) dx[row * width + i] = rstd[row] * (g(i) - z(i) * projected);
+  }
+  if (!made.weight) return {dx};
+  return {dx, weight_gradient(dy, x, rstd, made.output, made.accumulate ? call.values[4] : Numbers(width))};
+}
+
+std::vector<Numbers> weight_only(const ReferenceCall& call) {
+  const auto& made = call.attributes.as<ops::RmsNormBackwardAttributes>();
+  const Numbers &x = call.values[1], &rstd = call.values[2];
+  const Numbers into = made.accumulate ? call.values[3] : Numbers(x.size() / rstd.size());
+  return {weight_gradient(call.values[0], x, rstd, made.output, into)};
+}
+
+struct Extents {
+  Shape x;
+  std::int64_t width;
+  std::int64_t rows() const { return x.elements() / width; }
+};
+
+// The last ones have several rows in the last axis, and so many rows that tiles grow.
+const std::vector<Extents>& extents() {
+  static const std::vector<Extents> list{{{1, 7}, 7},        {{7, 65}, 65},    {{2, 33, 64}, 64}, {{130, 3}, 3},
+                                         {{1, 1, 768}, 768}, {{2, 9, 80}, 16}, {{3, 70, 24}, 8},  {{1, 17500, 8}, 2}};
+  return list;
+}
+
+OpCase forward(const Extents& e, DType x, DType output) {
+  OpCase result{ops::RmsNormAttributes{kEpsilon, output}, {wanted(e.x, {-2, 3}), wanted({e.width}, {0.5, 1.5})}};
+  return x == DType::f32 && output == DType::f32 ? result : with_inputs_of(x, {0}, result);
+}
+
+// dy and x of these dtypes.
+OpCase backward(const OpDef& op, const Extents& e, std::vector<DType> types, ops::RmsNormBackwardAttributes made,
+                bool overwrite = false) {
+  OpCase result{made, {f32(e.x), f32(e.x, {-2, 3}), f32(Shape{e.rows()})}, overwrite};
+  if (&op == &ops::kRmsNormBackward) result.inputs.push_back(f32({e.width}, {0.5, 1.5}));
+  if (made.accumulate) result.inputs.push_back(f32({e.width}));
+  for (std::size_t i = 0; i < types.size(); ++i) result.inputs[i].type.dtype = types[i];
+  if (made.output != DType::f32) result.rounds_within = made.output;
+  result.derive = [width = extent(e.width)](std::vector<Numbers>& values) { values[2] = rstd_of(values[1], width); };
+  return result;
+}
+
+}  // namespace
+
+std::vector<OpCases> rms_norm_cases() {
+  constexpr DType kWide = DType::f32, kDtypes[] = {DType::f32, DType::bf16, DType::f16};
+  std::vector<OpCase> forwards, backwards, weights;
+  const auto add = [&](const Extents& e, std::vector<DType> types, ops::RmsNormBackwardAttributes made, bool overwrite = false) {
+    if (types[0] == types[1]) backwards.push_back(backward(ops::kRmsNormBackward, e, types, made, overwrite));
+    if (made.weight) weights.push_back(backward(ops::kRmsNormWeightGradient, e, types, made, overwrite));
+  };
+  for (const Extents& e : extents()) {
+    for (const DType x : kDtypes) {
+      for (const DType output : kDtypes) {
+        // Among very many numbers some lie so near to a tie that fp32 takes the other neighbour.
+        if (output == kWide || e.rows() < 1000) forwards.push_back(forward(e, x, output));
+      }
+      for (const DType dy : kDtypes) add(e, {dy, x}, {});
+      add(e, {x, x}, {.weight = false});
+      add(e, {x, x}, {.output = x});
+    }
+    add(e, {kWide, kWide}, {.output = DType::bf16});
+    add(e, {kWide, kWide}, {.accumulate = true});
+    add(e, {kWide, kWide}, {.accumulate = true}, true);
+  }
+  const Extents large{{4, 1024, 768}, 768}, heads{{4, 1024, 1024}, 64};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Extents& e : {large, heads}) {
+      forwards.push_back(timed(forward(e, dtype, dtype)));
+      backwards.push_back(timed(backward(ops::kRmsNormBackward, e, {dtype, dtype}, {.accumulate = true, .output = dtype})));
+    }
+  }
+  weights.push_back(timed(backward(ops::kRmsNormWeightGradient, large, {kWide, kWide}, {.accumulate = true})));
+  return {{&ops::kRmsNorm, rms_norm, forwards, {}},
+          {&ops::kRmsNormBackward, rms_norm_backward, backwards, {}},
+          {&ops::kRmsNormWeightGradient, weight_only, weights, {}}};
+}
+
+}  // namespace plimsoll::test
