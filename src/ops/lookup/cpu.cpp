@@ -20,8 +20,8 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_gather(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request.inputs[0].shape)](const KernelCall& call) {
-    cpu::gather_rows(shape, call.in(0), call.in<std::int32_t>(1), call.out(0));
+  return make_kernel([out = Rows(request.outputs[0])](const KernelCall& call) {
+    cpu::gather_rows(out.rows, out.width, call.in(0), call.in<std::int32_t>(1), call.out(0));
   });
 }
 

@@ -39,10 +39,10 @@ void lookup(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tok
   HWY_DYNAMIC_DISPATCH(lookup)(shape, rows, tokens, table, out);
 }
 
-void gather_rows(const EmbeddingShape& shape, const float* x, const std::int32_t* index, float* out) {
-  for_row_tiles(shape.batch, shape.width, [&](std::int64_t b, std::int64_t begin, std::int64_t end) {
-    const float* row = x + (b * shape.tokens + index[b]) * shape.width;
-    std::memcpy(out + b * shape.width + begin, row + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+void gather_rows(std::int64_t rows, std::int64_t width, const float* x, const std::int32_t* index, float* out) {
+  for_row_tiles(rows, width, [&](std::int64_t i, std::int64_t begin, std::int64_t end) {
+    const float* row = x + index[i] * width;
+    std::memcpy(out + i * width + begin, row + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
   });
 }
 

@@ -10,7 +10,7 @@ namespace plimsoll::cpu {
 // table [rows, width] -> out [batch, tokens, width] = table[token], in fp32. Rows of `out` whose token is not in `rows` stay.
 void lookup(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table, float* out);
 
-// x [batch, tokens, width] -> out [batch, width]: the row index[b] of each sample.
-void gather_rows(const EmbeddingShape& shape, const float* x, const std::int32_t* index, float* out);
+// out [rows, width] = x[index], of rows of that width.
+void gather_rows(std::int64_t rows, std::int64_t width, const float* x, const std::int32_t* index, float* out);
 
 }  // namespace plimsoll::cpu

@@ -1,5 +1,5 @@
 // Rows of a table by their numbers: y[b, t] = table[token[b, t]], of a table of fp32 or bf16; y is fp32. The gradient is that of
-// ops/embedding. gather_rows takes one row of each sample.
+// ops/embedding. gather_rows takes rows of a computed value.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct LookupAttributes {
   }
 };
 
-// gather_rows: (x [b, t, c], index i32 [b]) -> [b, c]: the row index[b] of each sample.
+// gather_rows: (x f32 [b, t, c], index i32 [n]) -> [n, c]: rows of the b * t that x has, one sample after the other.
 extern const OpDef kLookup, kGatherRows;
 
 ValueId lookup(GraphBuilder& builder, ValueId tokens, ValueId table, std::int64_t padding, std::string name);

@@ -36,8 +36,10 @@ std::vector<ValueType> infer_gather(const Attributes&, TypeSpan inputs) {
   const Shape& x = inputs[0].shape;
   require_dtype(inputs.first(1), DType::f32, "gather_rows");
   require(x.rank() == 3, "gather_rows", "x is " + to_text(x), "pass (batch, tokens, width)");
-  require_type(inputs[1], {DType::i32, Shape{x[0]}}, "gather_rows", "the index");
-  return {{DType::f32, {x[0], x[2]}}};
+  const Shape& index = inputs[1].shape;
+  require(inputs[1].dtype == DType::i32 && index.rank() == 1, "gather_rows", "the index is " + to_text(inputs[1]),
+          "pass i32(rows)");
+  return {{DType::f32, {index[0], x[2]}}};
 }
 
 }  // namespace

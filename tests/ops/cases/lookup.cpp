@@ -15,10 +15,10 @@ std::vector<Numbers> lookup(const ReferenceCall& call) {
 
 std::vector<Numbers> gather_rows(const ReferenceCall& call) {
   const Numbers &x = call.values[0], &index = call.values[1];
-  const std::size_t tokens = extent(call.shape(0)[1]), width = extent(call.shape(0)[2]);
+  const std::size_t width = extent(call.shape(0)[2]);
   Numbers rows(index.size() * width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = x[(i / width * tokens + static_cast<std::size_t>(index[i / width])) * width + i % width];
+    rows[i] = x[static_cast<std::size_t>(index[i / width]) * width + i % width];
   }
   return {rows};
 }
@@ -32,7 +32,8 @@ OpCase one(const Extents& e) {
 }
 
 OpCase gather(const Extents& e) {
-  return {ops::NoAttributes{}, {f32({e.batch, e.tokens, e.width}), i32(Shape{e.batch}, 0, static_cast<double>(e.tokens))}};
+  return {ops::NoAttributes{},
+          {f32({e.batch, e.tokens, e.width}), i32(Shape{e.vocab}, 0, static_cast<double>(e.batch * e.tokens))}};
 }
 
 }  // namespace
