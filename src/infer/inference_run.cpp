@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +34,15 @@ Program lowered(const Plan& plan) {
   return program;
 }
 
+void clear_caches(const Graph& graph, const Executor& executor) {
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (!value.persistent() || value.role != Role::cache) continue;
+    const std::span<float> cache = executor.view(ValueId{i}).as<float>();
+    std::fill(cache.begin(), cache.end(), 0.0F);
+  }
+}
+
 }  // namespace
 
 struct InferenceRun::State {
@@ -59,7 +69,11 @@ InferenceRun::InferenceRun(InferencePlan plan, const InferenceRoom& room, const 
   state_ = std::make_unique<State>(std::move(plan), room, audit);
   if (state_->watch) state_->watch->enter(Phase::load);
   Executor& executor = state_->executor;
-  executor.load([&] { load_weights(state_->planned.plan.graph, model, folder, executor); });
+  const Graph& graph = state_->planned.plan.graph;
+  executor.load([&] {
+    load_weights(graph, model, folder, executor);
+    clear_caches(graph, executor);
+  });
 }
 
 InferenceRun::~InferenceRun() = default;

@@ -48,6 +48,7 @@ std::set<ValueId> held_for_others(const Graph& graph) {
 // Cuts after each node where exactly one computed value is still needed by later forward nodes.
 std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
   const std::set<ValueId> held = held_for_others(graph);
+  const bool one_way = std::ranges::none_of(graph.nodes, &Node::backward);  // there is no second pass to hold it for
   std::map<ValueId, std::size_t> last_use;
   for (std::size_t i = 0; i < forward.size(); ++i) {
     for (const ValueId input : graph.nodes[forward[i]].inputs) {
@@ -66,7 +67,7 @@ std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
       if (use != last_use.end() && use->second == i) crossing.erase(input);
     }
     if (crossing.size() != 1 || i + 1 == forward.size()) continue;
-    pieces.back().held = held.contains(origin_of(graph, *crossing.begin()));
+    pieces.back().held = one_way || held.contains(origin_of(graph, *crossing.begin()));
     pieces.emplace_back();
   }
   return pieces;
