@@ -1,8 +1,9 @@
-// Precision as a rewrite of a training graph. What all its readers take in 16 bits (`narrow`, `either`) is made in 16 bits where
-// its op can do that (`rounded`, `alike`). What some of them take in 16 bits alone (`narrow`) is rounded on the way to them, once
-// for all of these; parameters and gradients once for all of a line. Parameters (unless that is asked for), their gradients' sums
-// and whatever no rule names stay fp32. It comes after the gradients, which are those of the graph in fp32, and before anything
-// is planned: it is the same for every budget.
+// Precision as a rewrite of a training graph. What all its readers take in 16 bits (`narrow`, `either`) is made in 16 bits
+// where its op can do that (`rounded`, `alike`); several outputs of an op are so all or none (`rounds`), and a backward op
+// rounds again as its forward op does (`again`). What some of them take in 16 bits alone (`narrow`) is rounded on the way to
+// them, once for all of these; parameters and gradients once for all of a line. Parameters (unless that is asked for), their
+// gradients' sums and whatever no rule names stay fp32. It comes after the gradients, which are those of the graph in fp32, and
+// before anything is planned: it is the same for every budget.
 #pragma once
 
 #include <optional>

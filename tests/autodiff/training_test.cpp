@@ -16,6 +16,7 @@
 #include "nn/layers.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
+#include "ops/lookup/lookup.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
@@ -102,6 +103,44 @@ TEST(AddTraining, RowsOfASharedTableThatAWindowLooksUpHaveSlots) {
   }
   const Model all(config, {}, 4);
   EXPECT_FALSE(all.training.graph.find("wte.weight.grad.slots").valid()) << "56 of 400 are more than an eighth";
+}
+
+// The gradient of a table whose rows are looked up, and read by the head too where it is tied.
+Numbers table_gradient(std::int64_t rows, bool tied, std::int64_t padding) {
+  Graph graph;
+  GraphBuilder builder(graph);
+  const ValueId table = builder.add_parameter("table", {rows, 4}, {}),
+                head = tied ? table : builder.add_parameter("head", {rows, 4}, {});
+  const ValueId tokens = builder.add_input("tokens", {DType::i32, {2, 3}}),
+                targets = builder.add_input("targets", {DType::i32, {2, 3}}),
+                units = builder.add_input("units", {DType::f32, {1}});
+  const ValueId x = ops::lookup(builder, tokens, table, padding, "x");
+  add_training(graph, ops::linear_cross_entropy(builder, x, head, targets, units), {}, 1);
+  const ValueId map = graph.find("table.grad.slots");
+  EXPECT_EQ(map.valid(), tied && rows >= 48);
+  DenseRun run(graph);
+  run.set(table, random_numbers(graph.values[table].type, 1, {-1, 1}));
+  if (!tied) run.set(head, random_numbers(graph.values[head].type, 2, {-1, 1}));
+  run.set(tokens, {1, 5, 1, 5, 0, 5});
+  run.set(targets, {2, 1, 0, 3, 4, 5});
+  run.set(units, {1});
+  run.run(Section::micro, true);
+  return gradient_of(graph, run, "table");
+}
+
+// Of a tied table, the head's part stays: the row gets what a token gives that is looked up as another row.
+TEST(AddTraining, PaddingGetsNoGradientOfTheLookup) {
+  for (const auto& [rows, tied] : {std::pair<std::int64_t, bool>{8, false}, {8, true}, {64, true}}) {
+    SCOPED_TRACE(std::to_string(rows) + (tied ? ", tied" : ""));
+    const Numbers all = table_gradient(rows, tied, -1), none = table_gradient(rows, tied, 7),
+                  without = table_gradient(rows, tied, 5);
+    EXPECT_EQ(all, none) << "the row is not looked up";
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (i / 4 != 5) EXPECT_EQ(all[i], without[i]);
+      if (i / 4 == 5) EXPECT_NE(all[i], without[i]);
+      if (i / 4 == 5) EXPECT_EQ(without[i] != 0, tied);
+    }
+  }
 }
 
 // Slot by slot, as the names of the parameters say: a tied head, whose table has rows apart, among them.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/kernel_buffers.h"
@@ -12,8 +13,8 @@
 namespace plimsoll::cpu {
 namespace {
 
-using ops::RotaryAttributes;
 using ops::rotary_table;
+using ops::RotaryAttributes;
 using ops::RotaryScaling;
 
 constexpr std::int64_t kSize = 16;
