@@ -76,7 +76,7 @@ class Model {
 
   struct Built {
     explicit Built(const Gpt2Config& config) {
-      ModelGraph model = build_gpt2(config, {2, 0, false, 7}, {.seed = 5});
+      ModelGraph model = build_gpt2(config, {2, 0, 7}, {.seed = 5});
       const Pass& pass = model.pass("train");
       micro = {pass.input("tokens"), pass.input("targets"), pass.input("sample_ids"), pass.losses.front().scale};
       losses = pass.losses.front().losses;

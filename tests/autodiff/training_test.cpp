@@ -286,7 +286,7 @@ TEST(AddTraining, BackwardNodesBelongToForwardLines) {
 
 // In every section, and also where the noise is switched off: its key is the op's all the same.
 TEST(AddTraining, EveryRandomOpOfAModelHasASiteOfItsOwn) {
-  const Graph graph = build_gpt2(small_config(0.2), {2, 2, true, 7}, {.seed = 5}).graph;
+  const Graph graph = build_gpt2(small_config(0.2), {2, 2, 7, {.rows = 1, .prompt = 7, .slots = 7}}, {.seed = 5}).graph;
   std::set<std::pair<Section, std::uint64_t>> sites;
   std::set<std::string> keys;
   int random = 0, noisy = 0;

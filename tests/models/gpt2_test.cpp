@@ -91,7 +91,7 @@ TEST(Gpt2Config, RefusesWhatItCannotCompute) {
                        {"reorder_and_upcast_attn", true, "reorder_and_upcast_attn"},
                        {"add_cross_attention", true, "add_cross_attention"},
                        {"scale_attn_weights", false, "scale_attn_weights is false"},
-                       {"tie_word_embeddings", false, "tie_word_embeddings is false"},
+                       {"tie_word_embeddings", "yes", "tie_word_embeddings is \"yes\""},
                        {"layer_norm_epsilon", 0, "layer_norm_epsilon is 0"},
                        {"layer_norm_epsilon", "x", "layer_norm_epsilon"},
                        {"embd_pdrop", 1.0, "embd_pdrop is 1.0"},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <vector>
 
 #include "autodiff/training.h"
@@ -88,7 +89,7 @@ TEST(Golden, EveryGradientOfOneBatch) {
   const GraphSource source = [&](std::int64_t micro) {
     Gpt2Config quiet = config;
     quiet.embedding_dropout = quiet.attention_dropout = quiet.residual_dropout = 0;
-    ModelGraph model = build_gpt2(quiet, {micro, 0, false, kTokens}, {.seed = 1});
+    ModelGraph model = build_gpt2(quiet, {micro, 0, kTokens}, {.seed = 1});
     batch = model.pass("train");
     add_training(model.graph, batch.losses.front().losses, {}, 0);
     return std::move(model.graph);
@@ -130,25 +131,34 @@ TEST(Golden, LogitsAtEveryPosition) {
   cpu::set_thread_count(2);
   OpCatalogue catalogue({}, {});
   const Gpt2Config config = read_gpt2_config(folder());
-  const ModelGraph model = build_gpt2(config, {0, 0, true, kTokens}, {});
-  const Pass& pass = model.pass("generate");
+  const BatchShape shape{.tokens = kTokens, .forward = {.samples = kBatch, .rows = kTokens}};
+  const ModelGraph model = build_gpt2(config, shape, {});
+  const Pass &forward = model.pass("forward"), &scores = model.pass("logits");
   PlanRequest request;
   request.saves = false;
   Running run(build_plan(model.graph, {}, PlanDecisions{}, request, machine(), catalogue, nullptr));
   const std::vector<float> expected = stored("logits.safetensors", "logits");
   const std::vector<std::uint16_t> data = tokens();
+  const auto numbers = [&](const Pass& pass, const char* field) {
+    return run.executor.view(pass.input(field)).as<std::int32_t>();
+  };
+  run.executor.run(forward.section, false, [&](Section) {
+    std::copy_n(data.begin(), kBatch * kTokens, numbers(forward, "tokens").begin());
+    std::ranges::fill(numbers(forward, "segments"), 0);
+    std::ranges::fill(numbers(forward, "lengths"), static_cast<std::int32_t>(kTokens));
+    std::ranges::fill(run.executor.view(forward.input("sample_ids")).as<std::uint32_t>(), 0U);
+  });
   const auto vocab = static_cast<std::size_t>(config.vocab);
   for (std::size_t sequence = 0; sequence < kBatch; ++sequence) {
-    for (std::size_t position = 0; position < kTokens; position += 5) {
-      run.executor.run(pass.section, false, [&](Section) {
-        const auto inputs = run.executor.view(pass.input("tokens")).as<std::int32_t>();
-        std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(sequence * kTokens), inputs.size(), inputs.begin());
-        for (std::uint32_t& id : run.executor.view(pass.input("sample_ids")).as<std::uint32_t>()) id = 0;
-        *run.executor.view(pass.input("position")).as_pointer<std::int32_t>() = static_cast<std::int32_t>(position);
-      });
-      const std::span<float> logits = run.executor.view(pass.results.front()).as<float>();
+    run.executor.run(scores.section, false, [&](Section) {
+      const std::span<std::int32_t> index = numbers(scores, "index");
+      std::iota(index.begin(), index.end(), static_cast<std::int32_t>(sequence * kTokens));
+    });
+    const std::span<float> logits = run.executor.view(scores.results.front()).as<float>();
+    for (std::size_t position = 0; position < kTokens; ++position) {
       const std::span row(expected.data() + (sequence * kTokens + position) * vocab, vocab);
-      EXPECT_LE(distance(logits, row), 2e-6 * norm(row)) << "sequence " << sequence << ", position " << position;
+      EXPECT_LE(distance(logits.subspan(position * vocab, vocab), row), 2e-6 * norm(row))
+          << "sequence " << sequence << ", position " << position;
     }
   }
 }

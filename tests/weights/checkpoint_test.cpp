@@ -20,7 +20,7 @@ constexpr std::int64_t kMicro = 2;
 // build_training_graph, with some parameters frozen.
 TrainingGraph with_frozen(const Config& config, DataFacts facts, std::int64_t micro) {
   const ModelConfig& gpt2 = config.model.config;
-  ModelGraph model = gpt2.family().build(gpt2, {micro, 0, false, config.model.context}, {.seed = 7});
+  ModelGraph model = gpt2.family().build(gpt2, {micro, 0, config.model.context}, {.seed = 7});
   for (const char* name : kFrozen) model.graph.values[model.graph.find(name)].parameter->kind = ParameterKind::frozen;
   return train_graph(config, std::move(model), facts, micro);
 }

@@ -52,7 +52,9 @@ class RopeReader {
     rope.theta = number("rope_theta", 1e4, 1e-3, 1e12);
     config.partial_rotary = number("partial_rotary_factor", 1, 1e-6, 1 + 1e-12);
     rope.scaling = scaling();
-    rope.original = original(config.context);
+    const bool two_contexts =
+        rope.scaling == RotaryScaling::llama3 || rope.scaling == RotaryScaling::yarn || rope.scaling == RotaryScaling::longrope;
+    if (two_contexts) rope.original = original(config.context);
     const bool by_ratio = rope.scaling == RotaryScaling::longrope || rope.scaling == RotaryScaling::yarn;
     rope.factor = rope.scaling == RotaryScaling::none || by_ratio ? within("factor", 0, 1e-6, 1e6) : needed("factor");
     if (rope.scaling == RotaryScaling::none) rope.factor = 0;
@@ -211,6 +213,11 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.norm_epsilon = reader.number("rms_norm_eps", 1e-6, 1e-12, 1);
   c.activation = read_activation(reader);
   RopeReader(reader).read(c);
+  const auto rotated = static_cast<std::int64_t>(static_cast<double>(c.head_size) * c.partial_rotary);
+  if (rotated < 2 || rotated % 2 != 0) {
+    throw reader.refuse(fmt::format("partial_rotary_factor turns {} of the {} numbers of a head", rotated, c.head_size),
+                        "an even number of them");
+  }
   c.attention_dropout = reader.number("attention_dropout", 0, 0, 1);
   c.padding = read_padding(reader, c.vocab);
   c.initializer_range = reader.number("initializer_range", 0.02, 0, 1e3);
@@ -270,7 +277,7 @@ void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const s
   json["initializer_range"] = c.initializer_range;
   json["tie_word_embeddings"] = c.tied;
   json["torch_dtype"] = "float32";
-  if (c.window > 0) json["sliding_window"] = c.window;
+  json["sliding_window"] = c.window > 0 ? OrderedJson(c.window) : OrderedJson();
   if (c.byte_vocabulary) json["plimsoll_tokenizer"] = "bytes";
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;

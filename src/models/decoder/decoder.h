@@ -63,6 +63,7 @@ struct DecoderKind {
   std::string_view kind;          // model_type
   std::string_view architecture;  // that transformers opens it as
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
+  DecoderConfig (*fresh)() = nullptr;  // what keys of [model] change
 };
 
 // config.json, as classes of transformers read it: what is absent has the default of the class.
@@ -96,7 +97,7 @@ template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
   return {.kind = kKind.kind,
           .title = title,
-          .defaults = [] { return ModelConfig(kSelf, DecoderConfig{}); },
+          .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
           .presets = nullptr,
           .keys = decoder_keys,
           .read =

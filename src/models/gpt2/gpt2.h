@@ -23,8 +23,8 @@ struct Gpt2Config {
   double attention_dropout = 0.1;
   double residual_dropout = 0.1;
   double initializer_range = 0.02;
-  bool tied = true;              // the table of tokens is the head, too
   bool byte_vocabulary = false;  // token ids are the bytes of the text; there is no vocab.json
+  bool tied = true;              // the table of tokens is the head, too
 
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
   template <class V>

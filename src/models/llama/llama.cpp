@@ -12,7 +12,9 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-constexpr DecoderKind kKind{"llama", "LlamaForCausalLM", read};
+DecoderConfig fresh() { return {}; }
+
+constexpr DecoderKind kKind{"llama", "LlamaForCausalLM", read, fresh};
 
 }  // namespace
 

@@ -20,7 +20,9 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-constexpr DecoderKind kKind{"mistral", "MistralForCausalLM", read};
+DecoderConfig fresh() { return {}; }
+
+constexpr DecoderKind kKind{"mistral", "MistralForCausalLM", read, fresh};
 
 }  // namespace
 

@@ -12,7 +12,9 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-constexpr DecoderKind kKind{"qwen2", "Qwen2ForCausalLM", read};
+DecoderConfig fresh() { return {.qkv_bias = true}; }
+
+constexpr DecoderKind kKind{"qwen2", "Qwen2ForCausalLM", read, fresh};
 
 }  // namespace
 

@@ -14,7 +14,9 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-constexpr DecoderKind kKind{"qwen3", "Qwen3ForCausalLM", read};
+DecoderConfig fresh() { return {.head_norms = true}; }
+
+constexpr DecoderKind kKind{"qwen3", "Qwen3ForCausalLM", read, fresh};
 
 }  // namespace
 

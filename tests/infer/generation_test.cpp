@@ -1,0 +1,251 @@
+// Generation from a cache gives what the passes without one give, for every family; and how a token is drawn.
+#include "infer/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "formats/scratch_folder.h"
+#include "models/all.h"
+#include "models/decoder/decoder.h"
+#include "models/gpt2/gpt2.h"
+#include "models/llama/llama.h"
+#include "models/mistral/mistral.h"
+#include "models/qwen2/qwen2.h"
+#include "models/qwen3/qwen3.h"
+#include "plan/small_models.h"
+#include "program/program.h"
+#include "run/cpu_device.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kVocab = 61, kContext = 80;
+
+DecoderConfig small() {
+  DecoderConfig config{.layers = 3, .width = 32, .heads = 4, .kv_heads = 2, .head_size = 8, .mlp_width = 48};
+  config.context = kContext;
+  config.vocab = kVocab;
+  config.initializer_range = 0.4;  // so that tokens differ and attention is sharp
+  return config;
+}
+
+template <class Change>
+ModelConfig decoder(const Family& family, const Change& change) {
+  DecoderConfig config = small();
+  change(config);
+  return {family, config};
+}
+
+struct Kind {
+  std::string name;
+  ModelConfig config;
+};
+
+std::vector<Kind> kinds() {
+  const auto scaled = [](ops::RotaryScaling scaling) {
+    return decoder(kLlama, [&](DecoderConfig& c) {
+      c.rope.scaling = scaling;
+      c.rope.factor = 4;
+      c.rope.original = 16;
+    });
+  };
+  return {{"gpt2", {kGpt2, Gpt2Config{.layers = 2, .width = 32, .heads = 4, .context = kContext, .vocab = kVocab}}},
+          {"gpt2_untied",
+           {kGpt2, Gpt2Config{.layers = 2, .width = 32, .heads = 4, .context = kContext, .vocab = kVocab, .tied = false}}},
+          {"llama", decoder(kLlama, [](DecoderConfig&) {})},
+          {"llama_tied", decoder(kLlama, [](DecoderConfig& c) { c.tied = true, c.kv_heads = 1; })},
+          {"llama_dynamic", scaled(ops::RotaryScaling::dynamic)},
+          {"llama_yarn", scaled(ops::RotaryScaling::yarn)},
+          {"mistral_window", decoder(kMistral, [](DecoderConfig& c) { c.window = 11; })},
+          {"qwen2", decoder(kQwen2, [](DecoderConfig& c) { c.qkv_bias = true, c.window = 9, c.windowed = "fsf"; })},
+          {"qwen3", decoder(kQwen3, [](DecoderConfig& c) { c.head_norms = true, c.head_size = 16; })}};
+}
+
+// Runs of weights that are random numbers.
+class Model {
+ public:
+  explicit Model(ModelConfig config) : config_(std::move(config)) {
+    room_.memory = Bytes{std::int64_t{1} << 32};
+    room_.machine.machine = round_machine();
+    InferencePlan planned = plan([&] { return build_evaluation_graph(config_, 8, 1, 1); });
+    const Program program = lower(planned.plan);
+    const Arena arena(planned.plan.arena);
+    CpuDevice device(arena);
+    Executor executor(planned.plan.graph, program, device, planned.plan.threads, 1);
+    initialize_parameters(planned.plan.graph, 7, executor);
+    save_weights(planned.plan.graph, config_, folder_.path(), executor);
+  }
+
+  template <class Build>
+  InferencePlan plan(const Build& build) const {
+    return plan_inference({[&](std::int64_t) { return build(); }}, room_);
+  }
+  InferenceRun run(InferencePlan plan) const { return {std::move(plan), room_, config_, folder_.path(), /*audit=*/true}; }
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  ModelConfig config_;
+  InferenceRoom room_;
+  ScratchFolder folder_;
+};
+
+using Logits = std::vector<float>;
+
+// Of the last of these tokens, without a cache, planned for so many.
+Logits uncached(const Model& model, const std::vector<std::int32_t>& tokens, std::int64_t planned) {
+  InferenceRun run =
+      model.run(model.plan([&] { return build_forward_graph(model.config(), planned, {.samples = 1, .rows = 1}); }));
+  const Pass &forward = run.graph().model.pass("forward"), &logits = run.graph().model.pass("logits");
+  const auto numbers = [&](const Pass& pass, const char* field) {
+    return run.executor().view(pass.input(field)).as<std::int32_t>();
+  };
+  run.run(forward, [&] {
+    std::ranges::fill(numbers(forward, "tokens"), 0);
+    std::ranges::copy(tokens, numbers(forward, "tokens").begin());
+    std::ranges::fill(numbers(forward, "segments"), 1);
+    std::ranges::fill(numbers(forward, "lengths"), static_cast<std::int32_t>(planned));
+    std::ranges::fill(run.executor().view(forward.input("sample_ids")).as<std::uint32_t>(), 0U);
+  });
+  run.run(logits, [&] { numbers(logits, "index")[0] = static_cast<std::int32_t>(tokens.size()) - 1; });
+  const std::span<const float> result = run.executor().view(logits.results.front()).as<float>();
+  const Logits copy(result.begin(), result.end());
+  run.check();
+  return copy;
+}
+
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(double{a[i]} - b[i], 2);
+    norm += std::pow(double{b[i]}, 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+class EveryKind : public testing::TestWithParam<Kind> {};
+
+// Ragged prompts; enough steps for windows to turn their rings. The tokens are the likeliest, so rows can be told from outside.
+TEST_P(EveryKind, CachedLogitsAreThoseWithoutACache) {
+  const Model model(GetParam().config);
+  GenerationRequest request;
+  request.prompts = {{3, 14, 15, 9, 26}, {5}, {5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8}};
+  request.tokens = 30;
+  request.context = kContext;
+  request.vocabulary = kVocab;
+  request.sampling.temperature = 0;
+  const GenerationShape shape = generation_shape(request);
+  InferenceRun run = model.run(model.plan([&] { return build_generation_graph(model.config(), shape); }));
+  std::vector<std::vector<std::int32_t>> texts = request.prompts;
+  const std::string prefill = "prefill", decode = "decode";
+  std::vector<std::vector<Logits>> seen(texts.size());
+  const auto look = [&](std::size_t row, std::int32_t) {
+    const std::string& name = seen[row].empty() ? prefill : decode;
+    const Pass& pass = run.graph().model.pass(name);
+    const std::span<const float> logits = run.executor().view(pass.results.front()).as<float>();
+    const auto of_row = logits.subspan(row * kVocab, kVocab);
+    seen[row].emplace_back(of_row.begin(), of_row.end());
+  };
+  const std::vector<GeneratedRow> rows = generate(run, request, look);
+  run.check();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    EXPECT_EQ(rows[row].stopped, Stopped::tokens);
+    ASSERT_EQ(rows[row].tokens.size(), 30U);
+    for (std::size_t step = 0; step < 30; step += step < 12 ? 1 : 6) {
+      std::vector<std::int32_t> text = request.prompts[row];
+      text.insert(text.end(), rows[row].tokens.begin(), rows[row].tokens.begin() + static_cast<std::ptrdiff_t>(step));
+      const Logits expected = uncached(model, text, shape.slots);
+      EXPECT_LE(relative_distance(seen[row][step], expected), 1e-5) << "row " << row << ", step " << step;
+    }
+  }
+}
+
+// A row does not depend on those beside it.
+TEST_P(EveryKind, RowsGoTheirOwnWays) {
+  const Model model(GetParam().config);
+  const auto generated = [&](std::vector<std::vector<std::int32_t>> prompts) {
+    GenerationRequest request;
+    request.prompts = std::move(prompts);
+    request.tokens = 12, request.context = kContext, request.vocabulary = kVocab;
+    request.sampling.temperature = 0;
+    const auto build = [&] { return build_generation_graph(model.config(), generation_shape(request)); };
+    InferenceRun run = model.run(model.plan(build));
+    return generate(run, request, [](std::size_t, std::int32_t) {});
+  };
+  const std::vector<GeneratedRow> together = generated({{1, 2, 3}, {44, 4}});
+  EXPECT_EQ(together[0].tokens, generated({{1, 2, 3}})[0].tokens);
+  EXPECT_EQ(together[1].tokens, generated({{44, 4}})[0].tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, EveryKind, testing::ValuesIn(kinds()), [](const auto& kind) { return kind.param.name; });
+
+TEST(Generation, StopsAtTheContextAndAtEndTokens) {
+  const Model model(kinds()[2].config);
+  GenerationRequest request;
+  request.prompts = {{1, 2, 3, 4}};
+  request.tokens = 500, request.context = 20, request.vocabulary = kVocab;
+  request.sampling.temperature = 0;
+  const auto generated = [&] {
+    InferenceRun run = model.run(model.plan([&] { return build_generation_graph(model.config(), generation_shape(request)); }));
+    return generate(run, request, [](std::size_t, std::int32_t) {})[0];
+  };
+  const GeneratedRow row = generated();
+  EXPECT_EQ(row.stopped, Stopped::context);
+  EXPECT_EQ(row.tokens.size(), 16U);
+  request.ends = {row.tokens[5]};
+  const GeneratedRow ended = generated();
+  EXPECT_EQ(ended.stopped, Stopped::end);
+  const auto first = std::ranges::find(row.tokens, row.tokens[5]);
+  EXPECT_EQ(ended.tokens, std::vector<std::int32_t>(row.tokens.begin(), first));
+}
+
+std::vector<int> counts_of(const Sampling& sampling, const std::vector<float>& logits, int draws) {
+  std::vector<int> counts(logits.size());
+  std::vector<std::int32_t> order(logits.size());
+  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(draw(logits, sampling, i, 0, order))];
+  return counts;
+}
+
+TEST(Draw, FollowsTheProbabilities) {
+  const std::vector<float> logits{0, std::log(2.0F), std::log(5.0F), -100};
+  const std::vector<int> counts = counts_of({.temperature = 1}, logits, 8000);
+  EXPECT_NEAR(counts[0], 1000, 100);
+  EXPECT_NEAR(counts[1], 2000, 130);
+  EXPECT_NEAR(counts[2], 5000, 150);
+  EXPECT_EQ(counts[3], 0);
+}
+
+TEST(Draw, TopKAndTopPLeaveTheUnlikelyOut) {
+  const std::vector<float> logits{0, std::log(2.0F), std::log(5.0F), std::log(2.0F)};
+  const std::vector<int> two = counts_of({.temperature = 1, .top_k = 2}, logits, 7000);
+  EXPECT_EQ(two[0] + two[3], 0);  // of equals the smaller token counts as likelier
+  EXPECT_NEAR(two[1], 2000, 130);
+  EXPECT_NEAR(two[2], 5000, 130);
+  // 0.5 and 0.2 reach 0.65, not 0.75.
+  const std::vector<int> most = counts_of({.temperature = 1, .top_p = 0.65}, logits, 7000);
+  EXPECT_EQ(most[0] + most[3], 0);
+  EXPECT_EQ(counts_of({.temperature = 1, .top_p = 0.75}, logits, 7000)[0], 0);
+  EXPECT_GT(counts_of({.temperature = 1, .top_p = 0.75}, logits, 7000)[3], 1000);
+  EXPECT_EQ(counts_of({.temperature = 1, .top_p = 1e-9}, logits, 50)[2], 50);
+  EXPECT_EQ(counts_of({.temperature = 0, .top_k = 3}, logits, 50)[2], 50);
+}
+
+TEST(Draw, RowsAndStepsHaveNumbersOfTheirOwn) {
+  const std::vector<float> logits(50, 0.0F);
+  const Sampling sampling{.temperature = 1};
+  std::vector<std::int32_t> rows, steps;
+  for (int i = 0; i < 8; ++i) {
+    rows.push_back(draw(logits, sampling, 0, i, {}));
+    steps.push_back(draw(logits, sampling, i, 0, {}));
+  }
+  EXPECT_NE(rows, std::vector<std::int32_t>(8, rows[0]));
+  EXPECT_NE(rows, steps);
+}
+
+}  // namespace
+}  // namespace plimsoll
