@@ -17,6 +17,7 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "config/config_keys.h"
+#include "device/process_memory.h"
 #include "formats/weights_folder.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
@@ -82,8 +83,12 @@ int run_eval(const EvalArguments& arguments) {
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {
-    const nlohmann::json object = {
-        {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};
+    const nlohmann::json object = {{"schema", "plimsoll.eval/1"},
+                                   {"units", result.units},
+                                   {"loss", result.loss},
+                                   {"loss_bits", bits_hex(result.loss)},
+                                   {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
+                                   {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
     fmt::print("{}\n", object.dump());
   } else {
     fmt::print("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, source.name);

@@ -160,6 +160,7 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
   eval->add_option("--weights", a.eval.weights, "a folder of weights, or of a run")->required();
+  eval->add_flag("--audit", a.eval.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text");

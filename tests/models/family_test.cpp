@@ -219,8 +219,8 @@ TEST(ToyFamily, HasKeysOfItsOwn) {
   EXPECT_ERROR(load("[model]\nkind = 'toy'\nblocks = 1\n"), "E-CONFIG-MISSING", "model.width, model.classes");
   EXPECT_ERROR(load("[model]\nkind = 'toi'\n"), "E-CONFIG-VALUE", "toy");
   EXPECT_ERROR(load("[model]\npreset = 'byte-3m'\nkind = 'toy'\n"), "E-CONFIG-CONFLICT", "gpt2");
-  write_raw(folder / "config.json", "{\"model_type\": \"llama\"}");
-  EXPECT_ERROR(read_model(folder.path()), "E-FORMAT-CONFIG", "\"gpt2\", \"toy\"");
+  write_raw(folder / "config.json", "{\"model_type\": \"bert\"}");
+  EXPECT_ERROR(read_model(folder.path()), "E-FORMAT-CONFIG", "\"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"toy\"");
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(Gpt2Config, RefusesWhatItCannotCompute) {
     nlohmann::json value;
     const char* fragment;
   };
-  const Row table[] = {{"model_type", "llama", "model_type"},
+  const Row table[] = {{"model_type", "bert", "model_type"},
                        {"model_type", nullptr, "model_type"},
                        {"n_layer", 0, "n_layer is 0"},
                        {"n_layer", -3, "n_layer is -3"},
