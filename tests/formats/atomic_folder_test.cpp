@@ -206,7 +206,8 @@ int full_disk_child(const fs::path& scratch) {
     return 1;
   } catch (const Error& error) {
     const bool told = error.code == "E-IO-WRITE" && std::string(error.what()).find("No space left") != std::string::npos;
-    return told && read_raw(target / "a") == std::string(64 << 10, 'o') && files_in(target) == 2 && files_in(scratch) == 1 ? 0 : 1;
+    return told && read_raw(target / "a") == std::string(64 << 10, 'o') && files_in(target) == 2 && files_in(scratch) == 1 ? 0
+                                                                                                                           : 1;
   }
 }
 

@@ -59,9 +59,9 @@ TEST_F(Shards, AreFoundByTheIndex) {
   EXPECT_EQ(files.find("c")->tensor->name, "c");
   EXPECT_FALSE(files.find("d"));
   EXPECT_TRUE(has_weights(folder_.path()));
-  EXPECT_EQ(weights_in(folder_.path()).n, static_cast<std::int64_t>(std::filesystem::file_size(folder_ / kOne) +
-                                                                    std::filesystem::file_size(folder_ / kTwo) +
-                                                                    std::filesystem::file_size(folder_ / kWeightsIndex)));
+  EXPECT_EQ(weights_in(folder_.path()).n,
+            static_cast<std::int64_t>(std::filesystem::file_size(folder_ / kOne) + std::filesystem::file_size(folder_ / kTwo) +
+                                      std::filesystem::file_size(folder_ / kWeightsIndex)));
 }
 
 TEST_F(Shards, OneFileComesBeforeAnIndex) {
@@ -85,7 +85,8 @@ TEST_F(Shards, WhatTheWriterWritesIsRead) {
 }
 
 TEST_F(Shards, WhatOthersAddIsNoFault) {
-  index(R"({"weight_map":{)" + good_ + R"(},"metadata":{"total_size":1e3,"x":{"weight_map":[1]}},"more":[[{"weight_map":0}],null]})");
+  index(R"({"weight_map":{)" + good_ +
+        R"(},"metadata":{"total_size":1e3,"x":{"weight_map":[1]}},"more":[[{"weight_map":0}],null]})");
   EXPECT_EQ(WeightFiles::open(folder_.path()).files().size(), 2u);
   index(R"({"weight_map":{)" + good_ + "}}");
   EXPECT_EQ(WeightFiles::open(folder_.path()).files().size(), 2u);
@@ -134,7 +135,8 @@ TEST_F(Shards, HostileIndexesAreRefused) {
       {map_of(R"("a":"x\u0000.safetensors")"), "no name of a file"},
       {map_of(entry("a", std::string(300, 'x') + ".safetensors")), "no name of a file"},
       {map_of(entry("a", "config.json")), "no safetensors file"},
-      {map_of(good_ + "," + entry("d", "model-00003-of-00002.safetensors")), "model-00003-of-00002.safetensors, which is not there"},
+      {map_of(good_ + "," + entry("d", "model-00003-of-00002.safetensors")),
+       "model-00003-of-00002.safetensors, which is not there"},
       {map_of(a + "," + b), "it does not name"},  // the other file is not opened
       {map_of(a + "," + c), "it does not name tensor 'b', which is in model-00001"},
       {map_of(good_ + "," + entry("d", kOne)), "tensor 'd' is not in model-00001"},

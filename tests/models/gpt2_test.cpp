@@ -143,8 +143,7 @@ TEST(Gpt2, NamesInFiles) {
             (std::vector<std::string>{"wte.weight", "transformer.wte.weight", "lm_head.weight"}));
   EXPECT_EQ(kGpt2.stored(config, "wpe.weight"), (std::vector<std::string>{"wpe.weight", "transformer.wpe.weight"}));
   EXPECT_FALSE(kGpt2.ignored("lm_head.weight"));
-  for (const char* extra : {"transformer.h.3.attn.bias", "h.3.attn.masked_bias"})
-    EXPECT_TRUE(kGpt2.ignored(extra));
+  for (const char* extra : {"transformer.h.3.attn.bias", "h.3.attn.masked_bias"}) EXPECT_TRUE(kGpt2.ignored(extra));
   for (const char* parameter : {"h.11.attn.c_attn.bias", "transformer.h.0.attn.c_attn.weight", "score.weight"}) {
     EXPECT_FALSE(kGpt2.ignored(parameter)) << parameter;
   }

@@ -31,7 +31,8 @@ constexpr ModelShape kSmall{2, 16, 2, 8, 40};
 
 // Bits of an element of a stored type, none of which is rounded on the way to fp32.
 std::uint32_t element_bits(DType dtype, std::uint32_t draw) {
-  if (dtype == DType::f32) return std::bit_cast<std::uint32_t>(0.02f * static_cast<float>(static_cast<std::int32_t>(draw)) * 0x1p-31f);
+  if (dtype == DType::f32)
+    return std::bit_cast<std::uint32_t>(0.02f * static_cast<float>(static_cast<std::int32_t>(draw)) * 0x1p-31f);
   const float small = 0.02f * static_cast<float>(static_cast<std::int32_t>(draw)) * 0x1p-31f;
   return dtype == DType::bf16 ? narrow_bf16(small) : narrow_f16(small);
 }
@@ -92,7 +93,9 @@ class Weights : public testing::Test {
   const Graph& graph() {
     if (!plan_) {
       OpCatalogue catalogue = round_catalogue();
-      const GraphSource source = [&](std::int64_t micro) { return build_training_graph(config_, data_.files.facts(), micro).graph; };
+      const GraphSource source = [&](std::int64_t micro) {
+        return build_training_graph(config_, data_.files.facts(), micro).graph;
+      };
       PlanSpace space(source, plan_request(config_), round_machine(), catalogue);
       plan_.emplace(std::get<Plan>(space.best({space.ceiling(), {}, {}})));
     }
