@@ -40,7 +40,8 @@ def narrow(content, kind):
         return b"".join(content[i + 2 : i + 4] for i in range(0, len(content), 4))
     if kind == "F16":
         count = len(content) // 4
-        return struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", content))
+        halves = struct.unpack(f"<{count}H", struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", content)))
+        return struct.pack(f"<{count}H", *(0 if half == 0x8000 else half for half in halves))  # -0 less an update of 0 is 0
     return content
 
 
