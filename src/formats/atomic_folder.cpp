@@ -44,8 +44,8 @@ fs::path replaced_of(fs::path target) {
 }
 
 // 0, or the error. Some file systems cannot sync a folder and say so with EINVAL.
-int sync_path(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+int sync_path(const fs::path& path, int flags = O_NOFOLLOW) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   if (fd < 0) return errno;
   const int error = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
   ::close(fd);
@@ -141,7 +141,7 @@ void AtomicFolder::commit(Swap swap) {
   }
   // The new folder is in place; from here on, nothing of the old one is needed.
   if (lock_ >= 0) ::close(std::exchange(lock_, -1));
-  const int error = sync_path(target_.parent_path());
+  const int error = sync_path(target_.parent_path(), O_DIRECTORY);
   std::error_code ignored;
   if (!aside_.empty()) fs::remove_all(std::exchange(aside_, {}), ignored);
   if (error != 0) fail(target_, "its folder cannot be brought to the disk", error);

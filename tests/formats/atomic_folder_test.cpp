@@ -101,6 +101,12 @@ TEST(AtomicFolder, ALinkKeepsLeadingThere) {
   folder.commit();
   EXPECT_TRUE(fs::is_symlink(scratch / "x"));
   EXPECT_EQ(read_raw(real / "weights/a"), "new");
+  // So does one around it.
+  fs::create_directory_symlink(real.path(), scratch / "around");
+  AtomicFolder inner(scratch / "around/weights");
+  write_generation(inner, "newer");
+  inner.commit();
+  EXPECT_EQ(read_raw(real / "weights/a"), "newer");
 }
 
 TEST(AtomicFolder, WhatKilledProcessesLeaveGoes) {
