@@ -1,6 +1,6 @@
-// Whether the folder of a run has room for what the run writes: the checkpoint, the weights, the averages where they are kept, and
-// beside them the largest of these once more, since a successor is whole before it takes the place. All of their bytes are known
-// before the first update.
+// Whether the folder of a run has room for what the run writes: the checkpoint, the weights, the averages where they are kept,
+// and beside them the largest of these once more, since a successor is whole before it takes the place. All of their bytes are
+// known before the first update.
 #pragma once
 
 #include <filesystem>
