@@ -195,19 +195,30 @@ const CodeExplanation kExplanations[] = {
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
      "Use the folder of a GPT-2 model.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+    {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
+     "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
+     "must "
+     "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
+     "Fetch the folder again, all of its files.", "ls -l FOLDER"},
     {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.", "It was cut short, by a broken download, for example.",
      "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
     {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",
      "The file belongs to another model, or was saved in another precision.",
      "Use the weights of a GPT-2 model, saved in fp32, fp16 or bf16.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+    {"E-FORMAT-TIE", "One parameter is stored under two names, with different numbers.",
+     "config.json says that the head and the embedding are one table, and the files hold two. One of the two would be lost.",
+     "If the head has weights of its own, set tie_word_embeddings to false in the folder's config.json. Else remove one of the "
+     "two "
+     "tensors.",
+     "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-VOCABULARY", "vocab.json or merges.txt is not a GPT-2 vocabulary.",
      "A file is broken, or belongs to a tokenizer of another kind.", "Use both files from one folder of a GPT-2 model.",
      "plimsoll train CONFIG --set data.vocabulary=FOLDER"},
     {"E-FORMAT-WEIGHTS", "The folder has no weights that can be read, or they do not match the shape in config.json.",
-     "There is no model.safetensors: weights in several files, and .bin files, are not read. Or files of two models lie in one "
-     "folder, or config.json was edited.",
-     "Save the model again as one file (save_pretrained(..., max_shard_size='1000GB')), or fetch the folder again.",
-     "plimsoll plan CONFIG --set model.init=FOLDER"},
+     "There is neither model.safetensors nor model.safetensors.index.json: .bin files are not read. Or files of two models lie "
+     "in "
+     "one folder, or config.json was edited.",
+     "Save the model again with save_pretrained, or fetch the folder again.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-GRADIENT", "A value that must be trained has no gradient.",
      "The model applies an operation that is not differentiable between a parameter and the loss.",
      "Use another operation there.", "plimsoll plan CONFIG --values"},
@@ -233,7 +244,9 @@ const CodeExplanation kExplanations[] = {
     {"E-IO-READ", "Reading a file failed, or it ended earlier than its size says.",
      "Something shortened it while it was in use, or the disk has an error.", "Check the disk and the file.", "ls -l PATH"},
     {"E-IO-WRITE", "A file could not be written; what existed before is untouched.",
-     "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete.",
+     "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete, "
+     "and "
+     "so is a folder of weights as a whole.",
      "Free space, or give another folder.", "df -h"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
      "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole "
@@ -311,10 +324,18 @@ const CodeExplanation kExplanations[] = {
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
     {"E-RUN-ROOM", "The folder of the run has no room for what the run writes; nothing was started.",
-     "A run keeps a checkpoint and writes the next one beside it before it replaces it; weights come at the end, and averages "
-     "where optimizer.ema_half_life is set. What the folder already holds of the same run counts as free.",
+     "A run keeps a checkpoint and writes the next one beside it before it replaces it. Weights come at the end, and averages "
+     "where optimizer.ema_half_life is set; they too are whole before they replace what is there. What the folder already holds "
+     "of "
+     "the same run counts as free.",
      "Name a folder on a file system with more room, or free what the message says is missing.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
+    {"E-RUN-STORED", "stored.json of the run does not say how its weights are stored.",
+     "The file was edited or torn. It holds the name, type and file that each parameter had in the folder from which the run "
+     "began; "
+     "the weights are saved in the same way.",
+     "Put it back, or remove it: the weights are then saved as one file, in the type that they have in memory.",
+     "rm DIR/stored.json && plimsoll train --run DIR --resume"},
     {"E-SCALE-FLOOR", "In fp16, gradients overflow whatever the loss is multiplied by.",
      "Three windows in a row did so with a scale below 1, or more than a tenth of the last 200 were skipped. The loss or the "
      "activations are no numbers any more, or gradients are larger than fp16 can hold: a rate that is too high, mostly.",

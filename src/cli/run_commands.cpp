@@ -9,6 +9,7 @@
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "formats/new_folder.h"
+#include "formats/weight_files.h"
 #include "models/family.h"
 
 namespace plimsoll {
@@ -36,8 +37,7 @@ std::string RunCommands::other_data() const {
   const std::vector<std::filesystem::path>& names = config_.data.train.names;
   const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
   std::string text = begin_beside() + " --set " + shell_quoted("data.train=" + data);
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder_.weights() / "model.safetensors", ignored)) return text;
+  if (!has_weights(folder_.weights())) return text;
   return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
 }
 

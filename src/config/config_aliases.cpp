@@ -195,7 +195,7 @@ constexpr std::string_view kBestCheckpoint =
 constexpr std::string_view kTrackers =
     "there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole";
 constexpr std::string_view kLogging = "every update is logged, as a line of metrics.jsonl in the run's folder; leave it out";
-constexpr std::string_view kWeights = "write model.init = the folder of the weights (config.json and model.safetensors)";
+constexpr std::string_view kWeights = "write model.init = the folder of the weights (config.json and its safetensors)";
 constexpr std::string_view kEpochs = "there are no epochs here: train.updates = epochs x samples / effective_batch";
 const ForeignName kForeign[] = {
     {"batch_size", "other programs mean different things by it: write effective_batch (samples of an update) or micro_batch"},

@@ -40,7 +40,7 @@ bool is_abandoned(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   struct stat status {};
-  const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool known = ::fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
   const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   if (!known || locked) return false;
@@ -123,10 +123,12 @@ void write_file_atomically(const std::filesystem::path& target, std::string_view
 
 bool is_partial(const std::filesystem::path& file) { return process_of(file) != 0; }
 
+bool is_abandoned_partial(const std::filesystem::path& path) { return is_partial(path) && is_abandoned(path); }
+
 void remove_abandoned_partials(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (is_partial(entry.path()) && is_abandoned(entry.path())) std::filesystem::remove(entry.path(), ignored);
+    if (entry.is_regular_file(ignored) && is_abandoned_partial(entry.path())) std::filesystem::remove(entry.path(), ignored);
   }
 }
 

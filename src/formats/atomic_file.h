@@ -42,9 +42,11 @@ class AtomicFile {
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view text);
 
-// The name of a temporary file of an AtomicFile.
+// The name of a temporary file of an AtomicFile, or of a temporary folder of an AtomicFolder.
 bool is_partial(const std::filesystem::path& file);
-// Removes temporary files right in `folder` whose processes are gone. What cannot be looked at or removed stays.
+// What has such a name and belongs to a process that is gone.
+bool is_abandoned_partial(const std::filesystem::path& path);
+// Removes such files right in `folder` whose processes are gone. What cannot be looked at or removed stays.
 void remove_abandoned_partials(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

@@ -85,4 +85,14 @@ void write_config(const std::filesystem::path& folder, const OrderedJson& config
   write_file_atomically(folder / "config.json", config.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
+void write_config_dtype(const std::filesystem::path& folder, DType dtype) {
+  ensure(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "write_config_dtype", "weights of another type");
+  const char* const word = dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
+  OrderedJson json = config_that_is_there(folder);
+  const bool newer = json.contains("dtype");
+  if (newer) json["dtype"] = word;
+  if (!newer || json.contains("torch_dtype")) json["torch_dtype"] = word;
+  write_config(folder, json);
+}
+
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "tensor/dtype.h"
 
 namespace plimsoll {
 
@@ -38,5 +39,8 @@ class ConfigReader {
 nlohmann::ordered_json config_that_is_there(const std::filesystem::path& folder);
 // Whole or not at all.
 void write_config(const std::filesystem::path& folder, const nlohmann::ordered_json& config);
+
+// The type that all tensors of the folder have, under the key that the file has for it: torch_dtype, dtype, or both.
+void write_config_dtype(const std::filesystem::path& folder, DType dtype);
 
 }  // namespace plimsoll

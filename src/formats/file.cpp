@@ -77,6 +77,10 @@ void File::read_at(std::int64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+void File::forget(std::int64_t offset, std::int64_t bytes) const noexcept {
+  [[maybe_unused]] const int advice = ::posix_fadvise(fd_, offset, bytes, POSIX_FADV_DONTNEED);
+}
+
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);

@@ -27,6 +27,8 @@ class File {
 
   // Fills `bytes` from `offset`; data_error E-IO-READ where the file fails or ends before.
   void read_at(std::int64_t offset, std::span<std::byte> bytes) const;
+  // What was read of these bytes need not stay in the page cache. `bytes` 0: to the end of the file.
+  void forget(std::int64_t offset, std::int64_t bytes) const noexcept;
 
  private:
   int fd_ = -1;

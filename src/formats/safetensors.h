@@ -56,6 +56,9 @@ class SafetensorsFile {
   // The elements from `begin` on, as many as the destination has; they lie within the tensor.
   void read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination, std::span<std::byte> staging) const;
   void read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const;
+  // What was read of the tensor, or of the whole file, leaves the page cache.
+  void forget(const StoredTensor& tensor) const noexcept { file_.forget(tensor.offset, tensor.bytes); }
+  void forget() const noexcept { file_.forget(0, 0); }
 
  private:
   const StoredTensor& require(std::string_view name) const;

@@ -4,12 +4,13 @@
 #include <system_error>
 
 #include "formats/config_json.h"
+#include "formats/weight_files.h"
 
 namespace plimsoll {
 
 std::filesystem::path weights_folder(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (path.filename() == "model.safetensors" && std::filesystem::is_regular_file(path, ignored)) {
+  if ((path.filename() == kWeightsFile || path.filename() == kWeightsIndex) && std::filesystem::is_regular_file(path, ignored)) {
     return std::filesystem::absolute(path, ignored).parent_path();
   }
   const bool run = !std::filesystem::exists(path / "config.json", ignored) &&

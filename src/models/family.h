@@ -65,10 +65,12 @@ struct Family {
 
   // config.json of a folder. What changes numbers and is not computed is refused by name: data_error E-FORMAT-CONFIG.
   ModelConfig (*read)(const std::filesystem::path& folder) = nullptr;
-  // The same file, whole or not at all. One that is there is patched: keys that the family does not know stay.
+  // The same file, whole or not at all. One that is there is patched: keys that the family does not know stay. The type of the
+  // tensors is said by whoever writes those.
   void (*write)(const ModelConfig&, const std::filesystem::path& folder) = nullptr;
   ModelGraph (*build)(const ModelConfig&, const BatchShape&, const BuildOptions&) = nullptr;
-  // The names that a parameter has in files; the first one is written.
+  // The names that a parameter may have in files; a new model is written with the first one. Where a file has several of them
+  // they are tied: they hold the same numbers.
   std::vector<std::string> (*stored)(const ModelConfig&, std::string_view parameter) = nullptr;
   // Tensors that files may hold beside the parameters.
   bool (*ignored)(std::string_view stored) = nullptr;

@@ -19,9 +19,11 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "formats/atomic_file.h"
+#include "formats/atomic_folder.h"
 #include "formats/file.h"
 #include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
+#include "formats/weight_files.h"
 #include "records/update_lines.h"
 
 namespace plimsoll {
@@ -35,8 +37,7 @@ Error cannot_write(const std::filesystem::path& path, const std::string& why) {
 
 // What a run can go on from, be used for, or be read in.
 bool holds_results(const RunFolder& folder) {
-  return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) ||
-         is_there(folder.weights() / "model.safetensors");
+  return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) || has_weights(folder.weights());
 }
 
 Error already_holds_run(const RunFolder& folder) {
@@ -46,7 +47,7 @@ Error already_holds_run(const RunFolder& folder) {
   if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
     command += " --set train.on_divergence=continue";
     expected = "a new folder, or --resume to go on with what has diverged";
-  } else if (!is_there(folder.checkpoint()) && !is_there(folder.weights() / "model.safetensors")) {
+  } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
     command = fmt::format("plimsoll train CONFIG --run {}", shell_quoted(new_folder_beside(folder.path()).string()));
     expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
   } else if (!is_there(folder.checkpoint())) {
@@ -91,9 +92,10 @@ void remove_partial_files(const std::filesystem::path& run) {
   std::error_code ignored;
   for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / "tokens"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      if (is_partial(entry.path())) std::filesystem::remove(entry.path(), ignored);
+      if (is_partial(entry.path()) && !entry.is_directory(ignored)) std::filesystem::remove(entry.path(), ignored);
     }
   }
+  for (const char* folder : {"weights", "weights_ema"}) recover_folder(run / folder, /*sole=*/true);
 }
 
 // A name that is there, if only as a link to what is not.
@@ -258,8 +260,8 @@ void RunFolder::abandon() const noexcept {
   for (const auto names : {tokenizer_files(), generation_files()}) {
     for (const std::string_view name : names) std::filesystem::remove(path_ / "weights" / name, ignored);
   }
-  for (const char* file : {"weights/config.json", "config.resolved.toml", "settings.json", "plan.json", "metrics.jsonl",
-                           "eval.jsonl", "events.jsonl", "weights"}) {
+  for (const char* file : {"weights/config.json", "config.resolved.toml", "settings.json", "plan.json", "stored.json",
+                           "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);

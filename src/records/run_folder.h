@@ -37,6 +37,8 @@ class RunFolder {
   bool begins_anew() const { return begins_anew_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
+  // How weights are stored, where the run began from a folder (weights/weight_layout.h).
+  std::filesystem::path stored() const { return path_ / "stored.json"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
   // Token files of text, where the cache cannot be written.
   std::filesystem::path tokens() const { return path_ / "tokens"; }

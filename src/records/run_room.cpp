@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "formats/weight_files.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
 
@@ -43,10 +44,8 @@ Bytes bytes_of(const fs::path& file) {
 
 // What the run replaces, as far as it asks for that room.
 Bytes replaced(const RunFolder& folder, const RunRoom& room) {
-  const char* const kWeights = "model.safetensors";
-  return std::min(bytes_of(folder.checkpoint()), room.checkpoint) +
-         std::min(bytes_of(folder.weights() / kWeights), room.weights) +
-         std::min(bytes_of(folder.averages() / kWeights), room.averages);
+  return std::min(bytes_of(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
+         std::min(weights_in(folder.averages()), room.averages);
 }
 
 // A name for the run where there is room; empty where none of the places has it.
@@ -65,15 +64,22 @@ fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::
 
 std::string parts_text(const RunRoom& room) {
   const std::string averages = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
-  return fmt::format("checkpoint {}, its successor as much, weights {}{}", to_text(room.checkpoint), to_text(room.weights),
-                     averages);
+  if (room.successor() == room.checkpoint) {
+    return fmt::format("checkpoint {}, its successor as much, weights {}{}", to_text(room.checkpoint), to_text(room.weights),
+                       averages);
+  }
+  return fmt::format("checkpoint {}, weights {}{}, a successor of the largest of them {}", to_text(room.checkpoint),
+                     to_text(room.weights), averages, to_text(room.successor()));
 }
 
 }  // namespace
 
-RunRoom room_of_run(const Graph& graph, const ModelConfig& model, bool averages) {
-  return {checkpoint_bytes(graph), weights_bytes(graph, model),
-          averages ? weights_bytes(graph, model, /*averages=*/true) : Bytes{0}};
+Bytes RunRoom::successor() const { return std::max({checkpoint, weights, averages}); }
+
+RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLayout& layout, bool averages) {
+  const WeightsBytes weights = weights_bytes(graph, model, layout);
+  const WeightsBytes means = averages ? weights_bytes(graph, model, layout, /*averages=*/true) : WeightsBytes{};
+  return {checkpoint_bytes(graph), weights.all, means.all, std::max(weights.largest, means.largest)};
 }
 
 std::optional<Bytes> free_bytes(const fs::path& path) {
@@ -108,7 +114,7 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
 void check_file_limit(const RunFolder& folder, const RunRoom& room) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  const Bytes largest = std::max({room.checkpoint, room.weights, room.averages});
+  const Bytes largest = std::max(room.checkpoint, room.largest_file);
   if (limit.rlim_cur >= static_cast<rlim_t>(largest.n)) return;
   throw data_error("E-IO-WRITE", folder.checkpoint().string(),
                    fmt::format("it has {} and this process may write files of {} at most", to_text(largest),

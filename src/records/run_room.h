@@ -1,5 +1,6 @@
-// Whether the folder of a run has room for what the run writes: the checkpoint, its successor beside it, the weights, and the
-// averages where they are kept. All of their bytes are known before the first update.
+// Whether the folder of a run has room for what the run writes: the checkpoint, the weights, the averages where they are kept,
+// and beside them the largest of these once more, since a successor is whole before it takes the place. All of their bytes are
+// known before the first update.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +11,21 @@
 #include "graph/graph.h"
 #include "models/model_config.h"
 #include "records/run_folder.h"
+#include "weights/weight_layout.h"
 
 namespace plimsoll {
 
 struct RunRoom {
   Bytes checkpoint, weights, averages;
+  Bytes largest_file = {};  // of weights and averages
 
-  Bytes all() const { return checkpoint * 2 + weights + averages; }
+  // One successor is written at a time.
+  Bytes successor() const;
+  Bytes all() const { return checkpoint + weights + averages + successor(); }
   friend bool operator==(const RunRoom&, const RunRoom&) = default;
 };
 
-RunRoom room_of_run(const Graph& graph, const ModelConfig& model, bool averages);
+RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLayout& layout, bool averages);
 
 // For this user, where the path lies or will lie; nothing where the file system does not tell.
 std::optional<Bytes> free_bytes(const std::filesystem::path& path);

@@ -43,6 +43,7 @@ struct Begins {
   const Config& config;
   const RunSettings& settings;
   const std::string& plan_text;
+  const std::string& layout_text;  // how weights are stored, where the run began from a folder; else empty
 };
 // What was written down of updates past this one goes.
 struct Continues {

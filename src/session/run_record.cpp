@@ -16,6 +16,12 @@ void RunRecord::begin(const Begins& begins) const {
   if (!begins.config.model.init.empty()) keep_shape(begins.config);
   folder_.write("config.resolved.toml", resolved_toml(begins.config));
   folder_.write("plan.json", begins.plan_text + "\n");
+  if (begins.layout_text.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove(folder_.stored(), ignored);  // of a run that made no update
+  } else {
+    folder_.write(folder_.stored().filename().string(), begins.layout_text);
+  }
 }
 
 // Of a folder that may be gone when this run is resumed.

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
-#include "formats/tokenizer_folder.h"
+#include "formats/file.h"
 #include "models/family.h"
 #include "prepare/requests.h"
 #include "records/run_folder.h"
@@ -176,7 +176,9 @@ void Session::train() {
   const Program program = lower(plan);
   verify(program, plan.graph);
   plan.forget_analysis();
-  const RunRoom room = room_of_run(plan.graph, config_.model.config, config_.optimizer.ema_half_life.has_value());
+  const WeightLayout layout = find_layout(plan.graph);
+  layout_text_ = layout_text(plan.graph, layout);
+  const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
   check_room_for(plan, room);
   emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, prepared_.plan_text});
   if (!resumed_) begin();
@@ -202,6 +204,7 @@ void Session::train() {
   }
   make_wrong(trainer);
   trainer.load(resumed_ ? &checkpoint_ : nullptr);
+  trainer.keep_layout(layout);
   if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
@@ -215,6 +218,13 @@ void Session::train() {
   if (audit) check_audit(plan, audit->phases());
 }
 
+// That folder may be gone when the run goes on, so the run keeps what it said. One of an earlier version has kept nothing.
+WeightLayout Session::find_layout(const Graph& graph) const {
+  if (resumed_) return is_there(folder_.stored()) ? read_layout(graph, folder_.stored()) : WeightLayout{};
+  const ModelSettings& model = config_.model;
+  return model.init.empty() ? WeightLayout{} : layout_of(graph, model.config, model.init);
+}
+
 // Before the run begins, so that nothing of it stays.
 void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
   const std::size_t disk = disk_of(prepared_.machine);
@@ -226,7 +236,7 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
-  emit(Begins{config_, request_.settings, prepared_.plan_text});
+  emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
   emit(Continues{resumed_ ? resumed_->updates : 0});
   recall();
   emit(Begun{reached_});
@@ -370,22 +380,11 @@ bool Session::save_is_due(std::int64_t update) const {
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
   const std::string stopped_by = trainer.progress().updates >= request_.updates ? "" : request_.stopped_by();
   trainer.save_weights_to(folder_.weights());
-  if (config_.optimizer.ema_half_life) save_averages(trainer);
+  // With the files that the weights have beside them.
+  if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});
   const std::string hash = trainer.hash_parameters();
   reached_ = trainer.progress();
   emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan)});
-}
-
-// With the files that the weights have beside them.
-void Session::save_averages(Trainer& trainer) const {
-  std::error_code error;
-  std::filesystem::create_directories(folder_.averages(), error);
-  if (error) throw data_error("E-IO-WRITE", folder_.averages().string(), "the folder cannot be created: " + error.message());
-  const std::array config{std::string_view("config.json")};
-  for (const auto names : {tokenizer_files(), generation_files(), std::span<const std::string_view>(config)}) {
-    copy_files(folder_.weights(), folder_.averages(), names, /*replace=*/true);
-  }
-  trainer.save_weights_to(folder_.averages(), /*averages=*/true);
 }
 
 // What the process may take: with that of a device on this computer, without that of a GPU.

@@ -18,6 +18,7 @@
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "weights/progress.h"
+#include "weights/weight_layout.h"
 
 namespace plimsoll {
 
@@ -58,6 +59,8 @@ class Session {
   Error no_checkpoint(std::string message, std::vector<std::string> remedies) const;
   std::optional<Refused> prepare();
   void train();
+  // Of the folder that the run began from.
+  WeightLayout find_layout(const Graph& graph) const;
   void check_room_for(const Plan& plan, const RunRoom& room) const;
   void begin();
   // What was written down of the updates until now.
@@ -73,7 +76,6 @@ class Session {
   void save(Trainer& trainer);
   bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
-  void save_averages(Trainer& trainer) const;
   Bytes promised(const Plan& plan) const;
   std::string slower_command(std::int64_t good_updates) const;
 
@@ -85,6 +87,7 @@ class Session {
   std::filesystem::path checkpoint_;  // that is resumed
   std::optional<Progress> resumed_;
   Prepared prepared_;
+  std::string layout_text_;
   Progress reached_;            // after the last update, or by the checkpoint
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
   double saved_time_ = 0;       // or when updates began

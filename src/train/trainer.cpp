@@ -119,7 +119,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
       frozen_ = std::move(saved.frozen);
     } else {
       const WeightSource source{config_.model.init, static_cast<std::uint64_t>(config_.seed)};
-      fill_parameters(plan_.graph, source, executor_);
+      layout_ = fill_parameters(plan_.graph, source, executor_);
       frozen_ = frozen_weights(plan_.graph, source, executor_);
     }
   });
@@ -332,9 +332,9 @@ void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
   executor_.save([&] { save_checkpoint(plan_.graph, progress_, frozen_, file, executor_); });
 }
 
-void Trainer::save_weights_to(const std::filesystem::path& folder, bool averages) {
+void Trainer::save_weights_to(const std::filesystem::path& folder, const SaveOptions& options) {
   enter(Phase::save);
-  executor_.save([&] { save_weights(plan_.graph, config_.model.config, folder, executor_, averages); });
+  executor_.save([&] { save_weights(plan_.graph, config_.model.config, layout_, folder, executor_, options); });
 }
 
 std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }

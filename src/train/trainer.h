@@ -63,7 +63,10 @@ class Trainer {
   Metrics update();
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
   void save_checkpoint_to(const std::filesystem::path& file);
-  void save_weights_to(const std::filesystem::path& folder, bool averages = false);
+  // As the files from which they were loaded hold them, or as `keep_layout` said.
+  void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
+  // For a run that goes on: the files from which it began may be gone.
+  void keep_layout(WeightLayout layout) { layout_ = std::move(layout); }
   std::string hash_parameters() const;
 
   // Of the last update: see TrainingValues::report, and UnderflowMeter::report (nothing but with fp16).
@@ -107,6 +110,7 @@ class Trainer {
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
   FrozenWeights frozen_;            // by which a checkpoint finds them again
+  WeightLayout layout_;             // of the folder that weights are saved in
   std::optional<LossScale> scale_;  // of fp16
   std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
   Faults faults_;

@@ -1,15 +1,18 @@
 #include "verify/tensors.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "formats/safetensors.h"
+#include "formats/weight_files.h"
 #include "models/all.h"
 
 namespace plimsoll::verification {
@@ -19,9 +22,9 @@ constexpr std::int64_t kPiece = 1 << 18;  // elements
 constexpr std::string_view kProgress = "plimsoll.progress";
 
 std::vector<float> piece_of(const SafetensorsFile& file, const StoredTensor& tensor, std::int64_t begin, std::int64_t count) {
-  ensure(tensor.dtype == DType::f32, "verify", "a tensor that is not fp32");
   std::vector<float> piece(static_cast<std::size_t>(count));
-  file.read_f32(tensor, begin, piece, {});
+  std::array<std::byte, 1 << 14> staging;
+  file.read_f32(tensor, begin, piece, staging);
   return piece;
 }
 
@@ -41,6 +44,18 @@ bool same_bytes(const SafetensorsFile& a, const StoredTensor& in_a, const Safete
     same = same && of_a == of_b;
   });
   return same;
+}
+
+// Of the parameters that have a gradient: each name that files may have for them.
+std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& model, const SafetensorsFile& slopes,
+                                                             std::string_view suffix) {
+  std::map<std::string, std::string> parameters;
+  for (const StoredTensor& slope : slopes.tensors()) {
+    if (!slope.name.ends_with(suffix)) continue;
+    const std::string parameter = slope.name.substr(0, slope.name.size() - suffix.size());
+    for (const std::string& name : model.family().stored(model, parameter)) parameters[name] = parameter;
+  }
+  return parameters;
 }
 
 bool is_number(std::string_view part) {
@@ -112,23 +127,28 @@ std::string first_difference(const std::filesystem::path& a, const std::filesyst
 
 double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
                    const std::string& group, double step, const std::filesystem::path& to) {
-  const SafetensorsFile weights = SafetensorsFile::open(from / "model.safetensors");
+  const WeightFiles weights = WeightFiles::open(from);
   const SafetensorsFile slopes = SafetensorsFile::open(gradients);
   std::error_code error;
   std::filesystem::create_directories(to, error);
   if (error) throw data_error("E-IO-WRITE", to.string(), "the folder cannot be created: " + error.message());
   const ModelConfig model = read_model(from);
   model.family().write(model, to);
+  const std::map<std::string, std::string> parameters = parameters_by_stored_name(model, slopes, suffix);
   std::vector<TensorSpec> specs;
-  for (const StoredTensor& tensor : weights.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
-  SafetensorsWriter writer(to / "model.safetensors", std::move(specs));
+  for (const SafetensorsFile& file : weights.files()) {
+    for (const StoredTensor& tensor : file.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
+  }
+  SafetensorsWriter writer(to / kWeightsFile, specs);
   double along = 0;
-  for (const StoredTensor& tensor : weights.tensors()) {
-    const std::string_view parameter = tensor.name;
-    const StoredTensor* slope =
-        layer_group(parameter) == group ? slopes.find(std::string(parameter) + std::string(suffix)) : nullptr;
+  for (const TensorSpec& tensor : specs) {
+    const WeightFiles::Found found = *weights.find(tensor.name);
+    const auto parameter = parameters.find(tensor.name);
+    const StoredTensor* slope = parameter != parameters.end() && layer_group(parameter->second) == group
+                                    ? slopes.find(parameter->second + std::string(suffix))
+                                    : nullptr;
     in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
-      std::vector<float> piece = piece_of(weights, tensor, begin, count);
+      std::vector<float> piece = piece_of(weights.files()[found.file], *found.tensor, begin, count);
       if (slope != nullptr) {
         const std::vector<float> g = piece_of(slopes, *slope, begin, count);
         for (std::size_t i = 0; i < piece.size(); ++i) {

@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <numbers>
+#include <optional>
 #include <set>
-#include <system_error>
+#include <span>
 #include <vector>
 
-#include "autodiff/training.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "device/cpu/parallel.h"
-#include "formats/safetensors.h"
+#include "formats/weight_files.h"
 #include "graph/builder.h"
 #include "models/all.h"
 #include "tensor/half.h"
@@ -96,153 +98,151 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 
 namespace {
 
-constexpr const char* kWeightsFile = "model.safetensors";
-std::string convert_command(const std::filesystem::path& folder) {
-  return fmt::format(
-      "python3 -c \"from transformers import AutoModelForCausalLM as M; "
-      "M.from_pretrained('{}').save_pretrained('NEW_FOLDER', max_shard_size='1000GB')\"",
-      folder.string());
-}
+// A parameter in the files, under its names: the first one is read, others are tied to it.
+using StoredNames = std::vector<WeightFiles::Found>;
 
-// What lies in a folder in place of model.safetensors, by the first name that is found; why it is not read.
-Error no_weights(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
-  const auto first = [&](std::initializer_list<std::string_view> endings) {
-    const auto found = std::ranges::find_if(names, [&](const std::string& name) {
-      return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
-    });
-    return found == names.end() ? std::string() : *found;
-  };
-  std::string why = "there is no model.safetensors";
-  std::vector<std::string> remedies;
-  if (const std::string shard = first({".safetensors.index.json", ".safetensors"}); !shard.empty()) {
-    why += fmt::format(", but {}: weights in several files are not read", shard);
-    remedies.push_back(convert_command(folder));
-  } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
-             !other.empty()) {
-    why += fmt::format(", but {}, which is not read", other);
-    remedies.push_back(convert_command(folder));
-  }
-  return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "all weights in one file, model.safetensors", remedies);
-}
+const SafetensorsFile& file_of(const WeightFiles& files, const WeightFiles::Found& found) { return files.files()[found.file]; }
 
-// The stored tensor of each parameter, in the order of the graph.
-std::vector<const StoredTensor*> stored_parameters(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file) {
+StoredNames stored_names(const Value& value, const ModelConfig& config, const WeightFiles& files) {
   const Family& family = config.family();
-  std::set<std::string_view> taken;
-  std::vector<const StoredTensor*> result;
-  for (const ValueId id : graph.parameters()) {
-    const Value& value = graph.values[id];
-    const StoredTensor* found = nullptr;
-    for (const std::string& name : family.stored(config, value.name.text())) {
-      const StoredTensor* other = file.find(name);
-      if (other == nullptr) continue;
-      if (found != nullptr) {
-        throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("{} and {} are the same parameter", found->name, name),
-                         "each parameter once, under one of its names");
-      }
-      found = other;
-    }
-    if (found == nullptr) {
-      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("there is no tensor {}", value.name.text()),
-                       fmt::format("the parameters of a {} with the shape of config.json", family.title));
-    }
-    if (found->shape != value.type.shape) {
-      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("{} is {}", found->name, to_text(found->shape)),
+  const std::vector<std::string> names = family.stored(config, value.name.text());
+  StoredNames stored;
+  for (const std::string& name : names) {
+    if (const auto found = files.find(name)) stored.push_back(*found);
+  }
+  if (stored.empty()) {
+    throw data_error("E-FORMAT-WEIGHTS", files.path(), fmt::format("there is no tensor {}", names.front()),
+                     fmt::format("the parameters of a {} with the shape of config.json", family.title));
+  }
+  for (const WeightFiles::Found& found : stored) {
+    if (found.tensor->shape != value.type.shape) {
+      throw data_error("E-FORMAT-WEIGHTS", file_of(files, found).path(),
+                       fmt::format("{} is {}", found.tensor->name, to_text(found.tensor->shape)),
                        fmt::format("{}, as config.json says", to_text(value.type.shape)));
     }
-    require_readable(file, *found);
-    taken.insert(found->name);
-    result.push_back(found);
+    require_readable(file_of(files, found), *found.tensor);
+  }
+  return stored;
+}
+
+// In the order of the graph.
+std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig& config, const WeightFiles& files) {
+  const Family& family = config.family();
+  std::set<std::string_view> taken;
+  std::vector<StoredNames> result;
+  for (const ValueId id : graph.parameters()) {
+    result.push_back(stored_names(graph.values[id], config, files));
+    for (const WeightFiles::Found& found : result.back()) taken.insert(found.tensor->name);
   }
   // Blocks past those of config.json would be left out silently, and the model would be another one.
-  for (const StoredTensor& tensor : file.tensors()) {
-    if (taken.contains(tensor.name) || family.ignored(tensor.name)) continue;
-    throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor.name),
-                     fmt::format("the parameters of a {} with the shape of config.json, and no more", family.title));
+  for (const SafetensorsFile& file : files.files()) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (taken.contains(tensor.name) || family.ignored(tensor.name)) continue;
+      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor.name),
+                       fmt::format("the parameters of a {} with the shape of config.json, and no more", family.title));
+    }
   }
   return result;
 }
 
-SafetensorsFile open_weights(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / kWeightsFile, ignored)) throw no_weights(folder);
-  return SafetensorsFile::open(folder / kWeightsFile);
+constexpr std::size_t kStaging = 1 << 16;
+
+// "[2, 7]": the place of an element, counted row by row.
+std::string place_text(const Shape& shape, std::int64_t element) {
+  std::string text;
+  for (std::size_t axis = shape.rank(); axis-- > 0;) {
+    text = fmt::format("{}{}{}", element % shape[axis], text.empty() ? "" : ", ", text);
+    element /= shape[axis];
+  }
+  return "[" + text + "]";
+}
+
+// E-FORMAT-TIE where the numbers are not those of the first name.
+void compare_tied(const WeightFiles& files, const StoredNames& stored) {
+  constexpr std::int64_t kPiece = 1 << 12;
+  const WeightFiles::Found& first = stored.front();
+  std::array<float, kPiece> of_first, of_other;
+  std::array<std::byte, kPiece * sizeof(float)> staging;
+  for (const WeightFiles::Found& other : std::span(stored).subspan(1)) {
+    const std::int64_t elements = first.tensor->shape.elements();
+    for (std::int64_t at = 0; at < elements; at += kPiece) {
+      const auto count = static_cast<std::size_t>(std::min(kPiece, elements - at));
+      file_of(files, first).read_f32(*first.tensor, at, std::span(of_first).first(count), staging);
+      file_of(files, other).read_f32(*other.tensor, at, std::span(of_other).first(count), staging);
+      if (std::memcmp(of_first.data(), of_other.data(), count * sizeof(float)) == 0) continue;
+      for (std::size_t i = 0; i < count; ++i) {
+        const float a = of_first[i], b = of_other[i];
+        if (a == b || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b)) continue;
+        throw data_error(
+            "E-FORMAT-TIE", files.path(),
+            fmt::format("{} and {} are one parameter and differ: at {} they are {} and {}", first.tensor->name,
+                        other.tensor->name, place_text(first.tensor->shape, at + static_cast<std::int64_t>(i)), a, b),
+            "the same numbers, or two parameters",
+            {"set tie_word_embeddings to false in config.json, if the head has weights of its own"});
+      }
+    }
+    file_of(files, other).forget(*other.tensor);
+  }
+  if (stored.size() > 1) file_of(files, first).forget(*first.tensor);
+}
+
+// Files that hold nothing of it are left out.
+WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>& stored) {
+  WeightLayout layout{files.has_index(), {}, {}};
+  std::vector<std::optional<std::size_t>> places(files.files().size());
+  for (const StoredNames& names : stored) places[names.front().file] = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (!places[i]) continue;
+    places[i] = layout.files.size();
+    layout.files.push_back(files.names()[i]);
+  }
+  for (const StoredNames& names : stored) {
+    layout.parameters.push_back({names.front().tensor->name, *names.front().tensor->dtype, *places[names.front().file]});
+  }
+  return layout;
 }
 
 }  // namespace
 
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
-  stored_parameters(graph, config, open_weights(folder));
+  const WeightFiles files = WeightFiles::open(folder);
+  for (const StoredNames& stored : stored_parameters(graph, config, files)) compare_tied(files, stored);
 }
 
-void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                  Parameters which) {
-  const SafetensorsFile file = open_weights(folder);
-  const std::vector<const StoredTensor*> stored = stored_parameters(graph, config, file);
-  std::array<std::byte, 1 << 16> staging;
+WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
+  const WeightFiles files = WeightFiles::open(folder);
+  return layout_in(files, stored_parameters(graph, config, files));
+}
+
+WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
+                          Parameters which) {
+  const WeightFiles files = WeightFiles::open(folder);
+  const std::vector<StoredNames> stored = stored_parameters(graph, config, files);
+  std::array<std::byte, kStaging> staging;
   std::size_t next = 0;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
-    const StoredTensor& tensor = *stored[next++];
+    const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
+    compare_tied(files, names);
+    const SafetensorsFile& file = file_of(files, names.front());
+    const StoredTensor& tensor = *names.front().tensor;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
       fill_part(part, value.type.dtype, done,
                 [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
       done += std::ssize(part) / size_of(value.type.dtype);
     });
+    file.forget(tensor);
   }
+  files.forget();
+  return layout_in(files, stored);
 }
 
-void fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which) {
-  if (source.folder.empty()) return initialize_parameters(graph, source.seed, executor, which);
-  load_weights(graph, read_model(source.folder), source.folder, executor, which);
-}
-
-namespace {
-
-// The parameter, or its average where it has one.
-ValueId saved_for(const Graph& graph, ValueId parameter, bool averages) {
-  const ValueId average = averages ? graph.find(graph.values[parameter].name.text() + "." + kAverageName) : ValueId{};
-  return average.valid() ? average : parameter;
-}
-
-std::string stored_name(const ModelConfig& config, const Value& parameter) {
-  return config.family().stored(config, parameter.name.text()).front();
-}
-
-std::vector<TensorSpec> saved_tensors(const Graph& graph, const ModelConfig& config, bool averages) {
-  std::vector<TensorSpec> specs;
-  for (const ValueId id : graph.parameters()) {
-    const Value& saved = graph.values[saved_for(graph, id, averages)];
-    specs.push_back({stored_name(config, graph.values[id]), saved.type.dtype, graph.values[id].type.shape});
-  }
-  return specs;
-}
-
-}  // namespace
-
-Bytes weights_bytes(const Graph& graph, const ModelConfig& config, bool averages) {
-  return safetensors_bytes(saved_tensors(graph, config, averages));
-}
-
-void save_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, const Executor& executor,
-                  bool averages) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
-  SafetensorsWriter writer(folder / "model.safetensors", saved_tensors(graph, config, averages));
-  for (const ValueId id : graph.parameters()) {
-    executor.read(saved_for(graph, id, averages),
-                  [&](std::span<const std::byte> part) { writer.append(stored_name(config, graph.values[id]), part); });
-  }
-  writer.commit();
-  config.family().write(config, folder);
+WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which) {
+  if (!source.folder.empty()) return load_weights(graph, read_model(source.folder), source.folder, executor, which);
+  initialize_parameters(graph, source.seed, executor, which);
+  return {};
 }
 
 std::string parameters_hash(const Graph& graph, const Executor& executor) {

@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "models/model_config.h"
 #include "run/executor.h"
+#include "weights/weight_layout.h"
 
 namespace plimsoll {
 
@@ -18,24 +19,37 @@ enum class Parameters : std::uint8_t { all, frozen };
 
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all);
-// Fills every parameter from folder/model.safetensors. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor.
-void load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                  Parameters which = Parameters::all);
+// Fills every parameter from the files of the folder (formats/weight_files.h), and says how they hold them. Nothing of what was
+// read stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor, E-FORMAT-TIE two names
+// of one parameter with different numbers.
+WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
+                          Parameters which = Parameters::all);
 
 // What parameters begin as.
 struct WeightSource {
   std::filesystem::path folder;  // of a Hugging Face model; empty: random numbers
   std::uint64_t seed = 0;        // of those
 };
-void fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which = Parameters::all);
-// What load_weights would throw, from the header of the file alone.
+WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor,
+                             Parameters which = Parameters::all);
+// Throws what load_weights would. Reads headers, and the tensors that are tied.
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder);
-// Writes config.json and model.safetensors, each whole or not at all.
-// `averages`: those of the parameters that have one, instead.
-void save_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, const Executor& executor,
-                  bool averages = false);
-// What model.safetensors of that folder has.
-Bytes weights_bytes(const Graph& graph, const ModelConfig& config, bool averages = false);
+// What load_weights would return, from headers alone.
+WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder);
+
+struct SaveOptions {
+  bool averages = false;         // those of the parameters that have one, instead
+  std::filesystem::path beside;  // whose other files are taken over; empty: those of the folder itself
+};
+// Writes the files of the layout, their index and config.json, and takes over the other files. The folder is replaced as a whole
+// (formats/atomic_folder.h) or stays as it was.
+void save_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, const std::filesystem::path& folder,
+                  const Executor& executor, const SaveOptions& options = {});
+// Of these files with their index; the largest of them.
+struct WeightsBytes {
+  Bytes all, largest;
+};
+WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, bool averages = false);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
 // Of each of them by itself, in the same order.

@@ -220,7 +220,7 @@ def weights(test):
         safetensors(tensors, entry(shape=[1 << 40, 1 << 40])),
         safetensors(tensors, entry(shape=[-1])),
         safetensors(tensors, lambda entries: []),
-        safetensors({**tensors, "transformer." + first: tensors[first]}),
+        safetensors({**tensors, "transformer." + first: (tensors[first][0], tensors[first][1][::-1])}),
         safetensors({**tensors, "h.2.ln_1.weight": tensors[first]}),
     ]
     test.write(

@@ -102,7 +102,7 @@ def weights(test):
     test.write("w/pytorch_model.bin", "x")
     refused("other weights", "E-FORMAT-WEIGHTS", "pytorch_model.bin")
     test.write("w/model.safetensors.index.json", "{}")
-    refused("shards", "E-FORMAT-WEIGHTS", "several files")
+    refused("an index without a map", "E-FORMAT-INDEX", "no weight_map")
     arguments = copy(test, "w")
     test.write("w/vocab.json", POINTER)
     refused("a pointer to a vocabulary", "E-IO-LFS", "vocab.json")

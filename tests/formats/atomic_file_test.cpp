@@ -1,9 +1,7 @@
 #include "formats/atomic_file.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -12,6 +10,7 @@
 #include "expect_error.h"
 #include "formats/file.h"
 #include "scratch_folder.h"
+#include "small_disk.h"
 
 namespace plimsoll {
 namespace {
@@ -74,23 +73,9 @@ TEST(AtomicFile, ShortWriteThenFailure) {
   EXPECT_EQ(read_raw(folder / "x"), "old");
 }
 
-// A mount namespace of this process's own: directly for root, else as the root of a user namespace.
-bool own_mounts() {
-  const uid_t user = getuid();
-  const gid_t group = getgid();
-  if (unshare(CLONE_NEWNS) == 0) return true;
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-  write_raw("/proc/self/setgroups", "deny");
-  write_raw("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
-  write_raw("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
-  return true;
-}
-
 // Runs in a child process. 0: as expected, 1: wrong, 2: not permitted.
 int full_disk_child(const std::filesystem::path& folder) {
-  if (!own_mounts()) return 2;
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 2;
-  if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0) return 2;
+  if (!mount_small(folder, "size=64k")) return 2;
   write_raw(folder / "x", "old");
   try {
     AtomicFile file(folder / "x");

@@ -46,7 +46,7 @@ TEST(Gpt2Config, WritingKeepsWhatItDoesNotKnow) {
   EXPECT_FALSE(saved.contains("bos_token_id"));
   EXPECT_EQ(saved.at("of_another_tool"), json["of_another_tool"]);
   EXPECT_EQ(saved.at("resid_pdrop"), 0.25);
-  EXPECT_EQ(saved.at("dtype"), "float32");
+  EXPECT_EQ(saved.at("dtype"), "float16") << "who writes the tensors says their type";
   EXPECT_EQ(read_gpt2_config(folder.path()), config);
 }
 
@@ -139,9 +139,11 @@ TEST(Gpt2Config, SurvivesRandomMutations) {
 
 TEST(Gpt2, NamesInFiles) {
   const ModelConfig config = kGpt2.defaults();
-  EXPECT_EQ(kGpt2.stored(config, "wte.weight"), (std::vector<std::string>{"wte.weight", "transformer.wte.weight"}));
-  for (const char* extra : {"transformer.h.3.attn.bias", "h.3.attn.masked_bias", "lm_head.weight"})
-    EXPECT_TRUE(kGpt2.ignored(extra));
+  EXPECT_EQ(kGpt2.stored(config, "wte.weight"),
+            (std::vector<std::string>{"wte.weight", "transformer.wte.weight", "lm_head.weight"}));
+  EXPECT_EQ(kGpt2.stored(config, "wpe.weight"), (std::vector<std::string>{"wpe.weight", "transformer.wpe.weight"}));
+  EXPECT_FALSE(kGpt2.ignored("lm_head.weight"));
+  for (const char* extra : {"transformer.h.3.attn.bias", "h.3.attn.masked_bias"}) EXPECT_TRUE(kGpt2.ignored(extra));
   for (const char* parameter : {"h.11.attn.c_attn.bias", "transformer.h.0.attn.c_attn.weight", "score.weight"}) {
     EXPECT_FALSE(kGpt2.ignored(parameter)) << parameter;
   }

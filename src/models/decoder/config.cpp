@@ -276,7 +276,6 @@ void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const s
   json["attention_dropout"] = c.attention_dropout;
   json["initializer_range"] = c.initializer_range;
   json["tie_word_embeddings"] = c.tied;
-  json["torch_dtype"] = "float32";
   json["sliding_window"] = c.window > 0 ? OrderedJson(c.window) : OrderedJson();
   if (c.byte_vocabulary) json["plimsoll_tokenizer"] = "bytes";
   json["bos_token_id"] = nullptr;

@@ -72,8 +72,6 @@ void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& fo
   json["initializer_range"] = config.initializer_range;
   json["scale_attn_weights"] = true;
   json["tie_word_embeddings"] = config.tied;
-  json["torch_dtype"] = "float32";
-  if (json.contains("dtype")) json["dtype"] = "float32";  // its newer name
   json.erase("plimsoll_tokenizer");
   if (config.byte_vocabulary) json["plimsoll_tokenizer"] = "bytes";
   if (is_new) {

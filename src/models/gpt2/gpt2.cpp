@@ -14,16 +14,16 @@ const Gpt2Config& of(const ModelConfig& config) { return config.as<Gpt2Config>()
 
 ModelConfig defaults() { return {kGpt2, Gpt2Config{}}; }
 
-// Files from before 2020 have no prefix, newer ones have one.
-std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
+// Files from before 2020 have no prefix, newer ones have one. A tied head is the table of the tokens.
+std::vector<std::string> stored(const ModelConfig& config, std::string_view parameter) {
   if (parameter == "lm_head.weight") return {"lm_head.weight"};
-  return {std::string(parameter), "transformer." + std::string(parameter)};
+  std::vector<std::string> names{std::string(parameter), "transformer." + std::string(parameter)};
+  if (parameter == "wte.weight" && of(config).tied) names.emplace_back("lm_head.weight");
+  return names;
 }
 
-// Constant masks of old files, and the head, which is the table of the tokens.
-bool ignored(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
-}
+// Constant masks of old files.
+bool ignored(std::string_view name) { return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"); }
 
 ModelFacts facts(const ModelConfig& config) {
   const Gpt2Config& c = of(config);

@@ -1,0 +1,55 @@
+// The weights in a folder of a model: model.safetensors, or where that is absent the files that model.safetensors.index.json
+// names. transformers looks in this order too. The index says which tensors there are; a file that holds others, or fewer, is
+// refused (E-FORMAT-INDEX).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "formats/safetensors.h"
+
+namespace plimsoll {
+
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
+
+class WeightFiles {
+ public:
+  // E-FORMAT-WEIGHTS where there are none, with what lies there in their place. Reads headers alone.
+  static WeightFiles open(const std::filesystem::path& folder);
+
+  struct Found {
+    std::size_t file = 0;  // index into files()
+    const StoredTensor* tensor = nullptr;
+  };
+  std::optional<Found> find(std::string_view name) const;
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+  // Their names in the folder.
+  const std::vector<std::string>& names() const { return names_; }
+  bool has_index() const { return has_index_; }
+  // model.safetensors or the index.
+  const std::string& path() const { return path_; }
+  // What was read leaves the page cache.
+  void forget() const noexcept;
+
+ private:
+  void read_index(const std::filesystem::path& folder);
+
+  std::string path_;
+  bool has_index_ = false;
+  std::vector<std::string> names_;
+  std::vector<SafetensorsFile> files_;
+};
+
+// Whether WeightFiles::open finds one of the two files.
+bool has_weights(const std::filesystem::path& folder);
+// Whether a file of that name holds weights, or says which file does: what a new set of weights replaces.
+bool is_weights_name(std::string_view name);
+// What such files in the folder take.
+Bytes weights_in(const std::filesystem::path& folder);
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+// model.safetensors.index.json: which file of a folder holds which tensor. Read as hostile, by a parser without a document tree:
+// everything wrong is data_error E-FORMAT-INDEX.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+inline constexpr std::int64_t kMaxIndexBytes = 16 << 20;
+inline constexpr std::size_t kMaxShards = 512;
+
+struct WeightIndex {
+  std::vector<std::string> files;                             // plain names, sorted
+  std::vector<std::pair<std::string, std::uint32_t>> places;  // tensor and its place in `files`, sorted by name
+};
+
+// A name without a folder in it.
+bool is_plain_name(std::string_view name);
+
+WeightIndex read_weight_index(const std::filesystem::path& path);
+// What that file says of tensors of so many bytes in all.
+std::string weight_index_text(const WeightIndex& index, std::int64_t total_bytes);
+
+Error index_error(const std::filesystem::path& path, std::string what);
+
+}  // namespace plimsoll

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <system_error>
+
+#include "base/error.h"
+#include "formats/atomic_file.h"
+#include "formats/atomic_folder.h"
+#include "formats/config_json.h"
+#include "formats/safetensors.h"
+#include "formats/weight_files.h"
+#include "models/family.h"
+#include "tensor/half.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kPiece = 1 << 12;  // elements
+
+// Elements in memory, `from`, as fp32.
+void widen(std::span<const std::byte> bytes, DType from, std::span<float> out) {
+  if (from == DType::f32) {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return;
+  }
+  ensure(from == DType::bf16, "weights", "parameters are fp32 or bf16");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes.data() + 2 * i, 2);
+    out[i] = widen_bf16(bits);
+  }
+}
+
+// Appends a part of a tensor that is `from` in memory and `to` in the file. What is narrowed is rounded to nearest even; what was
+// widened when it was read and has not changed since comes out as it was.
+void append_as(SafetensorsWriter& writer, const std::string& name, std::span<const std::byte> part, DType from, DType to) {
+  if (from == to) return writer.append(name, part);
+  std::array<float, kPiece> wide;
+  std::array<std::uint16_t, kPiece> narrow;
+  const auto size = static_cast<std::size_t>(size_of(from));
+  for (std::size_t at = 0; at < part.size(); at += kPiece * size) {
+    const std::span<const std::byte> piece = part.subspan(at, std::min(kPiece * size, part.size() - at));
+    const std::span<float> numbers = std::span(wide).first(piece.size() / size);
+    widen(piece, from, numbers);
+    if (to == DType::f32) {
+      writer.append(name, std::as_bytes(numbers));
+      continue;
+    }
+    std::ranges::transform(numbers, narrow.begin(), to == DType::bf16 ? narrow_bf16 : narrow_f16);
+    writer.append(name, std::as_bytes(std::span(narrow).first(numbers.size())));
+  }
+}
+
+void write_file(const Graph& graph, const WeightsFile& file, const std::filesystem::path& folder, const Executor& executor,
+                bool averages) {
+  SafetensorsWriter writer(folder / file.name, file.tensors);
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const TensorSpec& tensor = file.tensors[i];
+    const ValueId saved = saved_value(graph, file.parameters[i], averages);
+    const DType dtype = graph.values[saved].type.dtype;
+    executor.read(saved, [&](std::span<const std::byte> part) { append_as(writer, tensor.name, part, dtype, tensor.dtype); });
+  }
+  writer.commit();
+}
+
+}  // namespace
+
+WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, bool averages) {
+  WeightsBytes bytes;
+  const std::vector<WeightsFile> files = files_of(graph, config, layout, averages);
+  for (const WeightsFile& file : files) {
+    const Bytes each = safetensors_bytes(file.tensors);
+    bytes.all += each;
+    bytes.largest = std::max(bytes.largest, each);
+  }
+  if (layout.index) bytes.all += Bytes{std::ssize(index_text_of(files))};
+  return bytes;
+}
+
+void save_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, const std::filesystem::path& folder,
+                  const Executor& executor, const SaveOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::absolute(folder, error).parent_path(), error);
+  AtomicFolder aside(folder);
+  const std::vector<WeightsFile> files = files_of(graph, config, layout, options.averages);
+  const auto replaced = [&](const std::string& name) {
+    return is_weights_name(name) || std::ranges::find(files, name, &WeightsFile::name) != files.end();
+  };
+  aside.keep(options.beside.empty() ? folder : options.beside, replaced);
+  for (const WeightsFile& file : files) write_file(graph, file, aside.path(), executor, options.averages);
+  if (layout.index) write_file_atomically(aside.path() / kWeightsIndex, index_text_of(files));
+  config.family().write(config, aside.path());
+  if (const auto dtype = common_dtype(files)) write_config_dtype(aside.path(), *dtype);
+  aside.commit();
+}
+
+}  // namespace plimsoll
