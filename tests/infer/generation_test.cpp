@@ -79,7 +79,7 @@ class Model {
     CpuDevice device(arena);
     Executor executor(planned.plan.graph, program, device, planned.plan.threads, 1);
     initialize_parameters(planned.plan.graph, 7, executor);
-    save_weights(planned.plan.graph, config_, folder_.path(), executor);
+    save_weights(planned.plan.graph, config_, {}, folder_.path(), executor);
   }
 
   template <class Build>

@@ -86,10 +86,9 @@ TEST(DecoderConfig, RotaryKeysOfBothVersions) {
   EXPECT_EQ(four.rope.scaling, RotaryScaling::linear);
   EXPECT_EQ(four.rope.factor, 3);
   // The dictionary comes before the file's own key, and rope_scaling before rope_parameters.
-  const Json five{{"rope_type", "default"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.5}};
+  const Json five{{"rope_type", "default"}, {"rope_theta", 1e6}};
   const DecoderConfig newer = read(with(small("llama"), {{"rope_theta", 5e5}, {"rope_parameters", five}}));
   EXPECT_EQ(newer.rope.theta, 1e6);
-  EXPECT_EQ(newer.partial_rotary, 0.5);
   EXPECT_EQ(read(with(small("llama"), {{"rope_parameters", five}, {"rope_scaling", scaling}})).rope.scaling,
             RotaryScaling::linear);
   const Json llama3{{"rope_type", "llama3"},
@@ -146,6 +145,7 @@ TEST(DecoderConfig, RefusesWhatItCannotCompute) {
       {"llama", {{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", Json::array({1.0})}}}}, "short_factor"},
       {"llama", {{"rope_parameters", with(yarn, {{"truncate", 1}})}}, "truncate is 1"},
       {"llama", {{"rope_theta", -1}}, "rope_theta"},
+      {"llama", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor is not 1"},
       {"llama", {{"plimsoll_tokenizer", "words"}}, "plimsoll_tokenizer"},
       {"mistral", {{"sliding_window", 0}}, "sliding_window is 0"},
       {"qwen2", {{"layer_types", Json::array({"full_attention"})}}, "layer_types"},

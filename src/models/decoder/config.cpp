@@ -50,7 +50,9 @@ class RopeReader {
   void read(DecoderConfig& config) const {
     ops::RotaryAttributes& rope = config.rope;
     rope.theta = number("rope_theta", 1e4, 1e-3, 1e12);
-    config.partial_rotary = number("partial_rotary_factor", 1, 1e-6, 1 + 1e-12);
+    if (number("partial_rotary_factor", 1, 0, 1 + 1e-12) != 1) {
+      throw refuse("partial_rotary_factor is not 1", "1: transformers turns the whole head of these models, whatever it is");
+    }
     rope.scaling = scaling();
     const bool two_contexts =
         rope.scaling == RotaryScaling::llama3 || rope.scaling == RotaryScaling::yarn || rope.scaling == RotaryScaling::longrope;
@@ -143,7 +145,7 @@ class RopeReader {
 
   void read_longrope(DecoderConfig& config) const {
     ops::RotaryAttributes& rope = config.rope;
-    const auto pairs = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.partial_rotary) / 2;
+    const std::int64_t pairs = config.head_size / 2;
     rope.attention_factor = within("attention_factor", 0, 1e-6, 1e6);
     rope.short_factor = factors("short_factor", pairs);
     rope.long_factor = factors("long_factor", pairs);
@@ -213,11 +215,6 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.norm_epsilon = reader.number("rms_norm_eps", 1e-6, 1e-12, 1);
   c.activation = read_activation(reader);
   RopeReader(reader).read(c);
-  const auto rotated = static_cast<std::int64_t>(static_cast<double>(c.head_size) * c.partial_rotary);
-  if (rotated < 2 || rotated % 2 != 0) {
-    throw reader.refuse(fmt::format("partial_rotary_factor turns {} of the {} numbers of a head", rotated, c.head_size),
-                        "an even number of them");
-  }
   c.attention_dropout = reader.number("attention_dropout", 0, 0, 1);
   c.padding = read_padding(reader, c.vocab);
   c.initializer_range = reader.number("initializer_range", 0.02, 0, 1e3);

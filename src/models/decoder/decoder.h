@@ -35,7 +35,6 @@ struct DecoderConfig {
   std::int64_t window = 0;     // keys that a query sees; 0: all
   std::string windowed;        // "fsff": for each layer whether it is full (f) or slides (s); empty: all slide, if window > 0
   ops::RotaryAttributes rope;  // without what a graph adds: head_size, rotated, length
-  double partial_rotary = 1;   // of each head
   double attention_dropout = 0;
   std::int64_t padding = -1;  // the token whose row gets no gradient from lookups; -1: none
   double initializer_range = 0.02;
@@ -51,7 +50,7 @@ struct DecoderConfig {
     v("layers", layers), v("width", width), v("heads", heads), v("kv_heads", kv_heads), v("head_size", head_size);
     v("mlp_width", mlp_width), v("context", context), v("vocab", vocab), v("tied", tied), v("norm_epsilon", norm_epsilon);
     v("qkv_bias", qkv_bias), v("output_bias", output_bias), v("mlp_bias", mlp_bias), v("head_norms", head_norms);
-    v("activation", activation), v("window", window), v("windowed", windowed), v("partial_rotary", partial_rotary);
+    v("activation", activation), v("window", window), v("windowed", windowed);
     rope.fields([&](const char* name, const auto& field) { v(name, field); });
     v("attention_dropout", attention_dropout), v("padding", padding), v("initializer_range", initializer_range);
     v("byte_vocabulary", byte_vocabulary);

@@ -54,7 +54,7 @@ struct RmsNorm {
 ops::RotaryAttributes rotary_of(const DecoderConfig& config, std::int64_t length) {
   ops::RotaryAttributes rope = config.rope;
   rope.head_size = config.head_size;
-  rope.rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.partial_rotary);
+  rope.rotated = config.head_size;
   rope.most = config.context;
   rope.length = length;
   return rope;
