@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 
-import gpt2_cpu
+import train_cpu
 
 KEEP = "16GiB"  # enough for everything
 OPEN = ["--set", "train.micro_batch=auto", "--set", "train.accumulation=auto"]
@@ -28,7 +28,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("binary", type=lambda text: pathlib.Path(text).resolve())
     p.add_argument("--python", required=True, help="a Python that has torch")
-    p.add_argument("--model", choices=gpt2_cpu.MODELS, default="byte10m")
+    p.add_argument("--model", choices=train_cpu.MODELS, default="byte10m")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--steps", type=int, default=5, help="timed steps of a run, after two that are not")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -38,34 +38,34 @@ def arguments():
 
 def checkpointed(args, blocks):
     flags = ["--checkpoint", blocks] if blocks else []
-    return gpt2_cpu.run_peer(args, flags, {"GLIBC_TUNABLES": gpt2_cpu.MALLOC})
+    return train_cpu.run_peer(args, flags, {"GLIBC_TUNABLES": train_cpu.MALLOC})
 
 
 class Plimsoll:
     def __init__(self, args, work):
         self.args, self.work, self.runs = args, work, 0
-        gpt2_cpu.write_tokens(work / "tokens.bin", gpt2_cpu.MODELS[args.model], args.steps + 2)
+        train_cpu.write_tokens(work / "tokens.bin", train_cpu.MODELS[args.model], args.steps + 2)
 
     def train(self, budget, flags=()):
         self.args.memory, self.runs = budget, self.runs + 1
-        return gpt2_cpu.run_plimsoll(self.args, self.work, self.runs, flags)
+        return train_cpu.run_plimsoll(self.args, self.work, self.runs, flags)
 
     def measure(self):
         self.args.memory = KEEP
-        config = gpt2_cpu.write_config(self.args, self.work)
+        config = train_cpu.write_config(self.args, self.work)
         for flags in ([], OPEN):
-            gpt2_cpu.call([self.args.binary, "machine", config, *flags])
+            train_cpu.call([self.args.binary, "machine", config, *flags])
 
     def half(self):
         """Process bytes with half of the activations that keeping everything holds."""
         command = [self.args.binary, "plan", self.work / "bench.toml", "--memory", KEEP, "--json"]
-        predicted = json.loads(gpt2_cpu.call(command)[0])["predicted"]
+        predicted = json.loads(train_cpu.call(command)[0])["predicted"]
         held = max(phase["owners"].get("activations", 0) for phase in predicted["phases"])
         return predicted["process_bytes"] - held // 2
 
 
 def one_round(args, plimsoll, number):
-    layers = gpt2_cpu.MODELS[args.model]["layers"]
+    layers = train_cpu.MODELS[args.model]["layers"]
     rows = {}
     keep = {"torch": checkpointed(args, 0), "plimsoll": plimsoll.train(KEEP)}
     rows["keep everything"] = keep
@@ -97,7 +97,7 @@ def main():
         plimsoll = Plimsoll(args, pathlib.Path(folder))
         plimsoll.measure()
         rounds = [one_round(args, plimsoll, number) for number in range(args.rounds)]
-    print(f"{gpt2_cpu.processor()}, {args.threads} threads; {args.model}, {args.rounds} rounds of {args.steps} timed steps")
+    print(f"{train_cpu.processor()}, {args.threads} threads; {args.model}, {args.rounds} rounds of {args.steps} timed steps")
     print(f"{'':26}{'PyTorch':>10}{'tokens/s':>10}{'overhead':>10}{'Plimsoll':>10}{'tokens/s':>10}{'overhead':>10}{'others':>8}")
     for name in rounds[0]:
         others = max(run["others"] for rows in rounds for run in rows[name].values())

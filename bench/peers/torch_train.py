@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""GPT-2 training steps in PyTorch as a careful user writes them: fused AdamW, tied head, fused attention, gradient clip.
+"""Training steps in PyTorch as a careful user writes them: fused AdamW, tied head, fused attention, gradient clip.
+
+GPT-2 is written here; the other kinds are the models of the package transformers, with new weights.
 
 Prints one JSON line: tokens per second (median and best step), the process high-water mark, first and last loss, the seconds of
 each timed step and the share of the machine that other processes took meanwhile. Tokens are random from a fixed seed; without
 further arguments the model is GPT-2 124M with the vocabulary padded to 50,304.
 
-  python3 torch_gpt2.py --batch 4 --context 256 --steps 8 [--dtype bf16] [--compile] [--checkpoint [BLOCKS]]
-  python3 torch_gpt2.py --batch 16 --accumulation 32 --context 1024 --dtype bf16 --device cuda [--sdpa flash]
+  python3 torch_train.py --batch 4 --context 256 --steps 8 [--dtype bf16] [--compile] [--checkpoint [BLOCKS]]
+  python3 torch_train.py --batch 16 --accumulation 32 --context 1024 --dtype bf16 --device cuda [--sdpa flash]
 """
 import argparse
 import contextlib
@@ -26,6 +28,9 @@ def arguments():
                    threads=os.cpu_count())
     for name, value in numbers.items():
         p.add_argument("--" + name, type=int, default=value)
+    p.add_argument("--kind", choices=["gpt2", "llama", "qwen2"], default="gpt2")
+    p.add_argument("--kv-heads", type=int, help="of the other kinds")
+    p.add_argument("--mlp-width", type=int, help="of the other kinds")
     p.add_argument("--dtype", choices=["fp32", "bf16", "pure_bf16"], default="fp32",
                    help="bf16: autocast; pure_bf16: weights and states too")
     p.add_argument("--device", default="cpu")
@@ -88,6 +93,26 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+class Decoder(nn.Module):
+    """Returns the mean loss of a model of the package transformers."""
+
+    def __init__(self, a):
+        super().__init__()
+        import transformers
+
+        config = transformers.AutoConfig.for_model(
+            a.kind, vocab_size=a.vocab, hidden_size=a.width, intermediate_size=a.mlp_width, num_hidden_layers=a.layers,
+            num_attention_heads=a.heads, num_key_value_heads=a.kv_heads, max_position_embeddings=a.context,
+            tie_word_embeddings=True, use_cache=False)
+        self.model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+        if a.checkpoint:
+            self.model.gradient_checkpointing_enable()
+
+    def forward(self, tokens, targets):
+        logits = self.model(tokens).logits
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
 def cpu_seconds():
     """(busy seconds of the whole machine, of this process) so far."""
     with open("/proc/stat") as f:
@@ -126,7 +151,7 @@ def main(a):
     torch.manual_seed(1)
     device = torch.device(a.device)
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    raw_model = Gpt2(a).to(device, torch.bfloat16 if a.dtype == "pure_bf16" else torch.float32)
+    raw_model = (Gpt2 if a.kind == "gpt2" else Decoder)(a).to(device, torch.bfloat16 if a.dtype == "pure_bf16" else torch.float32)
     model = torch.compile(raw_model) if a.compile else raw_model
     optimizer = torch.optim.AdamW(raw_model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if a.dtype == "bf16" else contextlib.nullcontext

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plimsoll and PyTorch side by side: GPT-2 training steps on the CPU, alternating in rounds (A B C ... A B C ...).
+"""Plimsoll and PyTorch side by side: training steps of a language model on the CPU, alternating in rounds (A B C ... A B C ...).
 
 Prints medians and best of tokens per second, the process high-water mark, the ratio of Plimsoll to each PyTorch variant (the
 median of the ratios within a round) and the share of the step's roofline. The roofline is the time of the matrix products at
@@ -8,10 +8,11 @@ machine --json` (gemm_fp32_flops_per_second or gemm_bf16_flops_per_second, copy_
 and the line is left out where they are unknown. With --dtype bf16 both take their products in bf16 (PyTorch by autocast),
 with fp32 weights, and Plimsoll in fp32 stands beside them.
 
-  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
-  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
-  python3 bench/gpt2_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16
-  python3 bench/gpt2_cpu.py --python /path/to/python-with-torch          PyTorch alone
+  python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --rounds 3
+  python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
+  python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16
+  python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model smollm2
+  python3 bench/train_cpu.py --python /path/to/python-with-torch          PyTorch alone
 
 Standard library only. A busy machine makes every figure worthless: the column "others" is the share of the machine that other
 processes took during the timed steps.
@@ -29,8 +30,11 @@ import sys
 import tempfile
 
 MODELS = {
-    "gpt2": dict(layers=12, width=768, heads=12, vocab=50304, context=256, batch=4),
-    "byte10m": dict(layers=6, width=384, heads=6, vocab=256, context=256, batch=16),
+    "gpt2": dict(kind="gpt2", layers=12, width=768, heads=12, vocab=50304, context=256, batch=4),
+    "byte10m": dict(kind="gpt2", layers=6, width=384, heads=6, vocab=256, context=256, batch=16),
+    # The shapes of SmolLM2-135M and Qwen2.5-0.5B; PyTorch runs the models of the package transformers.
+    "smollm2": dict(kind="llama", layers=30, width=576, heads=9, kv_heads=3, mlp_width=1536, vocab=49152, context=512, batch=2),
+    "qwen2": dict(kind="qwen2", layers=24, width=896, heads=14, kv_heads=2, mlp_width=4864, vocab=151936, context=512, batch=1),
 }
 MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=17179869184:glibc.malloc.trim_threshold=17179869184"
 PEERS = {
@@ -42,17 +46,12 @@ PEERS = {
 CONFIG = """\
 seed = 1
 [model]
-kind = "gpt2"
 init = "random"
-layers = {layers}
-width = {width}
-heads = {heads}
-context = {context}
-vocab = {vocab}
+{model}
 dropout = 0.0
 [data]
 train = "{tokens}"
-format = "u16"
+format = "u32"
 order = "sequential"
 [train]
 effective_batch = {batch}
@@ -101,11 +100,11 @@ def call(command, environment=None):
 
 
 def run_peer(args, flags, environment):
-    script = pathlib.Path(__file__).resolve().parent / "peers" / "torch_gpt2.py"
+    script = pathlib.Path(__file__).resolve().parent / "peers" / "torch_train.py"
     command = [args.python, script, "--steps", args.steps, "--warmup", 2, "--threads", args.threads]
     command += ["--dtype", args.dtype, *flags]
     for key, value in MODELS[args.model].items():
-        command += ["--" + key, value]
+        command += ["--" + key.replace("_", "-"), value]
     out = json.loads(call(command, environment)[0].splitlines()[-1])
     return dict(median=out["tokens_per_second"], best=out["best_tokens_per_second"], hwm=out["vm_hwm_bytes"],
                 others=statistics.mean(out["others_share"]))
@@ -114,7 +113,7 @@ def run_peer(args, flags, environment):
 def write_tokens(path, model, updates):
     rng = random.Random(7)
     count = updates * model["batch"] * model["context"] + 1
-    tokens = array.array("H", (rng.randrange(model["vocab"]) for _ in range(count)))
+    tokens = array.array("I", (rng.randrange(model["vocab"]) for _ in range(count)))
     if sys.byteorder == "big":
         tokens.byteswap()
     path.write_bytes(tokens.tobytes())
@@ -122,8 +121,13 @@ def write_tokens(path, model, updates):
 
 def write_config(args, work):
     config = work / "bench.toml"
-    config.write_text(CONFIG.format(**MODELS[args.model], tokens=work / "tokens.bin", updates=args.steps + 2, memory=args.memory,
-                                    threads=args.threads))
+    model = MODELS[args.model]
+    keys = {key: value for key, value in model.items() if key != "batch"}
+    if model["kind"] != "gpt2":
+        keys["tied"] = True
+    text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
+    config.write_text(CONFIG.format(model=text, batch=model["batch"], tokens=work / "tokens.bin", updates=args.steps + 2,
+                                    memory=args.memory, threads=args.threads))
     return config
 
 
@@ -151,14 +155,24 @@ def machine_rates(args):
     return gemm, args.copy * 1e9 if args.copy else find_number(machine, "copy_bytes_per_second")
 
 
+def block_weights(m):
+    """Of the products of a block."""
+    width = m["width"]
+    if m["kind"] == "gpt2":
+        return 12 * width**2
+    keys = width // m["heads"] * m["kv_heads"]
+    return 2 * width**2 + 2 * width * keys + 3 * width * m["mlp_width"]
+
+
 def parameters(m):
-    block = (12 * m["width"] + 13) * m["width"]
-    return (m["vocab"] + m["context"] + 2) * m["width"] + m["layers"] * block
+    """With all vectors of GPT-2; those of the others are less than a thousandth."""
+    vectors = 13 * m["width"] * m["layers"] + (m["context"] + 2) * m["width"] if m["kind"] == "gpt2" else 0
+    return m["vocab"] * m["width"] + m["layers"] * block_weights(m) + vectors
 
 
 def flops_per_step(m):
     """Matrix products of forward and backward; attention counted causal, that is, half of the square."""
-    weights = m["vocab"] * m["width"] + m["layers"] * 12 * m["width"] ** 2
+    weights = m["vocab"] * m["width"] + m["layers"] * block_weights(m)
     return (6 * weights + 6 * m["layers"] * m["context"] * m["width"]) * m["batch"] * m["context"]
 
 
