@@ -194,7 +194,7 @@ const CodeExplanation kExplanations[] = {
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
-     "Use the folder of a GPT-2 model.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+     "Use the folder of a model that docs/models.md lists.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
      "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
      "must "
@@ -204,7 +204,7 @@ const CodeExplanation kExplanations[] = {
      "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
     {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",
      "The file belongs to another model, or was saved in another precision.",
-     "Use the weights of a GPT-2 model, saved in fp32, fp16 or bf16.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+     "Use the weights of such a model, saved in fp32, fp16 or bf16.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-TIE", "One parameter is stored under two names, with different numbers.",
      "config.json says that the head and the embedding are one table, and the files hold two. One of the two would be lost.",
      "If the head has weights of its own, set tie_word_embeddings to false in the folder's config.json. Else remove one of the "

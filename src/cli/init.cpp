@@ -49,7 +49,8 @@ bool of_another_choice(std::string_view key, const Config& config) {
 std::string line_of(const ConfigKey& key, const Config& config) {
   const std::string value = value_of(key, config);
   const bool absent = value.empty() || answered_by_preset(key.name);
-  const std::string_view sign = of_another_choice(key.name, config) ? "## " : absent ? "# " : "";
+  const bool of_another_kind = value.empty() && answered_by_preset(key.name);  // of model
+  const std::string_view sign = of_another_kind || of_another_choice(key.name, config) ? "## " : absent ? "# " : "";
   const std::string setting = fmt::format("{}{} = {}", sign, leaf_of(key.name), value.empty() ? std::string(key.example) : value);
   return fmt::format("{:<32} # {}\n", setting, key.comment);
 }
@@ -62,7 +63,8 @@ std::string init_text(std::string_view preset) {
       "# A configuration of Plimsoll. Change what you like, then:\n"
       "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
       "#   plimsoll train run.toml --run run\n"
-      "# A line with one # shows a default. A line with ## is an example for another optimizer, schedule or precision.\n"
+      "# A line with one # shows a default. A line with ## is an example for another kind of model, optimizer, schedule or "
+      "precision.\n"
       "# Remove the # to use it. Paths are relative to this file.\n";
   if (!facts_of(config.model.config).bytes) {
     text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
