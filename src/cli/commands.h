@@ -64,6 +64,12 @@ struct GenerateArguments {
 };
 int run_generate(const GenerateArguments& arguments);
 
+struct TokenizeArguments {
+  std::string tokenizer, text, file;  // text where file is empty
+  bool decode = false, no_special = false, keep_special = false, json = false;
+};
+int run_tokenize(const TokenizeArguments& arguments);
+
 struct LayoutArguments {
   std::string file, out;
   std::optional<std::int64_t> capacity;

@@ -1,0 +1,42 @@
+// The normalizer of a tokenizer.json: how text changes before it is cut.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/tokenizer/component.h"
+
+namespace plimsoll {
+
+// A text on its way to the model.
+struct Fragment {
+  std::string text;
+  bool at_start = false;   // its first character comes from the first one of the whole text
+  bool continues = false;  // it goes on where a long text was cut: nothing is put in front of it
+};
+
+class NormalizerStep {
+ public:
+  virtual ~NormalizerStep() = default;
+  virtual void apply(Fragment& fragment) const = 0;
+};
+
+class Normalizer {
+ public:
+  Normalizer() = default;
+  // The steps that a component says; a Sequence is its parts in order. E-TOKENIZER: a step that is not computed.
+  explicit Normalizer(const Component& component) { add(component); }
+
+  bool empty() const { return steps_.empty(); }
+  void apply(Fragment& fragment) const {
+    for (const auto& step : steps_) step->apply(fragment);
+  }
+
+ private:
+  void add(const Component& component);
+
+  std::vector<std::unique_ptr<NormalizerStep>> steps_;
+};
+
+}  // namespace plimsoll
