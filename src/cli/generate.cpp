@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "device/machine_facts.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "measure/calibrate.h"
@@ -48,10 +50,17 @@ class Vocabulary {
       return;
     }
     unpack(run_in_child([&] {
+      if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
+        check_size(folder, tokenizer->size(), model.vocab);
+        std::vector<Token> tokens = tokenizer->before();
+        tokenizer->encode_part(prompt, {}, tokens);
+        return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
+      }
       const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
       check_size(folder, vocabulary.size(), model.vocab);
       refuse_unread(prompt, unread_tokens(folder, vocabulary), "--prompt");
-      return packed(vocabulary, BpeEncoder(vocabulary).encode(prompt));
+      return packed(vocabulary.size(), BpeEncoder(vocabulary).encode(prompt),
+                    [&](Token token) { return vocabulary.bytes_of(token); });
     }));
   }
 
@@ -73,19 +82,20 @@ class Vocabulary {
   static void check_size(const std::filesystem::path& folder, std::int64_t tokens, std::int64_t rows) {
     if (tokens <= rows) return;
     throw data_error("E-DATA-TOKEN", folder.string(), fmt::format("the vocabulary has {} tokens and the model {}", tokens, rows),
-                     "a model with at least as many", {"the vocab.json and merges.txt that the model was trained with"});
+                     "a model with at least as many", {"the tokenizer that the model was trained with"});
   }
 
   static void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 
   // Two counts, the prompt, the end of each token's bytes, the bytes.
-  static std::string packed(const BpeVocabulary& vocabulary, const std::vector<Token>& prompt) {
+  template <class BytesOf>
+  static std::string packed(std::int64_t size, const std::vector<Token>& prompt, BytesOf&& bytes_of) {
     std::string out, text;
     put(out, static_cast<std::uint32_t>(prompt.size()));
-    put(out, static_cast<std::uint32_t>(vocabulary.size()));
+    put(out, static_cast<std::uint32_t>(size));
     for (const Token token : prompt) put(out, token);
-    for (std::int64_t i = 0; i < vocabulary.size(); ++i) {
-      text += vocabulary.bytes_of(static_cast<Token>(i));
+    for (std::int64_t i = 0; i < size; ++i) {
+      text += bytes_of(static_cast<Token>(i));
       put(out, static_cast<std::uint32_t>(text.size()));
     }
     return out + text;

@@ -263,8 +263,22 @@ std::string Tokenizer::decode(std::span<const Token> tokens, bool skip_special) 
   return state_->decoder.decode(std::move(texts));
 }
 
+std::string Tokenizer::added_text(Token token) const {
+  const AddedTokenEntry* entry = state_->added.find(token);
+  return entry != nullptr ? entry->content : std::string();
+}
+
 std::string Tokenizer::inside(Token token) const {
   return !has(token) || is_special(token) ? std::string() : state_->decoder.inside(state_->text_of(token));
+}
+
+std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+  if (!has("tokenizer.json")) return {};
+  std::optional<Tokenizer> tokenizer = Tokenizer::load(folder);
+  if (tokenizer->is_gpt2() && has("vocab.json") && has("merges.txt")) tokenizer.reset();
+  return tokenizer;
 }
 
 }  // namespace plimsoll

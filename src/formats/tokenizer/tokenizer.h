@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,12 @@
 #include "formats/bpe_vocabulary.h"
 
 namespace plimsoll {
+
+class Tokenizer;
+
+// The tokenizer.json of a folder; nothing where there is none, or where GPT-2's vocab.json and merges.txt lie beside it and it
+// says no more than these.
+std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder);
 
 enum class SpecialTokens { insert, leave_out };
 
@@ -55,6 +62,8 @@ class Tokenizer {
   std::string inside(Token token) const;
   bool has(Token token) const;
   bool is_special(Token token) const;
+  // The text that is this token wherever it stands; empty where the token is no added one.
+  std::string added_text(Token token) const;
   // The token of exactly this text, added ones first; the highest number there is where none is.
   Token find(std::string_view text) const;
 
