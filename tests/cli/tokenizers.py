@@ -121,7 +121,7 @@ def generation(test):
     result = test.run(*place)
     test.equal("exit code", result.code, 0)
     test.that(result.text()[0].startswith("ab e\u0301"), "the prompt comes first")
-    for code, more in (("E-DATA-TEXT", [*place[:3], "--prompt", b"\xff", *place[5:]]), ("E-TOKENIZER", place)):
+    for code, more in (("E-DATA-TEXT", [*place[:3], "--prompt", os.fsdecode(b"\xff"), *place[5:]]), ("E-TOKENIZER", place)):
         if code == "E-TOKENIZER":
             test.write("run/weights/tokenizer.json", json.dumps({**tokenizer(), "decoder": {"type": "CTC"}}))
         refused = test.run(*more)

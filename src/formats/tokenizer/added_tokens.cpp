@@ -37,12 +37,12 @@ const TextSet::Text* TextSet::longest_at(std::string_view text) const {
   if (above == texts_.begin()) return nullptr;
   // Every text that begins `text` is the one before `above`, or one that this begins with.
   auto index = static_cast<std::int32_t>(above - texts_.begin()) - 1;
-  while (index >= 0) {
-    const Text& each = texts_[static_cast<std::size_t>(index)];
-    if (text.starts_with(each.text)) return &each;
-    index = each.parent;
+  const std::string_view nearest = texts_[static_cast<std::size_t>(index)].text;
+  const auto same = std::mismatch(nearest.begin(), nearest.end(), text.begin(), text.end()).first - nearest.begin();
+  while (index >= 0 && std::ssize(texts_[static_cast<std::size_t>(index)].text) > same) {
+    index = texts_[static_cast<std::size_t>(index)].parent;
   }
-  return nullptr;
+  return index < 0 ? nullptr : &texts_[static_cast<std::size_t>(index)];
 }
 
 TextSet::Found TextSet::find(std::string_view text, std::size_t from) const {

@@ -12,6 +12,11 @@ namespace plimsoll {
 
 using Json = nlohmann::json;
 
+void check_grown(std::size_t bytes, std::size_t most, const std::string& where) {
+  if (bytes <= most) return;
+  throw tokenizer_error(where, fmt::format("it makes {} bytes of a text, and {} are the most", bytes, most));
+}
+
 Component::Component(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
   const auto found = json.is_object() ? json.find("type") : json.end();
   if (!json.is_object() || found == json.end() || !found->is_string()) refuse("it has no type");

@@ -1,6 +1,7 @@
 // One part of a tokenizer.json, as JSON: checked access to its keys. Everything wrong is E-TOKENIZER in the part's name.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -8,6 +9,13 @@
 #include <vector>
 
 namespace plimsoll {
+
+// Steps of a Sequence, at most.
+inline constexpr std::size_t kMostSteps = 64;
+// The bytes that a text may grow to.
+inline constexpr std::size_t most_grown(std::size_t bytes) { return (std::size_t{1} << 20) + 64 * bytes; }
+// E-TOKENIZER: `bytes` are more.
+void check_grown(std::size_t bytes, std::size_t most, const std::string& where);
 
 class Component {
  public:

@@ -1,5 +1,7 @@
 #include "formats/tokenizer/normalizer.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "formats/tokenizer/character.h"
@@ -66,13 +68,7 @@ class ReplaceStep : public NormalizerStep {
     if (first.begin == 0 && (content_.empty() || count_characters(std::string_view(fragment.text).substr(0, first.end)) > 1)) {
       fragment.at_start = false;
     }
-    std::string out;
-    std::size_t done = 0;
-    for (const Match& match : matches) {
-      out.append(fragment.text, done, match.begin - done).append(content_);
-      done = match.end;
-    }
-    fragment.text = out.append(fragment.text, done);
+    fragment.text = search_.replaced(fragment.text, content_, matches);
   }
 
  private:
@@ -166,8 +162,17 @@ class BertStep : public NormalizerStep {
 
 }  // namespace
 
+void Normalizer::apply(Fragment& fragment) const {
+  const std::size_t most = most_grown(fragment.text.size());
+  for (const auto& step : steps_) {
+    step->apply(fragment);
+    check_grown(fragment.text.size(), most, where_);
+  }
+}
+
 void Normalizer::add(const Component& component) {
   const std::string& type = component.type();
+  if (steps_.size() == kMostSteps) component.refuse(fmt::format("more than {} steps", kMostSteps));
   if (type == "Sequence") {
     for (const Component& part : component.list("normalizers")) add(part);
   } else if (type == "NFC") {

@@ -26,16 +26,15 @@ class Normalizer {
  public:
   Normalizer() = default;
   // The steps that a component says; a Sequence is its parts in order. E-TOKENIZER: a step that is not computed.
-  explicit Normalizer(const Component& component) { add(component); }
+  explicit Normalizer(const Component& component) : where_(component.where()) { add(component); }
 
-  bool empty() const { return steps_.empty(); }
-  void apply(Fragment& fragment) const {
-    for (const auto& step : steps_) step->apply(fragment);
-  }
+  // E-TOKENIZER: the text grows out of bounds.
+  void apply(Fragment& fragment) const;
 
  private:
   void add(const Component& component);
 
+  std::string where_;
   std::vector<std::unique_ptr<NormalizerStep>> steps_;
 };
 

@@ -272,12 +272,17 @@ Pieces PreTokenizer::cut(Fragment fragment) const {
   pieces.text = std::move(fragment.text);
   if (pieces.text.empty()) return pieces;
   pieces.pieces.push_back({0, narrow(pieces.text.size()), fragment.at_start, fragment.continues});
-  for (const auto& step : steps_) step->apply(pieces);
+  const std::size_t most = std::min(most_grown(pieces.text.size()), std::size_t{1} << 30);
+  for (const auto& step : steps_) {
+    step->apply(pieces);
+    check_grown(pieces.text.size(), most, where_);
+  }
   return pieces;
 }
 
 void PreTokenizer::add(const Component& component) {
   const std::string& type = component.type();
+  if (steps_.size() >= kMostSteps) component.refuse(fmt::format("more than {} steps", kMostSteps));
   if (type == "Sequence") {
     for (const Component& part : component.list("pretokenizers")) add(part);
   } else if (type == "ByteLevel") {

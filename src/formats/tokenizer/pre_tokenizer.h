@@ -35,14 +35,15 @@ class PreTokenizer {
  public:
   PreTokenizer() = default;
   // The steps that a component says. E-TOKENIZER: a step that is not computed.
-  explicit PreTokenizer(const Component& component) { add(component); }
+  explicit PreTokenizer(const Component& component) : where_(component.where()) { add(component); }
 
-  // Of text below 1 GiB.
+  // Of text below 1 GiB. E-TOKENIZER: it grows out of bounds.
   Pieces cut(Fragment fragment) const;
 
  private:
   void add(const Component& component);
 
+  std::string where_;
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-Search::Search(const Component& component) {
+Search::Search(const Component& component) : where_(component.where()) {
   const auto found = component.json().find("pattern");
   if (found == component.json().end() || !found->is_object() || found->size() != 1 || !found->begin()->is_string()) {
     component.refuse("its pattern is neither a String nor a Regex");
@@ -31,6 +31,11 @@ void Search::find_all(std::string_view text, std::vector<Match>& matches) const 
 std::string Search::replaced(std::string_view text, std::string_view content) const {
   std::vector<Match> matches;
   find_all(text, matches);
+  return replaced(text, content, matches);
+}
+
+std::string Search::replaced(std::string_view text, std::string_view content, const std::vector<Match>& matches) const {
+  check_grown(text.size() + matches.size() * content.size(), most_grown(text.size()), where_);
   std::string out;
   out.reserve(text.size());
   std::size_t done = 0;

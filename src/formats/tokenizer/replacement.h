@@ -18,10 +18,12 @@ class Search {
   explicit Search(const Component& component);
 
   void find_all(std::string_view text, std::vector<Match>& matches) const;
+  // E-TOKENIZER: the text grows out of bounds.
   std::string replaced(std::string_view text, std::string_view content) const;
+  std::string replaced(std::string_view text, std::string_view content, const std::vector<Match>& matches) const;
 
  private:
-  std::string plain_;
+  std::string plain_, where_;
   std::optional<Pattern> pattern_;
 };
 

@@ -233,13 +233,22 @@ class SuffixStep : public DecoderStep {
 
 }  // namespace
 
-TokenDecoder::TokenDecoder(const Component& component) : given_(true) {
+TokenDecoder::TokenDecoder(const Component& component) : where_(component.where()), given_(true) {
   add(component);
   if (!fused_) separate_ = steps_.size();
 }
 
 std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
-  for (const auto& step : steps_) step->apply(tokens);
+  const auto bytes = [&] {
+    std::size_t sum = 0;
+    for (const std::string& token : tokens) sum += token.size();
+    return sum;
+  };
+  const std::size_t most = most_grown(bytes());
+  for (const auto& step : steps_) {
+    step->apply(tokens);
+    check_grown(bytes(), most, where_);
+  }
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (!given_ && i > 0) text += ' ';
@@ -250,12 +259,17 @@ std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
 
 std::string TokenDecoder::inside(std::string token) const {
   if (!given_) return " " + token;
-  for (std::size_t i = 0; i < separate_; ++i) steps_[i]->apply_inside(token);
+  const std::size_t most = 4096 + 16 * token.size();
+  for (std::size_t i = 0; i < separate_; ++i) {
+    steps_[i]->apply_inside(token);
+    check_grown(token.size(), most, where_);
+  }
   return token;
 }
 
 void TokenDecoder::add(const Component& component) {
   const std::string& type = component.type();
+  if (steps_.size() == kMostSteps) component.refuse(fmt::format("more than {} steps", kMostSteps));
   const auto whole = [&] {  // what follows sees one text
     if (!std::exchange(fused_, true)) separate_ = steps_.size();
   };

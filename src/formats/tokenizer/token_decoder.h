@@ -32,6 +32,7 @@ class TokenDecoder {
  private:
   void add(const Component& component);
 
+  std::string where_;
   std::vector<std::unique_ptr<DecoderStep>> steps_;
   std::size_t separate_ = 0;  // steps that see tokens apart
   bool fused_ = false, given_ = false;

@@ -56,6 +56,7 @@ struct Tokenizer::State {
 namespace {
 
 constexpr std::size_t kMostText = std::size_t{256} << 20;
+constexpr std::uint64_t kMostWordCharacters = 1000;
 
 const Json* part_of(const TokenizerFile& file, const char* name) {
   const auto found = file.parts->find(name);
@@ -127,6 +128,9 @@ void build_from_file(State& state, TokenizerFile file) {
   if (model.type() == "BPE") {
     state.model.emplace(std::in_place_type<BpeModel>, state.tokens, std::move(file.merges), bpe_rules(model), model.where());
   } else {
+    if (model.count("max_input_chars_per_word") > kMostWordCharacters) {
+      model.refuse(fmt::format("its max_input_chars_per_word passes {}", kMostWordCharacters));
+    }
     state.model.emplace(std::in_place_type<WordPieceModel>, state.tokens, model.text("unk_token"),
                         model.text("continuing_subword_prefix"), model.count("max_input_chars_per_word"), model.where());
   }
