@@ -327,8 +327,10 @@ const CodeExplanation kExplanations[] = {
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
-     "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it takes "
-     "too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to them. Or the "
+     "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
+     "takes "
+     "too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to them. Or "
+     "the "
      "model's tokens are not known and its text would be read as bytes.",
      "Take the folder's tokenizer.json as it was published, or make the tokens with the tokenizer itself and train on them with "
      "data.format = \"u16\", or \"u32\" for more than 65,536 tokens.",

@@ -32,35 +32,60 @@ CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{
 MARK = "\u2581"
 
 
+def ranges(text):
+    """Of code points, from "41-5A 61-7A"."""
+    return [(int(low, 16), int(high, 16) + 1) for low, high in (each.split("-") for each in text.split())]
+
+
 class Lines:
     """Generated lines of text."""
 
-    SCRIPTS = [(0x41, 0x5B), (0x61, 0x7B), (0xC0, 0x180), (0x370, 0x400), (0x400, 0x500), (0x531, 0x58A), (0x5B0, 0x5F5), (0x600, 0x700),
-               (0x900, 0x980), (0x980, 0xA00), (0xB80, 0xC00), (0xE00, 0xE80), (0x10A0, 0x1100), (0x1100, 0x1200), (0x1200, 0x1380),
-               (0x1780, 0x1800), (0x1800, 0x18B0), (0x1E00, 0x1F00), (0x1F00, 0x2000), (0x2C00, 0x2C60), (0x3040, 0x3100), (0x3105, 0x3130),
-               (0x4E00, 0x9FFF), (0xAC00, 0xD7A4), (0xF900, 0xFB00), (0xFB00, 0xFB50), (0xFB50, 0xFE00), (0xFE70, 0xFEFF), (0xFF00, 0xFFF0)]
-    ASTRAL = [(0x10000, 0x10100), (0x10400, 0x10450), (0x10900, 0x10A00), (0x11000, 0x11100), (0x11100, 0x11E00), (0x12000, 0x12400),
-              (0x16A00, 0x17000), (0x1B000, 0x1B170), (0x1D100, 0x1D800), (0x1E000, 0x1EF00), (0x1F000, 0x1FB00), (0x20000, 0x20400),
-              (0x2F800, 0x2FA20), (0xE0020, 0xE0080)]
-    MARKS = [(0x300, 0x370), (0x483, 0x488), (0x591, 0x5C0), (0x64B, 0x660), (0x6D6, 0x6E0), (0x93C, 0x94D), (0xE34, 0xE4E), (0x1AB0, 0x1AFF),
-             (0x1DC0, 0x1E00), (0x20D0, 0x20F1), (0x302A, 0x3030), (0xFE00, 0xFE10), (0xFE20, 0xFE30), (0x1D165, 0x1D16A), (0x10A38, 0x10A3B)]
-    SPACES = [" ", "  ", "   ", "\t", "\n", "\r\n", "\n\n", "\r", "\x0b", "\x0c", "\x85", "\xa0", "\u1680", "\u180e", "\u2000", "\u2003",
-              "\u200a", "\u200b", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff", "\u2060", "\u00ad"]
-    CONTROLS = ["\x00", "\x01", "\x07", "\x1b", "\x1f", "\x7f", "\x80", "\x9f", "\u200c", "\u200d", "\u200e", "\u202e", "\u2066", "\ufffd",
-                "\uffff", "\ue000", "\U000f0000", "\U0010ffff", "\u0890", "\u08e2", "\u061c"]
-    WORDS = ("the of and to in is that it was for on are with as his they at be this from have or by one had not but what all were when we "
-             "there can an your which their said if do will each about how up out them then she many some so these would other into has "
-             "more her two like him see time could no make than first been its who now people my made over did down only way find use "
-             "may water long little very after words called just where most know don't I'm you're we've he'll she'd it's DON'T I'LL "
-             "naïve café Straße Ελλάδα Москва").split()
-    CODE = ["def f(x):\n    return x**2", "for (int i = 0; i < n; ++i) { a[i] += b[i]; }", "if __name__ == '__main__':", "#include <vector>",
-            "\t\tconst auto& y = x->z;", "SELECT * FROM t WHERE id = 42;", "<div class=\"a\">&nbsp;</div>", "x = {'a': [1, 2.5e-3], \"b\": None}",
-            "//---- !!! ????", "git commit -m 'x' && make -j8", "λ x. x → y", "https://example.org/a?b=c&d=%20#e", "snake_case camelCase SCREAMING_CASE",
-            "0x1F, 0b101, 1_000_000, 3.14159, 1e10", "...", "``` \\n \\t ```", "$x^2 + y_1$"]
-    EMOJI = ["😀", "👍🏽", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "1️⃣", "❤️", "☕", "🤷🏾‍♀️", "🫠", "🧑‍🚀"]
-    SPECIALS = ["<s>", "</s>", "<unk>", "<|endoftext|>", "<|im_start|>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<0x41>", MARK, "<tool>", "Ġ",
-                "\u017f", "'\u017f", "\u212a", "\u0130", "ß", "ẞ", "ﬁ", "ﬅ", "Ω", "Å", "½", "²", "Ⅷ", "ǅ", "ͅ", "각", "각", "ﷺ", "㌀", "A͟", "x̛̣",
-                "q̣̇", "e\u0301", "\u1e9b\u0323", "가\u11a8"]
+    SCRIPTS = ranges(
+        "41-5A 61-7A C0-17F 370-3FF 400-4FF 531-589 5B0-5F4 600-6FF 900-97F 980-9FF B80-BFF E00-E7F 10A0-10FF 1100-11FF "
+        "1200-137F 1780-17FF 1800-18AF 1E00-1EFF 1F00-1FFF 2C00-2C5F 3040-30FF 3105-312F 4E00-9FFE AC00-D7A3 F900-FAFF "
+        "FB00-FB4F FB50-FDFF FE70-FEFE FF00-FFEF"
+    )
+    ASTRAL = ranges(
+        "10000-100FF 10400-1044F 10900-109FF 11000-110FF 11100-11DFF 12000-123FF 16A00-16FFF 1B000-1B16F 1D100-1D7FF "
+        "1E000-1EEFF 1F000-1FAFF 20000-203FF 2F800-2FA1F E0020-E007F"
+    )
+    MARKS = ranges(
+        "300-36F 483-487 591-5BF 64B-65F 6D6-6DF 93C-94C E34-E4D 1AB0-1AFE 1DC0-1DFF 20D0-20F0 302A-302F FE00-FE0F "
+        "FE20-FE2F 1D165-1D169 10A38-10A3A"
+    )
+    SPACES = [
+        ' ', '  ', '   ', '\t', '\n', '\r\n', '\n\n', '\r', '\x0b', '\x0c', '\x85', '\xa0', '\u1680', '\u180e',
+        '\u2000', '\u2003', '\u200a', '\u200b', '\u2028', '\u2029', '\u202f', '\u205f', '\u3000', '\ufeff', '\u2060',
+        '\xad',
+    ]
+    CONTROLS = [
+        '\x00', '\x01', '\x07', '\x1b', '\x1f', '\x7f', '\x80', '\x9f', '\u200c', '\u200d', '\u200e', '\u202e',
+        '\u2066', '�', '\uffff', '\ue000', '\U000f0000', '\U0010ffff', '\u0890', '\u08e2', '\u061c',
+    ]
+    WORDS = (
+        'the of and to in is that it was for on are with as his they at be this from have or by one had not but what '
+        'all were when we there can an your which their said if do will each about how up out them then she many some '
+        'so these would other into has more her two like him see time could no make than first been its who now '
+        'people my made over did down only way find use may water long little very after words called just where most '
+        "know don't I'm you're we've he'll she'd it's DON'T I'LL naïve café Straße Ελλάδα Москва"
+    ).split()
+    CODE = [
+        'def f(x):\n    return x**2', 'for (int i = 0; i < n; ++i) { a[i] += b[i]; }', "if __name__ == '__main__':",
+        '#include <vector>', '\t\tconst auto& y = x->z;', 'SELECT * FROM t WHERE id = 42;',
+        '<div class="a">&nbsp;</div>', 'x = {\'a\': [1, 2.5e-3], "b": None}', '//---- !!! ????',
+        "git commit -m 'x' && make -j8", 'λ x. x → y', 'https://example.org/a?b=c&d=%20#e',
+        'snake_case camelCase SCREAMING_CASE', '0x1F, 0b101, 1_000_000, 3.14159, 1e10', '...', '``` \\n \\t ```',
+        '$x^2 + y_1$',
+    ]
+    EMOJI = [
+        '😀', '👍🏽', '\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466', '\U0001f3f3\ufe0f\u200d\U0001f308',
+        '🇩🇪', '1️⃣', '❤️', '☕', '\U0001f937\U0001f3fe\u200d\u2640\ufe0f', '🫠', '\U0001f9d1\u200d\U0001f680',
+    ]
+    SPECIALS = [
+        '<s>', '</s>', '<unk>', '<|endoftext|>', '<|im_start|>', '[CLS]', '[SEP]', '[MASK]', '[UNK]', '<0x41>', '▁',
+        '<tool>', 'Ġ', 'ſ', "'ſ", 'K', 'İ', 'ß', 'ẞ', 'ﬁ', 'ﬅ', 'Ω', 'Å', '½', '²', 'Ⅷ', 'ǅ', 'ͅ', '각', '각', 'ﷺ', '㌀',
+        'A͟', 'x̛̣', 'q̣̇', 'é', 'ẛ̣', '각',
+    ]
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -129,7 +154,8 @@ def added(*contents, **flags):
     return [AddedToken(c, **flags) for c in contents]
 
 
-def byte_bpe(corpus, pattern=None, normalizer=None, pre=None, ignore_merges=False, special=("<|endoftext|>",), bos=None, size=3000):
+def byte_bpe(corpus, pattern=None, normalizer=None, pre=None, ignore_merges=False, special=("<|endoftext|>",), bos=None,
+             size=3000):
     tok = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     if normalizer:
         tok.normalizer = normalizer
@@ -147,7 +173,8 @@ def byte_bpe(corpus, pattern=None, normalizer=None, pre=None, ignore_merges=Fals
     if bos:
         tok.post_processor = processors.Sequence([
             processors.ByteLevel(trim_offsets=False),
-            processors.TemplateProcessing(single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, tok.token_to_id(bos))])])
+            processors.TemplateProcessing(single=f"{bos} $A", pair=f"{bos} $A {bos} $B",
+                                          special_tokens=[(bos, tok.token_to_id(bos))])])
     else:
         tok.post_processor = processors.ByteLevel(trim_offsets=False)
     return tok
@@ -159,8 +186,8 @@ def piece_bpe(corpus, kind, size=3000):
     tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     # Trained on words, so that training is fast; the normalizer that is saved is the family's.
     tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials + [f"<0x{b:02X}>" for b in range(256)], limit_alphabet=500,
-                                  show_progress=False)
+    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials + bytes_, limit_alphabet=500, show_progress=False)
     tok.train_from_iterator(corpus, trainer)
     saved = json.loads(tok.to_str())
     saved["added_tokens"] = [t for t in saved["added_tokens"] if not t["content"].startswith("<0x")]
@@ -189,7 +216,8 @@ def word_piece(corpus, lowercase, size=3000):
     tok.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tok.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tok.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     tok.train_from_iterator(corpus, trainer)
     tok.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
                                                        special_tokens=[(t, tok.token_to_id(t)) for t in ("[CLS]", "[SEP]")])
@@ -198,8 +226,9 @@ def word_piece(corpus, lowercase, size=3000):
 
 def with_flags(tok):
     """Added tokens of every kind, and the other normalizers and pre-tokenizers."""
-    tok.add_tokens([AddedToken("<tool>", lstrip=True), AddedToken("<|im_start|>", rstrip=True), AddedToken("water", single_word=True),
-                    AddedToken("Straße", normalized=True), AddedToken("</s>", lstrip=True, rstrip=True, normalized=False),
+    tok.add_tokens([AddedToken("<tool>", lstrip=True), AddedToken("<|im_start|>", rstrip=True),
+                    AddedToken("water", single_word=True), AddedToken("Straße", normalized=True),
+                    AddedToken("</s>", lstrip=True, rstrip=True, normalized=False),
                     AddedToken("<s>", special=True, normalized=True), AddedToken("the of", normalized=False)])
     return tok
 
@@ -216,10 +245,11 @@ def mixed(corpus, size=3000):
 def whitespace(corpus, size=3000):
     tok = Tokenizer(models.BPE(unk_token="[UNK]", continuing_subword_prefix="##", end_of_word_suffix="</w>"))
     tok.normalizer = normalizers.NFKC()
-    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(r"\w\b"), "merged_with_next", True)])
+    tok.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(r"\w\b"), "merged_with_next", True)])
     tok.decoder = decoders.BPEDecoder()
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["[UNK]"], continuing_subword_prefix="##", end_of_word_suffix="</w>",
-                                  limit_alphabet=800, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["[UNK]"], continuing_subword_prefix="##",
+                                  end_of_word_suffix="</w>", limit_alphabet=800, show_progress=False)
     tok.train_from_iterator(corpus, trainer)
     return tok
 
@@ -228,16 +258,18 @@ def splits(corpus, size=3000):
     tok = byte_bpe(corpus, size=size, normalizer=normalizers.NFD(), pre=pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(r"[aeiou]"), "merged_with_previous"), pre_tokenizers.Split("th", "merged_with_next"),
         pre_tokenizers.Split(Regex(r"\d{2}+|\p{Han}|\p{Greek}+|[[:punct:]]"), "contiguous"), pre_tokenizers.WhitespaceSplit(),
-        pre_tokenizers.Metaspace(replacement="_", prepend_scheme="always"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+        pre_tokenizers.Metaspace(replacement="_", prepend_scheme="always"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
     return tok
 
 
 KINDS = {
     "gpt2": lambda c: byte_bpe(c),
     "neox": lambda c: byte_bpe(c, normalizer=normalizers.NFC()),
-    "llama3": lambda c: byte_bpe(c, pattern=R3, ignore_merges=True, special=["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
-                                 bos="<|begin_of_text|>"),
-    "qwen2": lambda c: byte_bpe(c, pattern=R2, normalizer=normalizers.NFC(), special=["<|endoftext|>", "<|im_start|>", "<|im_end|>"]),
+    "llama3": lambda c: byte_bpe(c, pattern=R3, ignore_merges=True, bos="<|begin_of_text|>",
+                                 special=["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"]),
+    "qwen2": lambda c: byte_bpe(c, pattern=R2, normalizer=normalizers.NFC(),
+                                special=["<|endoftext|>", "<|im_start|>", "<|im_end|>"]),
     "smollm2": lambda c: byte_bpe(c, pre=pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
                                                                   pre_tokenizers.ByteLevel(add_prefix_space=False)])),
     "tekken": lambda c: byte_bpe(c, pattern=RT, ignore_merges=True, special=["<unk>", "<s>", "</s>"], bos="<s>"),
