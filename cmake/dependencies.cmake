@@ -32,6 +32,10 @@ plimsoll_dependency(cli11 TARGETS CLI11::CLI11 HEADERS CLI/)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 plimsoll_dependency(pcre2 TARGETS PkgConfig::pcre2 HEADERS pcre2.h)
 
+# utf8proc: the normal forms, categories and cases of characters, by which tokenizers change text.
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+plimsoll_dependency(utf8proc TARGETS PkgConfig::utf8proc HEADERS utf8proc.h)
+
 # xxHash: identity of graphs, plans and data, checksums of saved weights.
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 plimsoll_dependency(xxhash TARGETS PkgConfig::xxhash HEADERS xxhash.h)

@@ -75,6 +75,12 @@ struct ForwardArguments {
 };
 int run_forward(const ForwardArguments& arguments);
 
+struct TokenizeArguments {
+  std::string tokenizer, text, file;  // text where file is empty
+  bool decode = false, no_special = false, keep_special = false, json = false;
+};
+int run_tokenize(const TokenizeArguments& arguments);
+
 struct LayoutArguments {
   std::string file, out;
   std::optional<std::int64_t> capacity;

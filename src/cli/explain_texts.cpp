@@ -140,6 +140,9 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-TARGET", "A token to be predicted is outside the vocabulary.",
      "The data was made for a larger vocabulary than model.vocab.", "Check data.format and model.vocab.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-TEXT", "A text cannot be tokenized.", "It is not UTF-8, or it is too long to be tokenized at once.",
+     "Convert it to UTF-8; the message names the first byte that is none. Training data of any length is cut by itself.",
+     "iconv -f LATIN1 -t UTF-8 FILE > text.txt"},
     {"E-DATA-THREAD", "The thread that reads ahead could not be started.",
      "The limit of processes or of memory of this user or container is reached.",
      "Raise the limit (ulimit -u), or end other processes.", "ulimit -a"},
@@ -345,10 +348,12 @@ const CodeExplanation kExplanations[] = {
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
-     "Plimsoll reads GPT-2's vocab.json and merges.txt. The folder has tokenizer.json alone, or one that says something else; or "
-     "the text holds tokens that were added to the vocabulary, which would be split; or the model's tokens are not known and "
-     "its text would be read as bytes.",
-     "Save vocab.json and merges.txt beside the weights, or make the tokens with the tokenizer itself and train on them with "
+     "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
+     "takes "
+     "too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to them. Or "
+     "the "
+     "model's tokens are not known and its text would be read as bytes.",
+     "Take the folder's tokenizer.json as it was published, or make the tokens with the tokenizer itself and train on them with "
      "data.format = \"u16\", or \"u32\" for more than 65,536 tokens.",
      "plimsoll train CONFIG --set data.train=tokens.bin --set data.format=u16"},
     {"E-USAGE", "The command line cannot be understood.", "An option or command is misspelt, or lacks its value.",

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "device/process_memory.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "infer/generation.h"
@@ -46,15 +48,22 @@ class Vocabulary {
       return;
     }
     unpack(run_in_child([&] {
+      if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
+        check_size(folder, tokenizer->size(), model.vocab);
+        std::vector<std::vector<Token>> tokens;
+        for (const std::string& prompt : prompts) tokenizer->encode_part(prompt, {}, tokens.emplace_back(tokenizer->before()));
+        return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
+      }
       const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
       check_size(folder, vocabulary.size(), model.vocab);
       const std::vector<AddedToken> unread = unread_tokens(folder, vocabulary);
+      BpeEncoder encoder(vocabulary);
       std::vector<std::vector<Token>> tokens;
       for (const std::string& prompt : prompts) {
         refuse_unread(prompt, unread, "--prompt");
-        tokens.push_back(BpeEncoder(vocabulary).encode(prompt));
+        tokens.push_back(encoder.encode(prompt));
       }
-      return packed(vocabulary, tokens);
+      return packed(vocabulary.size(), tokens, [&](Token token) { return vocabulary.bytes_of(token); });
     }));
   }
 
@@ -80,22 +89,23 @@ class Vocabulary {
   static void check_size(const std::filesystem::path& folder, std::int64_t tokens, std::int64_t rows) {
     if (tokens <= rows) return;
     throw data_error("E-DATA-TOKEN", folder.string(), fmt::format("the vocabulary has {} tokens and the model {}", tokens, rows),
-                     "a model with at least as many", {"the vocab.json and merges.txt that the model was trained with"});
+                     "a model with at least as many", {"the tokenizer that the model was trained with"});
   }
 
   static void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 
   // Two counts, of each prompt its length and tokens, the end of each token's bytes, the bytes.
-  static std::string packed(const BpeVocabulary& vocabulary, const std::vector<std::vector<Token>>& prompts) {
+  template <class BytesOf>
+  static std::string packed(std::int64_t size, const std::vector<std::vector<Token>>& prompts, BytesOf&& bytes_of) {
     std::string out, text;
     put(out, static_cast<std::uint32_t>(prompts.size()));
-    put(out, static_cast<std::uint32_t>(vocabulary.size()));
+    put(out, static_cast<std::uint32_t>(size));
     for (const std::vector<Token>& prompt : prompts) {
       put(out, static_cast<std::uint32_t>(prompt.size()));
       for (const Token token : prompt) put(out, token);
     }
-    for (std::int64_t i = 0; i < vocabulary.size(); ++i) {
-      text += vocabulary.bytes_of(static_cast<Token>(i));
+    for (std::int64_t i = 0; i < size; ++i) {
+      text += bytes_of(static_cast<Token>(i));
       put(out, static_cast<std::uint32_t>(text.size()));
     }
     return out + text;
@@ -146,6 +156,9 @@ GenerationRequest request_of(const GenerateArguments& arguments, const Vocabular
   request.vocabulary = vocabulary.size();
   request.sampling = {arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed};
   for (const auto& prompt : request.prompts) {
+    if (prompt.empty()) {
+      throw config_error("E-USAGE", "--prompt", "the tokenizer of the model makes no token of it", "a text that has tokens");
+    }
     if (std::ssize(prompt) < request.context) continue;
     throw config_error("E-USAGE", "--prompt",
                        fmt::format("it has {} tokens, the model sees {} at most", prompt.size(), request.context),

@@ -76,6 +76,7 @@ struct Arguments {
   EvalArguments eval;
   GenerateArguments generate;
   ForwardArguments forward;
+  TokenizeArguments tokenize;
   LayoutArguments layout;
   RecomputeArguments recompute;
   MachineArguments machine;
@@ -156,6 +157,24 @@ void add_verify(CLI::App& app, VerifyArguments& a) {
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
+void add_tokenize(CLI::App& app, TokenizeArguments& a) {
+  CLI::App* command = app.add_subcommand("tokenize", "the tokens of a text, or the text of tokens, by the tokenizer of a folder");
+  command
+      ->add_option("--tokenizer", a.tokenizer,
+                   "a folder with tokenizer.json, or with vocab.json and merges.txt; or the file tokenizer.json itself")
+      ->required();
+  CLI::Option* text = command->add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
+  CLI::Option* file = command->add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
+  CLI::Option* decode = command->add_flag("--decode", a.decode, "from tokens to text; special tokens are left out");
+  command->add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
+      ->excludes(decode);
+  command->add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
+  command->add_flag("--json", a.json, "one JSON object on stdout");
+  command->final_callback([text, file] {
+    if (text->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
+  });
+}
+
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
@@ -189,6 +208,8 @@ void add_others(CLI::App& app, Arguments& a) {
   forward->add_option("--threads", a.forward.threads, "0 (the default): all usable cores");
   forward->add_flag("--audit", a.forward.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
+
+  add_tokenize(app, a.tokenize);
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout
@@ -244,6 +265,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("eval")) return run_eval(a.eval);
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("forward")) return run_forward(a.forward);
+  if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
   if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
   if (app.got_subcommand("machine")) return run_machine(a.machine);

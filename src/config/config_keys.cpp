@@ -263,7 +263,8 @@ const ConfigKey kKeys[] = {
     {"data.order", OnResume::forced, "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
      [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
      [](const C& c) { return name_of(c.data.order, kOrders); }},
-    {"data.vocabulary", OnResume::place, "folder with vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
+    {"data.vocabulary", OnResume::place,
+     "folder with tokenizer.json, or vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
      [](C& c, const S& s) { c.data.vocabulary = path(s); }, [](const C& c) { return unless_empty(c.data.vocabulary); }},
 
     {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",

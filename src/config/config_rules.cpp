@@ -157,9 +157,8 @@ void complete_vocabulary(Config& config, const GivenSettings& given) {
   const std::filesystem::path& init = config.model.init;
   if (init.empty() || given.has("data.vocabulary")) return;
   std::error_code ignored;
-  if (std::filesystem::exists(init / "vocab.json", ignored) && std::filesystem::exists(init / "merges.txt", ignored)) {
-    config.data.vocabulary = init;
-  }
+  const auto has = [&](const char* name) { return std::filesystem::exists(init / name, ignored); };
+  if (has("tokenizer.json") || (has("vocab.json") && has("merges.txt"))) config.data.vocabulary = init;
 }
 
 bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
@@ -173,7 +172,7 @@ void mark_byte_vocabulary(Config& config) {
   if (guess && vocab > 256 && config.model.init.empty()) {
     config.notes.push_back(
         fmt::format("{} is read as bytes, which are 256 of the {} tokens, unless it begins with llm.c's header; "
-                    "data.vocabulary names a folder of vocab.json and merges.txt",
+                    "data.vocabulary names a folder of tokenizer.json, or of vocab.json and merges.txt",
                     data.train.text(), vocab));
   }
   if (config.model.init.empty()) model = with_vocabulary(model, vocab, guess || data.format == "bytes");

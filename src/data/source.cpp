@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/document_encoder.h"
 #include "data/file_kind.h"
 #include "formats/atomic_file.h"
 #include "formats/bpe.h"
@@ -48,15 +49,16 @@ bool named_tokens(const std::filesystem::path& path) { return path.extension() =
 
 std::string format_by_name(const SourceRequest& request, const std::filesystem::path& path) {
   if (named_tokens(path)) return "u16";
-  if (request.vocab > 256 && !request.vocabulary.empty()) return "bpe";
+  if (!request.vocabulary.empty() && (request.vocab > 256 || !request.trained.empty())) return "bpe";
   if (request.trained.empty()) return "bytes";
   const std::string tokenizer = tokenizer_file_in(request.trained);
   const std::string what = tokenizer.empty() ? "which holds no vocabulary" : fmt::format("whose {} alone is not read", tokenizer);
-  throw data_error("E-TOKENIZER", path.string(),
-                   fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
-                   "vocab.json and merges.txt in that folder, or tokens: the bytes of text mean nothing to the model",
-                   {"--set data.vocabulary=FOLDER, of vocab.json and merges.txt",
-                    "--set data.format=bytes, which trains on bytes all the same"});
+  throw data_error(
+      "E-TOKENIZER", path.string(),
+      fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
+      "tokenizer.json in that folder, or vocab.json and merges.txt, or tokens: the bytes of text mean nothing to the model",
+      {"--set data.vocabulary=FOLDER, of tokenizer.json, or of vocab.json and merges.txt",
+       "--set data.format=bytes, which trains on bytes all the same"});
 }
 
 std::string detected_format(const SourceRequest& request, const File& file) {
@@ -116,19 +118,18 @@ OpenPart open_llmc(File file) {
   return part_of(std::move(file), kLlmcHeaderBytes, width);
 }
 
-// Streams text through the encoder into `target`. The buffer keeps what the encoder has not covered yet in front of the next
-// piece.
-void tokenise(const File& text, const BpeVocabulary& vocabulary, const std::filesystem::path& target) {
-  const bool narrow = vocabulary.bytes_per_token() == 2;
+// Streams text through an encoder into `target`: encode_piece(buffer, last, tokens) returns how many bytes it has covered. The
+// buffer keeps the others in front of the next piece, `most_left` at most.
+template <class Encode>
+void tokenise(const File& text, bool narrow, std::size_t most_left, const std::filesystem::path& target, Encode&& encode_piece) {
   AtomicFile out(target);
-  BpeEncoder encoder(vocabulary);
   std::string buffer;
   std::vector<Token> tokens;
   std::vector<std::uint16_t> halves;
-  buffer.reserve(kBpeLookAhead + 2 * static_cast<std::size_t>(kPieceBytes));
+  buffer.reserve(most_left + 2 * static_cast<std::size_t>(kPieceBytes));
   const auto encode = [&](bool last) {
     tokens.clear();
-    buffer.erase(0, encoder.encode_piece(buffer, last, tokens));
+    buffer.erase(0, encode_piece(std::string_view(buffer), last, tokens));
     if (narrow) halves.assign(tokens.begin(), tokens.end());
     out.write(narrow ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(tokens)));
   };
@@ -153,10 +154,10 @@ void require_vocabulary(const SourceRequest& request) {
     throw data_error(
         "E-TOKENIZER", "data.vocabulary",
         fmt::format("data.format is \"bpe\", and {} holds {} alone, which is not read", request.trained.string(), tokenizer),
-        "vocab.json and merges.txt, in that folder or in that of data.vocabulary");
+        "tokenizer.json, or vocab.json and merges.txt, in that folder or in that of data.vocabulary");
   }
   throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"bpe\" and no vocabulary is given",
-                     "a folder with encoder.json and vocab.bpe, or with vocab.json and merges.txt");
+                     "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
 
 // Finds tokens that may lie across two pieces of a text.
@@ -191,27 +192,50 @@ class Tokeniser {
   explicit Tokeniser(const SourceRequest& request) : request_(request) {}
 
   OpenPart open(const File& text) {
-    if (!vocabulary_) load();
-    OpenPart opened = open_raw(File::open(tokens_of(text), "E-DATA-MISSING"), vocabulary_->bytes_per_token());
+    if (!vocabulary_ && !tokenizer_) load();
+    OpenPart opened = open_raw(File::open(tokens_of(text), "E-DATA-MISSING"), bytes_per_token());
     opened.part.name = text.path();
     return opened;
   }
 
  private:
+  std::int64_t bytes_per_token() const { return tokenizer_ ? tokenizer_->bytes_per_token() : vocabulary_->bytes_per_token(); }
+
   void load() {
     require_vocabulary(request_);
-    vocabulary_ = BpeVocabulary::load(request_.vocabulary);
-    if (vocabulary_->size() > request_.vocab) {
-      throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
-                       fmt::format("it has {} tokens and the model has {}", vocabulary_->size(), request_.vocab),
-                       "a model whose vocabulary is at least as large",
-                       {fmt::format("--set model.vocab={}", vocabulary_->size())});
+    tokenizer_ = tokenizer_beyond_gpt2(request_.vocabulary);
+    if (tokenizer_) {
+      end_ = end_of_document(*tokenizer_, request_.vocabulary, request_.trained);
+    } else {
+      vocabulary_ = BpeVocabulary::load(request_.vocabulary);
+      unread_ = unread_tokens(request_.vocabulary, *vocabulary_);
     }
-    unread_ = unread_tokens(request_.vocabulary, *vocabulary_);
+    const std::int64_t size = tokenizer_ ? tokenizer_->size() : vocabulary_->size();
+    if (size > request_.vocab) {
+      throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
+                       fmt::format("it has {} tokens and the model has {}", size, request_.vocab),
+                       "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", size)});
+    }
+  }
+
+  void tokenise_into(const File& text, const std::filesystem::path& target) {
+    const bool narrow = bytes_per_token() == 2;
+    if (tokenizer_) {
+      DocumentEncoder encoder(*tokenizer_, end_, text.path());
+      tokenise(text, narrow, DocumentEncoder::kMostLeft, target,
+               [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+                 return encoder.encode_piece(piece, last, tokens);
+               });
+    } else {
+      BpeEncoder encoder(*vocabulary_);
+      tokenise(text, narrow, kBpeLookAhead, target, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+        return encoder.encode_piece(piece, last, tokens);
+      });
+    }
   }
 
   // From one of the two folders, or made now.
-  std::filesystem::path tokens_of(const File& text) const {
+  std::filesystem::path tokens_of(const File& text) {
     const std::string name = token_file_name(text);
     for (const std::filesystem::path& folder : {request_.cache, request_.elsewhere}) {
       std::error_code ignored;
@@ -226,9 +250,10 @@ class Tokeniser {
     const std::filesystem::path& folder = cached ? request_.cache : request_.elsewhere;
     remove_abandoned_partials(folder);
     try {
-      tokenise(text, *vocabulary_, folder / name);
+      tokenise_into(text, folder / name);
     } catch (Error& error) {
-      if (cached) error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+      if (cached && error.code.starts_with("E-IO"))
+        error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
       throw;
     }
     return folder / name;
@@ -237,7 +262,11 @@ class Tokeniser {
   // By the content, so the text is read once in any case.
   std::string token_file_name(const File& text) const {
     Hasher hasher;
-    hasher.add("tokens/1").add(vocabulary_->hash());
+    if (tokenizer_) {
+      hasher.add("documents/1").add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
+    } else {
+      hasher.add("tokens/1").add(vocabulary_->hash());
+    }
     UnreadSearch search(text.path(), unread_);
     for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
       hasher.add(piece);
@@ -247,7 +276,9 @@ class Tokeniser {
   }
 
   const SourceRequest& request_;
-  std::optional<BpeVocabulary> vocabulary_;
+  std::optional<Tokenizer> tokenizer_;       // of tokenizer.json
+  std::optional<Token> end_;                 // of a document
+  std::optional<BpeVocabulary> vocabulary_;  // or of GPT-2's files
   std::vector<AddedToken> unread_;
 };
 

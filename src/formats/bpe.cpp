@@ -1,19 +1,17 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#define XXH_INLINE_ALL
 #include "formats/bpe.h"
 
 #include <fmt/core.h>
 #include <pcre2.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <queue>
 #include <span>
 
 #include "base/error.h"
 #include "formats/utf8.h"
+#include "formats/word_cache.h"
 
 namespace plimsoll {
 namespace {
@@ -54,36 +52,6 @@ class WordPattern {
   };
   std::unique_ptr<pcre2_code, Free> code_;
   std::unique_ptr<pcre2_match_data, Free> match_;
-};
-
-// The tokens of recent short words, one entry per hash: a newer word replaces the older one.
-class WordCache {
- public:
-  static constexpr std::size_t kMaxBytes = 30;
-  static constexpr std::size_t kMaxTokens = 8;
-
-  struct alignas(64) Entry {
-    std::uint8_t length = 0;  // 0: empty
-    std::uint8_t count = 0;
-    std::array<char, kMaxBytes> text{};
-    std::array<Token, kMaxTokens> tokens{};
-  };
-
-  WordCache() : entries_(std::size_t{1} << 14) {}
-
-  Entry& entry(std::string_view word) { return entries_[XXH3_64bits(word.data(), word.size()) & (entries_.size() - 1)]; }
-  static bool holds(const Entry& entry, std::string_view word) {
-    return entry.length == word.size() && std::memcmp(entry.text.data(), word.data(), word.size()) == 0;
-  }
-  static void store(Entry& entry, std::string_view word, std::span<const Token> tokens) {
-    entry.length = static_cast<std::uint8_t>(word.size());
-    entry.count = static_cast<std::uint8_t>(tokens.size());
-    std::ranges::copy(word, entry.text.begin());
-    std::ranges::copy(tokens, entry.tokens.begin());
-  }
-
- private:
-  std::vector<Entry> entries_;
 };
 
 constexpr std::size_t kShortWord = 64;

@@ -19,11 +19,16 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxFileBytes = 64 << 20, kPieceBytes = 256 << 10;
 
-constexpr std::array<std::string_view, 9> kTokenizerFiles{"vocab.json",        "merges.txt",
-                                                          "added_tokens.json", "special_tokens_map.json",
-                                                          "tokenizer.json",    "tokenizer_config.json",
-                                                          "tokenizer.model",   "chat_template.jinja",
-                                                          "chat_template.json"};
+constexpr std::array<std::string_view, 10> kTokenizerFiles{"vocab.json",
+                                                           "vocab.txt",
+                                                           "merges.txt",
+                                                           "added_tokens.json",
+                                                           "special_tokens_map.json",
+                                                           "tokenizer.json",
+                                                           "tokenizer_config.json",
+                                                           "tokenizer.model",
+                                                           "chat_template.jinja",
+                                                           "chat_template.json"};
 constexpr std::array<std::string_view, 1> kGenerationFiles{"generation_config.json"};
 constexpr std::size_t kMostShown = 40;
 

@@ -1,6 +1,6 @@
-// What a model's folder says of its tokens beside vocab.json and merges.txt: tokens that are added to the vocabulary, and
-// tokenizer.json, which other tools read instead of both. Plimsoll reads GPT-2's byte-level BPE alone. What these files say
-// beyond it is refused where it would change a token (data_error E-TOKENIZER), and kept with the weights.
+// What a folder with GPT-2's vocab.json and merges.txt says of its tokens beside them: tokens that are added to the vocabulary,
+// and a tokenizer.json that says the same. What they say beyond it is refused where it would change a token (data_error
+// E-TOKENIZER), and kept with the weights. formats/tokenizer/ reads a tokenizer.json that says more.
 #pragma once
 
 #include <filesystem>

@@ -12,6 +12,7 @@
 #include "data/order.h"
 #include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
 #include "measure/simulated_machine.h"
@@ -172,12 +173,16 @@ json to_json(const std::vector<AssumedData>& assumed) {
   return list;
 }
 
+void check_tokenizer(const std::filesystem::path& folder) {
+  if (!tokenizer_beyond_gpt2(folder)) BpeVocabulary::load(folder);
+}
+
 // What training would refuse after the plan.
 void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
   const ModelConfig& model = config.model.config;
   if (!init.empty()) check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, init);
-  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) BpeVocabulary::load(vocabulary);
+  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) check_tokenizer(vocabulary);
 }
 
 }  // namespace

@@ -1,0 +1,169 @@
+#include "formats/tokenizer/added_tokens.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "formats/tokenizer/character.h"
+#include "formats/tokenizer/pattern.h"
+#include "formats/tokenizer/tokenizer_error.h"
+
+namespace plimsoll {
+
+void TextSet::build(std::vector<std::pair<std::string_view, std::uint32_t>> texts, const std::string& where) {
+  std::ranges::sort(texts);
+  texts_.clear();
+  std::vector<std::int32_t> open;  // texts that the one before begins with, and itself
+  for (const auto& [text, entry] : texts) {
+    if (text.empty()) throw tokenizer_error(where, "an added token is empty once it is normalised");
+    while (!open.empty() && !text.starts_with(texts_[static_cast<std::size_t>(open.back())].text)) open.pop_back();
+    const std::int32_t parent = open.empty() ? -1 : open.back();
+    if (parent >= 0 && texts_[static_cast<std::size_t>(parent)].text == text) {
+      throw tokenizer_error(where, fmt::format("two added tokens look like '{}'", text.substr(0, 40)));
+    }
+    open.push_back(static_cast<std::int32_t>(texts_.size()));
+    texts_.push_back({text, entry, parent});
+    first_[static_cast<unsigned char>(text[0])] = true;
+  }
+}
+
+const TextSet::Text* TextSet::longest_at(std::string_view text) const {
+  const auto above = std::upper_bound(texts_.begin(), texts_.end(), text,
+                                      [](std::string_view value, const Text& each) { return value < each.text; });
+  if (above == texts_.begin()) return nullptr;
+  // Every text that begins `text` is the one before `above`, or one that this begins with.
+  auto index = static_cast<std::int32_t>(above - texts_.begin()) - 1;
+  const std::string_view nearest = texts_[static_cast<std::size_t>(index)].text;
+  const auto same = std::mismatch(nearest.begin(), nearest.end(), text.begin(), text.end()).first - nearest.begin();
+  while (index >= 0 && std::ssize(texts_[static_cast<std::size_t>(index)].text) > same) {
+    index = texts_[static_cast<std::size_t>(index)].parent;
+  }
+  return index < 0 ? nullptr : &texts_[static_cast<std::size_t>(index)];
+}
+
+TextSet::Found TextSet::find(std::string_view text, std::size_t from) const {
+  for (std::size_t at = from; at < text.size(); ++at) {
+    if (!first_[static_cast<unsigned char>(text[at])]) continue;
+    if (const Text* found = longest_at(text.substr(at))) return {at, found->text.size(), found->entry};
+  }
+  return {};
+}
+
+namespace {
+
+// \w of Rust's regular expressions.
+bool is_word(std::string_view character) {
+  static const Pattern pattern(R"(\A[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])", "added_tokens");
+  std::vector<Match> matches;
+  pattern.find_all(character, matches);
+  return !matches.empty();
+}
+
+bool ends_with_word(std::string_view text) { return !text.empty() && is_word(text.substr(character_before(text, text.size()))); }
+
+bool begins_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  std::size_t end = 0;
+  next_character(text, end);
+  return is_word(text.substr(0, end));
+}
+
+std::size_t white_space_begin(std::string_view text, std::size_t end, std::size_t least) {
+  while (end > least) {
+    const std::size_t before = character_before(text, end);
+    std::size_t at = before;
+    if (!is_white_space(next_character(text, at))) break;
+    end = before;
+  }
+  return std::max(end, least);
+}
+
+std::size_t white_space_end(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  while (at < text.size() && is_white_space(next_character(text, at))) end = at;
+  return end;
+}
+
+}  // namespace
+
+void AddedTokens::build(std::vector<AddedTokenEntry> entries, const TokenTable& tokens, const Normalizer& normalizer,
+                        const std::string& where) {
+  std::unordered_map<std::string_view, Token> ids;  // of texts that are added so far
+  std::map<Token, AddedTokenEntry> by_id;
+  std::map<Token, bool> special;
+  std::size_t next = tokens.count();
+  for (const AddedTokenEntry& entry : entries) {
+    if (entry.content.empty()) continue;
+    Token id = kNoToken;
+    if (const auto found = ids.find(entry.content); found != ids.end()) {
+      id = found->second;
+    } else if (id = tokens.find(entry.content); id == kNoToken) {
+      id = static_cast<Token>(next++);
+    }
+    if (id != entry.id) {
+      throw tokenizer_error(where,
+                            fmt::format("its added token '{}' has the id {}, and the vocabulary makes it {}",
+                                        std::string_view(entry.content).substr(0, 40), entry.id, id),
+                            "the id of the vocabulary, or the next one behind it");
+    }
+    ids.emplace(entry.content, id);
+    special[id] = special[id] || entry.special;
+    by_id[id] = entry;
+  }
+  entries_.clear();
+  for (auto& [id, entry] : by_id) {
+    entry.special = special[id];
+    if (entry.normalized) {
+      Fragment fragment{entry.content};
+      normalizer.apply(fragment);
+      entry.normalized_content = std::move(fragment.text);
+    }
+    entries_.push_back(std::move(entry));
+  }
+  std::vector<std::pair<std::string_view, std::uint32_t>> raw, normalized;
+  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    (entries_[i].normalized ? normalized : raw).emplace_back(entries_[i].decoded(), i);
+  }
+  raw_.build(std::move(raw), where);
+  normalized_.build(std::move(normalized), where);
+}
+
+const AddedTokenEntry* AddedTokens::find(Token id) const {
+  const auto found = std::ranges::lower_bound(entries_, id, {}, &AddedTokenEntry::id);
+  return found != entries_.end() && found->id == id ? &*found : nullptr;
+}
+
+const AddedTokenEntry* AddedTokens::find(std::string_view content) const {
+  const auto found = std::ranges::find(entries_, content, &AddedTokenEntry::content);
+  return found != entries_.end() ? &*found : nullptr;
+}
+
+std::vector<CutPart> AddedTokens::cut(std::string_view text, bool normalized) const {
+  const TextSet& set = normalized ? normalized_ : raw_;
+  std::vector<CutPart> parts;
+  std::size_t done = 0;
+  if (!set.empty()) {
+    for (std::size_t from = 0;;) {
+      const TextSet::Found found = set.find(text, from);
+      if (found.size == 0) break;
+      std::size_t begin = found.begin, end = begin + found.size;
+      from = end;
+      const AddedTokenEntry& entry = entries_[found.entry];
+      if (entry.single_word && (ends_with_word(text.substr(0, begin)) || begins_with_word(text.substr(end)))) continue;
+      if (entry.lstrip) begin = white_space_begin(text, begin, std::min(done, begin));
+      if (entry.lstrip) begin = std::max(begin, done);
+      if (entry.rstrip) end = white_space_end(text, end);
+      if (done < begin) parts.push_back({done, begin});
+      parts.push_back({begin, end, entry.id});
+      done = std::max(done, end);
+    }
+  }
+  if (done < text.size()) parts.push_back({done, text.size()});
+  return parts;
+}
+
+}  // namespace plimsoll

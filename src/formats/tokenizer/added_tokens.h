@@ -1,0 +1,78 @@
+// The added tokens of a tokenizer.json: texts that are one token wherever they stand. They are cut from a text before all else,
+// those that are not normalised from the raw text, the others from the normalised one; the longest of the leftmost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/tokenizer/normalizer.h"
+#include "formats/tokenizer/token_table.h"
+
+namespace plimsoll {
+
+struct AddedTokenEntry {
+  std::string content;
+  Token id = kNoToken;
+  bool single_word = false, lstrip = false, rstrip = false, normalized = true, special = false;
+  std::string normalized_content;  // if it is normalised
+  // What it is among the tokens that are decoded.
+  const std::string& decoded() const { return normalized ? normalized_content : content; }
+};
+
+// A part of a text: an added token, or text between them.
+struct CutPart {
+  std::size_t begin = 0, end = 0;
+  Token token = kNoToken;
+};
+
+// Texts, found from left to right, the longest of those that begin leftmost. O(text · log texts) if few texts begin alike.
+class TextSet {
+ public:
+  // `entries`: indices that find() returns with the texts. E-TOKENIZER: a text is there twice, or is empty.
+  void build(std::vector<std::pair<std::string_view, std::uint32_t>> texts, const std::string& where);
+  bool empty() const { return texts_.empty(); }
+
+  struct Found {
+    std::size_t begin = 0, size = 0;
+    std::uint32_t entry = 0;
+  };
+  // The first one at `from` or behind it; size 0: there is none.
+  Found find(std::string_view text, std::size_t from) const;
+
+ private:
+  struct Text {
+    std::string_view text;
+    std::uint32_t entry = 0;
+    std::int32_t parent = -1;  // the longest other text that this one begins with
+  };
+  const Text* longest_at(std::string_view text) const;
+
+  std::vector<Text> texts_;  // sorted
+  std::vector<bool> first_ = std::vector<bool>(256);
+};
+
+class AddedTokens {
+ public:
+  static constexpr std::size_t kMost = 1 << 16, kMostBytes = 16 << 10;
+
+  // In the order of the file. Texts that the vocabulary lacks get the ids behind it, as the published implementation numbers
+  // them. E-TOKENIZER: the file gives a token another id, two tokens look alike, too many or too long tokens.
+  void build(std::vector<AddedTokenEntry> entries, const TokenTable& tokens, const Normalizer& normalizer,
+             const std::string& where);
+
+  const std::vector<AddedTokenEntry>& entries() const { return entries_; }
+  const AddedTokenEntry* find(Token id) const;
+  const AddedTokenEntry* find(std::string_view content) const;
+
+  // The raw text, or a normalised fragment of it, in parts.
+  std::vector<CutPart> cut(std::string_view text, bool normalized) const;
+
+ private:
+  std::vector<AddedTokenEntry> entries_;  // by id
+  TextSet raw_, normalized_;
+};
+
+}  // namespace plimsoll

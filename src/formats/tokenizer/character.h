@@ -1,0 +1,46 @@
+// Characters as tokenizers tell them apart. A tokenizer.json was made by programs whose tables are of several Unicode versions:
+// the classes below follow those programs for every code point that Unicode 14 has, not the newest tables.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// The code point at text[at], which must be valid UTF-8; `at` goes behind it.
+char32_t next_character(std::string_view text, std::size_t& at);
+// The one that ends right before `end`; its first byte.
+std::size_t character_before(std::string_view text, std::size_t end);
+void append_character(std::string& text, char32_t character);
+std::size_t count_characters(std::string_view text);
+
+// White_Space of Unicode; U+180E is none.
+bool is_white_space(char32_t character);
+// Nd, Nl, No.
+bool is_numeric(char32_t character);
+// Punctuation, and the symbols of ASCII.
+bool is_punctuation(char32_t character);
+// What BERT's clean_text drops beside U+0000 and U+FFFD: controls, formats, private use; not tab and line ends.
+bool is_bert_control(char32_t character);
+// Blocks that BERT puts spaces around.
+bool is_bert_ideograph(char32_t character);
+// The marks that BERT's strip_accents removes, and those of the normalizer StripAccents.
+bool is_bert_accent(char32_t character);
+bool is_accent(char32_t character);
+
+// Each character by itself; only U+0130 becomes two.
+void append_lowercase(std::string& text, char32_t character);
+
+// The character that stands for a byte in byte-level vocabularies, and back: -1 where there is none.
+char32_t byte_character(unsigned char byte);
+int byte_of_character(char32_t character);
+// All bytes so.
+std::string in_byte_characters(std::string_view bytes);
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+// O(n log n) in any text. Characters that the tables of tokenizers lack stay as they are.
+std::string normalized(NormalForm form, std::string_view text);
+
+}  // namespace plimsoll

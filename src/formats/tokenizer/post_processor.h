@@ -1,0 +1,29 @@
+// The post-processor of a tokenizer.json: the tokens that stand before and behind those of a text.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/component.h"
+
+namespace plimsoll {
+
+class PostProcessor {
+ public:
+  PostProcessor() = default;
+  // E-TOKENIZER: a processor that is not computed, a template that lacks the text, a special token that is not described.
+  explicit PostProcessor(const Component& component) { add(component); }
+
+  const std::vector<Token>& before() const { return before_; }
+  const std::vector<Token>& behind() const { return behind_; }
+
+ private:
+  void add(const Component& component);
+  void add_template(const Component& component);
+
+  std::vector<Token> before_, behind_;
+  bool inserts_ = false;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,288 @@
+#include "formats/tokenizer/tokenizer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "formats/tokenizer/added_tokens.h"
+#include "formats/tokenizer/model.h"
+#include "formats/tokenizer/normalizer.h"
+#include "formats/tokenizer/post_processor.h"
+#include "formats/tokenizer/pre_tokenizer.h"
+#include "formats/tokenizer/token_decoder.h"
+#include "formats/tokenizer/tokenizer_error.h"
+#include "formats/tokenizer/tokenizer_file.h"
+#include "formats/tokenizer_folder.h"
+#include "formats/utf8.h"
+
+namespace plimsoll {
+
+using Json = nlohmann::json;
+
+struct Tokenizer::State {
+  std::string where, hash;
+  bool gpt2 = false;
+  TokenTable tokens;
+  AddedTokens added;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::optional<std::variant<BpeModel, WordPieceModel>> model;
+  PostProcessor post_processor;
+  TokenDecoder decoder;
+  std::vector<AddedToken> unread;  // of a folder without tokenizer.json
+  std::int64_t size = 0;
+
+  void encode_piece(std::string_view piece, std::vector<Token>& out) {
+    std::visit([&](auto& each) { each.encode(piece, out); }, *model);
+  }
+
+  void encode_fragment(Fragment fragment, std::vector<Token>& out) {
+    const Pieces pieces = pre_tokenizer.cut(std::move(fragment));
+    for (const Piece& piece : pieces.pieces) encode_piece(pieces.of(piece), out);
+  }
+
+  std::string text_of(Token token) const {
+    if (const AddedTokenEntry* entry = added.find(token)) return entry->decoded();
+    return std::string(tokens.text(token));
+  }
+};
+
+namespace {
+
+constexpr std::size_t kMostText = std::size_t{256} << 20;
+constexpr std::uint64_t kMostWordCharacters = 1000;
+
+const Json* part_of(const TokenizerFile& file, const char* name) {
+  const auto found = file.parts->find(name);
+  return found == file.parts->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool says(const Json* part, const char* key, std::string_view text) {
+  const auto found = part->is_object() ? part->find(key) : part->end();
+  return found != part->end() && found->is_string() && found->get_ref<const std::string&>() == text;
+}
+
+// A truth value that a part has or that it is taken to have.
+bool is_true(const Json* part, const char* key, bool fallback) {
+  const auto found = part->find(key);
+  return found != part->end() && found->is_boolean() ? found->get<bool>() : fallback;
+}
+
+bool is_gpt2_file(const TokenizerFile& file) {
+  const Json *cut = part_of(file, "pre_tokenizer"), *post = part_of(file, "post_processor"), *decoder = part_of(file, "decoder");
+  const Json* model = part_of(file, "model");
+  const auto absent = [&](const char* key) {
+    const auto value = model->find(key);
+    return value == model->end() || value->is_null() || (value->is_boolean() && !value->get<bool>()) || says(model, key, "");
+  };
+  const bool plain = says(model, "type", "BPE") && absent("ignore_merges") && absent("byte_fallback") &&
+                     absent("continuing_subword_prefix") && absent("end_of_word_suffix");
+  const bool words = cut != nullptr && says(cut, "type", "ByteLevel") && !is_true(cut, "add_prefix_space", true) &&
+                     is_true(cut, "use_regex", true);
+  return plain && words && part_of(file, "normalizer") == nullptr && (post == nullptr || says(post, "type", "ByteLevel")) &&
+         (decoder == nullptr || says(decoder, "type", "ByteLevel")) &&
+         std::ranges::all_of(file.added, [](const AddedTokenEntry& token) { return token.content == kEndOfText; });
+}
+
+BpeRules bpe_rules(const Component& model) {
+  const auto dropout = model.json().find("dropout");
+  if (dropout != model.json().end() && !dropout->is_null() && !(dropout->is_number() && dropout->get<double>() == 0))
+    model.refuse("its dropout drops merges at random");
+  BpeRules rules;
+  rules.unknown = model.text("unk_token", "");
+  rules.continuing_prefix = model.text("continuing_subword_prefix", "");
+  rules.end_suffix = model.text("end_of_word_suffix", "");
+  rules.fuse_unknown = model.flag("fuse_unk", false);
+  rules.byte_fallback = model.flag("byte_fallback", false);
+  rules.ignore_merges = model.flag("ignore_merges", false);
+  return rules;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+namespace {
+
+template <class State>
+void build_from_file(State& state, TokenizerFile file) {
+  const auto component = [&](const char* name) -> std::optional<Component> {
+    const Json* part = part_of(file, name);
+    if (part == nullptr) return {};
+    return Component(*part, fmt::format("{}, {}", file.where, name));
+  };
+  state.where = file.where;
+  state.hash = file.hash;
+  state.gpt2 = is_gpt2_file(file);
+  state.tokens = std::move(file.tokens);
+  const Component model = *component("model");
+  if (model.type() == "BPE") {
+    state.model.emplace(std::in_place_type<BpeModel>, state.tokens, std::move(file.merges), bpe_rules(model), model.where());
+  } else {
+    if (model.count("max_input_chars_per_word") > kMostWordCharacters) {
+      model.refuse(fmt::format("its max_input_chars_per_word passes {}", kMostWordCharacters));
+    }
+    state.model.emplace(std::in_place_type<WordPieceModel>, state.tokens, model.text("unk_token"),
+                        model.text("continuing_subword_prefix"), model.count("max_input_chars_per_word"), model.where());
+  }
+  if (const auto part = component("normalizer")) state.normalizer = Normalizer(*part);
+  if (const auto part = component("pre_tokenizer")) state.pre_tokenizer = PreTokenizer(*part);
+  if (const auto part = component("post_processor")) state.post_processor = PostProcessor(*part);
+  if (const auto part = component("decoder")) state.decoder = TokenDecoder(*part);
+  state.added.build(std::move(file.added), state.tokens, state.normalizer, file.where);
+}
+
+// GPT-2's files, as if a tokenizer.json said the same.
+template <class State>
+void build_from_gpt2(State& state, const std::filesystem::path& folder) {
+  const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
+  state.where = folder.string();
+  state.hash = vocabulary.hash();
+  state.gpt2 = true;
+  state.unread = unread_tokens(folder, vocabulary);
+  for (std::int64_t id = 0; id < vocabulary.size(); ++id) {
+    state.tokens.add(vocabulary.written(static_cast<Token>(id)), static_cast<std::uint64_t>(id), state.where);
+  }
+  state.tokens.finish(state.where);
+  MergeTable merges;
+  for (std::size_t rank = 0; rank < vocabulary.merges(); ++rank) {
+    const std::string text = vocabulary.written_merge(rank);
+    const std::size_t space = text.find(' ');
+    const std::string left = text.substr(0, space), right = text.substr(space + 1);
+    merges.add(state.tokens.find(left), state.tokens.find(right), state.tokens.find(left + right));
+  }
+  state.model.emplace(std::in_place_type<BpeModel>, state.tokens, std::move(merges), BpeRules(), state.where);
+  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  state.pre_tokenizer = PreTokenizer(Component(byte_level, state.where));
+  state.decoder = TokenDecoder(Component(byte_level, state.where));
+  if (const auto end = vocabulary.end_of_text()) {
+    state.added.build({{std::string(kEndOfText), *end, false, false, false, false, true, {}}}, state.tokens, state.normalizer,
+                      state.where);
+  }
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  auto state = std::make_unique<State>();
+  std::error_code ignored;
+  const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  if (file == path || std::filesystem::exists(file, ignored)) {
+    build_from_file(*state, read_tokenizer_file(file));
+  } else {
+    build_from_gpt2(*state, path);
+  }
+  state->size = static_cast<std::int64_t>(state->tokens.size());
+  for (const AddedTokenEntry& token : state->added.entries())
+    state->size = std::max<std::int64_t>(state->size, token.id + std::int64_t{1});
+  for (const auto* inserted : {&state->post_processor.before(), &state->post_processor.behind()}) {
+    for (const Token token : *inserted) {
+      if (token < state->size) continue;
+      throw tokenizer_error(state->where, fmt::format("its post_processor inserts token {}, which it lacks", token));
+    }
+  }
+  return Tokenizer(std::move(state));
+}
+
+std::int64_t Tokenizer::size() const { return state_->size; }
+const std::string& Tokenizer::hash() const { return state_->hash; }
+bool Tokenizer::is_gpt2() const { return state_->gpt2; }
+const std::vector<Token>& Tokenizer::before() const { return state_->post_processor.before(); }
+const std::vector<Token>& Tokenizer::behind() const { return state_->post_processor.behind(); }
+
+std::vector<Token> Tokenizer::encode(std::string_view text, SpecialTokens special) {
+  std::vector<Token> out;
+  if (special == SpecialTokens::insert) out = before();
+  encode_part(text, {}, out);
+  if (special == SpecialTokens::insert) out.insert(out.end(), behind().begin(), behind().end());
+  return out;
+}
+
+void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<Token>& out) {
+  State& state = *state_;
+  if (text.size() > kMostText) {
+    throw data_error("E-DATA-TEXT", "text", fmt::format("it has {} bytes", text.size()),
+                     fmt::format("at most {} at once", kMostText));
+  }
+  if (const std::size_t valid = utf8_valid_prefix(text); valid != text.size()) {
+    throw data_error("E-DATA-TEXT", "text", fmt::format("byte {} is not UTF-8", valid), "text in UTF-8",
+                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt, where it is Latin-1"});
+  }
+  refuse_unread(text, state.unread, "text");
+  for (const CutPart& raw : state.added.cut(text, false)) {
+    if (raw.token != kNoToken) {
+      out.push_back(raw.token);
+      continue;
+    }
+    const bool first = raw.begin == 0;
+    Fragment fragment{std::string(text.substr(raw.begin, raw.end - raw.begin)), part.at_start && first, part.continues && first};
+    state.normalizer.apply(fragment);
+    const std::vector<CutPart> cut = state.added.cut(fragment.text, true);
+    if (cut.size() == 1 && cut.front().token == kNoToken) {
+      state.encode_fragment(std::move(fragment), out);
+      continue;
+    }
+    for (const CutPart& each : cut) {
+      if (each.token != kNoToken) {
+        out.push_back(each.token);
+      } else {
+        state.encode_fragment({fragment.text.substr(each.begin, each.end - each.begin), fragment.at_start && each.begin == 0,
+                               fragment.continues && each.begin == 0},
+                              out);
+      }
+    }
+  }
+}
+
+bool Tokenizer::has(Token token) const { return state_->added.find(token) != nullptr || state_->tokens.has(token); }
+
+bool Tokenizer::is_special(Token token) const {
+  const AddedTokenEntry* entry = state_->added.find(token);
+  return entry != nullptr && entry->special && entry->decoded() == entry->content;
+}
+
+Token Tokenizer::find(std::string_view text) const {
+  const AddedTokenEntry* entry = state_->added.find(text);
+  return entry != nullptr ? entry->id : state_->tokens.find(text);
+}
+
+std::string Tokenizer::decode(std::span<const Token> tokens, bool skip_special) const {
+  std::vector<std::string> texts;
+  for (const Token token : tokens) {
+    if (!has(token)) {
+      throw data_error("E-DATA-TOKEN", state_->where, fmt::format("token {} is not in the vocabulary", token),
+                       fmt::format("tokens from 0 to {}", size() - 1));
+    }
+    if (!skip_special || !is_special(token)) texts.push_back(state_->text_of(token));
+  }
+  return state_->decoder.decode(std::move(texts));
+}
+
+std::string Tokenizer::added_text(Token token) const {
+  const AddedTokenEntry* entry = state_->added.find(token);
+  return entry != nullptr ? entry->content : std::string();
+}
+
+std::string Tokenizer::inside(Token token) const {
+  return !has(token) || is_special(token) ? std::string() : state_->decoder.inside(state_->text_of(token));
+}
+
+std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+  if (!has("tokenizer.json")) return {};
+  std::optional<Tokenizer> tokenizer = Tokenizer::load(folder);
+  if (tokenizer->is_gpt2() && has("vocab.json") && has("merges.txt")) tokenizer.reset();
+  return tokenizer;
+}
+
+}  // namespace plimsoll

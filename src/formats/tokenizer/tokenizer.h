@@ -1,0 +1,76 @@
+// Text to tokens and back as a Hugging Face folder says it: by its tokenizer.json, else by GPT-2's vocab.json and merges.txt.
+// encode() and decode() give what the package `tokenizers` gives for the same file. The file is parsed as hostile: what is broken
+// or not computed is data_error E-TOKENIZER.
+// Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/bpe_vocabulary.h"
+
+namespace plimsoll {
+
+class Tokenizer;
+
+// The tokenizer.json of a folder; nothing where there is none, or where GPT-2's vocab.json and merges.txt lie beside it and it
+// says no more than these.
+std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder);
+
+enum class SpecialTokens { insert, leave_out };
+
+// How a part of a longer text is encoded.
+struct TextPart {
+  bool at_start = true;    // it is the begin of a text
+  bool continues = false;  // a text was cut right before it: nothing is put in front of it
+};
+
+class Tokenizer {
+ public:
+  // Of a folder, or of the file tokenizer.json itself.
+  static Tokenizer load(const std::filesystem::path& path);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  // One past the highest id of a token.
+  std::int64_t size() const;
+  // Bytes that hold any of its tokens: 2 or 4.
+  std::int64_t bytes_per_token() const { return size() <= std::int64_t{1} << 16 ? 2 : 4; }
+  // Identifies the files.
+  const std::string& hash() const;
+  // tokenizer.json says no more than GPT-2's vocab.json and merges.txt would.
+  bool is_gpt2() const;
+
+  // The tokens of a whole text. data_error E-DATA-TEXT where it is not UTF-8. `insert`: with what the post-processor puts before
+  // and behind it.
+  std::vector<Token> encode(std::string_view text, SpecialTokens special = SpecialTokens::insert);
+  // Appends those of a part of a text, without inserted ones.
+  void encode_part(std::string_view text, TextPart part, std::vector<Token>& out);
+  const std::vector<Token>& before() const;
+  const std::vector<Token>& behind() const;
+
+  // data_error E-DATA-TOKEN: an id that is no token.
+  std::string decode(std::span<const Token> tokens, bool skip_special = true) const;
+  // The bytes that a token adds in the middle of a text; none of a special one.
+  std::string inside(Token token) const;
+  bool has(Token token) const;
+  bool is_special(Token token) const;
+  // The text that is this token wherever it stands; empty where the token is no added one.
+  std::string added_text(Token token) const;
+  // The token of exactly this text, added ones first; the highest number there is where none is.
+  Token find(std::string_view text) const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plimsoll
