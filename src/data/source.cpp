@@ -252,7 +252,7 @@ class Tokeniser {
     try {
       tokenise_into(text, folder / name);
     } catch (Error& error) {
-      if (cached && error.code.starts_with("E-IO"))
+      if (cached && error.code.starts_with("E-IO-"))
         error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
       throw;
     }

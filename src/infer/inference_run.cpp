@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,12 +34,12 @@ Program lowered(const Plan& plan) {
   return program;
 }
 
-void clear_caches(const Graph& graph, const Executor& executor) {
+// Caches, staging and totals begin as zeros.
+void clear_others(const Graph& graph, const Executor& executor) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
-    if (!value.persistent() || value.role != Role::cache) continue;
-    const std::span<float> cache = executor.view(ValueId{i}).as<float>();
-    std::fill(cache.begin(), cache.end(), 0.0F);
+    if (!value.persistent() || value.parameter || !executor.here(ValueId{i})) continue;
+    std::memset(executor.view(ValueId{i}).as_pointer<std::byte>(), 0, static_cast<std::size_t>(value.bytes().n));
   }
 }
 
@@ -72,7 +72,7 @@ InferenceRun::InferenceRun(InferencePlan plan, const InferenceRoom& room, const 
   const Graph& graph = state_->planned.plan.graph;
   executor.load([&] {
     load_weights(graph, model, folder, executor);
-    clear_caches(graph, executor);
+    clear_others(graph, executor);
   });
 }
 

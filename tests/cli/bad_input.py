@@ -52,7 +52,7 @@ def settings(test):
         (2, "E-CONFIG-RANGE", ["optimizer.learning_rate=nan"]),
         (2, "E-CONFIG-RANGE", ["train.updates=0"]),
         (2, "E-CONFIG-VALUE", ["optimizer.name=adamm"]),
-        (2, "E-CONFIG-VALUE", ["model.kind=llama"]),
+        (2, "E-CONFIG-VALUE", ["model.kind=bert"]),
         (2, "E-CONFIG-PRECISION", ["precision.compute=fp8"]),
         (2, "E-CONFIG-PRESET", ["model.preset=gpt5"]),
         (2, "E-BATCH-3", ["train.micro_batch=3"]),
@@ -253,7 +253,7 @@ def weights(test):
         b"{",
         json.dumps({**shape, "n_embd": 33}).encode(),
         json.dumps({**shape, "n_layer": 1 << 60}).encode(),
-        json.dumps({**shape, "model_type": "llama"}).encode(),
+        json.dumps({**shape, "model_type": "bert"}).encode(),
         json.dumps({**shape, "activation_function": "swish"}).encode(),
     ):
         config.write_bytes(bad)

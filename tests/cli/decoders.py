@@ -7,6 +7,8 @@ memory alone takes, with the same numbers, and a page below the smallest plan is
 """
 
 import json
+import os
+import pathlib
 import shutil
 import struct
 
@@ -152,9 +154,19 @@ def bad_inputs(test):
     test.fails(2, "E-USAGE", "generate", "--weights", run, "--prompt", "a" * 64)
 
 
+def refused(test):
+    """A GPU lacks these ops; a context past that of the model is taken, with a note."""
+    machine = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "machines" / "h100.json"
+    error = test.fails(2, "E-CUDA-OP", "plan", "grouped.toml", *TRAIN, "--memory", "4GiB", "--machine", machine)
+    test.that(error is not None and error["try"] == ["--device cpu"], f"the processor is advised: {error}")
+    longer = test.run("plan", "window.toml", *TRAIN, "--memory", "1GiB", "--set", "model.context=100")
+    test.equal("exit code of a longer context", longer.code, 0)
+    test.that("made for at most 64" in longer.text()[1], f"a note: {longer.text()[1]}")
+
+
 def main():
     test = Test("decoders")
-    test.run_parts(decoders, bad_inputs)
+    test.run_parts(decoders, bad_inputs, refused)
     test.finish()
 
 

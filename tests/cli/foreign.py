@@ -107,7 +107,7 @@ def generating(test):
     test.equal("text up to the end token", test.run(*arguments).out, b"ab\n")
     test.equal("bytes without an end", len(test.run(*arguments, "--ignore-eos").out), 6)
     for content, said, expected in (
-        (json.dumps({"model_type": "llama", "hidden_size": 64}), '"llama"', '"gpt2"'),
+        (json.dumps({"model_type": "bert", "hidden_size": 64}), '"bert"', '"gpt2"'),
         ('{\n "model_type": "gpt2",\n "n_layer": }\n', "line 3, column", "config.json of a model"),
     ):
         weights.write_text(content)
