@@ -60,6 +60,7 @@ int run_eval(const EvalArguments& arguments) {
   const std::filesystem::path folder = weights_folder(arguments.weights);
   const ModelConfig model = read_model(folder);
   const ModelFacts facts = facts_of(model);
+  check_folder(model, folder);
   config.model.config = with_vocabulary(config.model.config, facts.vocab, facts_of(config.model.config).bytes);
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.

@@ -37,9 +37,11 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-FILE", "The configuration file cannot be read.",
      "The path is mistyped, relative to another folder, a folder itself, larger than 1 MiB, or not readable for you.",
      "Check the path. To begin with a complete file, let Plimsoll write one.", "plimsoll init > run.toml"},
-    {"E-CONFIG-HEADS", "model.width is not a multiple of model.heads.", "Each attention head takes an equal part of the width.",
-     "Take one of the nearest numbers of heads or widths that the message names. 64 per head is usual.",
-     "plimsoll plan CONFIG --set model.heads=12"},
+    {"E-CONFIG-HEADS", "The numbers of heads and their size do not fit the width.",
+     "Each attention head takes an equal part of the width, unless model.head_size says how much. Heads of keys and values "
+     "divide "
+     "the heads. Rotary positions need an even size.",
+     "Take one of the numbers that the message names. 64 per head is usual.", "plimsoll plan CONFIG --set model.heads=12"},
     {"E-CONFIG-INIT", "A key of the model's shape contradicts the folder in model.init.",
      "The folder's config.json brings the shape of its weights. Only dropout and a context of at most its positions may be "
      "chosen beside it.",
@@ -290,7 +292,8 @@ const CodeExplanation kExplanations[] = {
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FIT", "No plan fits into the budget; nothing was started.",
-     "The planner tried every value of the keys that are auto. The floor is the smallest budget that worked. Weights, "
+     "eval, generate and forward need the weights, or a disk for them. For a training the planner tried every value of the keys "
+     "that are auto. The floor is the smallest budget that worked. Weights, "
      "gradients and optimizer state take 16 bytes per parameter (adamw) before the first activation.",
      "Take one of the remedies of the message: each is a set of arguments that was planned and fits, with its peak and its time "
      "per update. Remedies that keep the result come first: a key that goes back to auto, a disk, more memory. Leaving "

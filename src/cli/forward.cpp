@@ -44,6 +44,10 @@ class Inputs {
       throw data_error("E-DATA-TOKEN", file_.path(), fmt::format("input_ids holds {}", id),
                        fmt::format("tokens from 0 to {}", vocab - 1));
     }
+    for (const StoredTensor& tensor : file_.tensors()) {
+      if (tensor.name == "input_ids" || tensor.name == "attention_mask") continue;
+      throw refuse(fmt::format("it holds {}", tensor.name), "input_ids and attention_mask alone");
+    }
     mask_.assign(ids_.size(), 1);
     if (const StoredTensor* mask = file_.find("attention_mask")) {
       if (mask->shape != ids.shape) throw refuse("attention_mask is " + to_text(mask->shape), "the shape of input_ids");
@@ -90,8 +94,9 @@ class Inputs {
       const std::size_t some = std::min(kPart, count - begin);
       file_.read_part(*tensor, static_cast<std::int64_t>(8 * begin), std::as_writable_bytes(std::span(part).first(some)));
       for (std::size_t i = 0; i < some; ++i) {
-        // What no 32 bits hold is no token either.
-        numbers[begin + i] = part[i] == static_cast<std::int32_t>(part[i]) ? static_cast<std::int32_t>(part[i]) : -1;
+        numbers[begin + i] = static_cast<std::int32_t>(part[i]);
+        if (part[i] == numbers[begin + i]) continue;
+        throw data_error("E-DATA-TOKEN", file_.path(), fmt::format("{} holds {}", name, part[i]), "numbers of 32 bits");
       }
     }
     return numbers;
@@ -146,7 +151,12 @@ int run_forward(const ForwardArguments& arguments) {
   const std::filesystem::path folder = weights_folder(arguments.weights);
   const ModelConfig model = read_model(folder);
   const ModelFacts facts = facts_of(model);
+  check_folder(model, folder);
   const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
+  if (inputs.tokens() > facts.positions) {
+    say_line(fmt::format("note: samples of {} tokens; the model in {} was made for at most {}", inputs.tokens(), folder.string(),
+                         facts.positions));
+  }
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);

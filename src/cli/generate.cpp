@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -51,7 +52,13 @@ class Vocabulary {
       if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
         check_size(folder, tokenizer->size(), model.vocab);
         std::vector<std::vector<Token>> tokens;
-        for (const std::string& prompt : prompts) tokenizer->encode_part(prompt, {}, tokens.emplace_back(tokenizer->before()));
+        for (const std::string& prompt : prompts) {
+          try {
+            tokenizer->encode_part(prompt, {}, tokens.emplace_back(tokenizer->before()));
+          } catch (const Error& error) {
+            throw data_error(error.code, "--prompt", error.message, error.expected);
+          }
+        }
         return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
       }
       const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
@@ -151,7 +158,6 @@ void check(const GenerateArguments& arguments) {
 GenerationRequest request_of(const GenerateArguments& arguments, const Vocabulary& vocabulary, const ModelFacts& facts) {
   GenerationRequest request;
   request.prompts = vocabulary.prompts();
-  request.tokens = arguments.tokens;
   request.context = facts.positions;
   request.vocabulary = vocabulary.size();
   request.sampling = {arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed};
@@ -164,6 +170,8 @@ GenerationRequest request_of(const GenerateArguments& arguments, const Vocabular
                        fmt::format("it has {} tokens, the model sees {} at most", prompt.size(), request.context),
                        "a prompt that leaves room for a token");
   }
+  const auto shortest = std::ranges::min(request.prompts, {}, [](const auto& prompt) { return prompt.size(); });
+  request.tokens = std::min(arguments.tokens, request.context - std::ssize(shortest));  // more has no room
   return request;
 }
 
@@ -221,6 +229,7 @@ int run_generate(const GenerateArguments& arguments) {
   const std::filesystem::path folder = weights_folder(arguments.weights);
   const ModelConfig model = read_model(folder);
   const ModelFacts facts = facts_of(model);
+  check_folder(model, folder);
   const Vocabulary vocabulary(folder, facts, arguments.prompts);
   GenerationRequest request = request_of(arguments, vocabulary, facts);
   if (!arguments.ignore_end) request.ends = end_tokens(folder);

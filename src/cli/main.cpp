@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -193,7 +195,12 @@ void add_others(CLI::App& app, Arguments& a) {
   generate->add_option("--top-k", a.generate.top_k, "draw from so many of the likeliest tokens (default: all)");
   generate->add_option("--top-p", a.generate.top_p,
                        "draw from the likeliest tokens that together have this probability (default: 1)");
-  generate->add_option("--seed", a.generate.seed, "of the sampling (default: 1)");
+  generate->add_option("--seed", a.generate.seed, "of the sampling (default: 1)")->check([](const std::string& text) {
+    std::uint64_t seed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return whole ? std::string() : "a whole number from 0 to 2^64 - 1, not " + text;
+  });
   generate->add_flag("--ignore-eos", a.generate.ignore_end, "go on behind the end of a text (eos_token_id)");
   generate->add_option("--threads", a.generate.threads, "0 (the default): all usable cores");
   generate->add_flag("--audit", a.generate.audit, "check every byte against the plan; needs 64 MiB more than the budget");

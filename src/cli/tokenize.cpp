@@ -50,7 +50,13 @@ int run_tokenize(const TokenizeArguments& arguments) {
     print(arguments.json ? nlohmann::json{{"schema", "plimsoll.tokens/1"}, {"text", text}}.dump() + "\n" : text + "\n");
     return 0;
   }
-  const std::vector<Token> ids = tokenizer.encode(input, arguments.no_special ? SpecialTokens::leave_out : SpecialTokens::insert);
+  std::vector<Token> ids;
+  try {
+    ids = tokenizer.encode(input, arguments.no_special ? SpecialTokens::leave_out : SpecialTokens::insert);
+  } catch (const Error& error) {
+    if (error.code != "E-DATA-TEXT") throw;
+    throw data_error(error.code, arguments.file.empty() ? "TEXT" : arguments.file, error.message, error.expected, error.remedies);
+  }
   std::string line;
   for (const Token id : ids) line += fmt::format("{}{}", line.empty() ? "" : arguments.json ? "," : " ", id);
   print(arguments.json ? fmt::format("{{\"schema\":\"plimsoll.tokens/1\",\"ids\":[{}]}}\n", line) : line + "\n");

@@ -22,10 +22,15 @@ std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const char* name : {"generation_config.json", "config.json"}) {
     if (!std::filesystem::exists(folder / name, ignored)) continue;
-    const nlohmann::json value = ConfigReader(folder / name).json().value("eos_token_id", nlohmann::json());
+    const ConfigReader reader(folder / name);
+    const nlohmann::json value = reader.json().value("eos_token_id", nlohmann::json());
     std::vector<std::int64_t> tokens;
     for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({value})) {
-      if (each.is_number_integer()) tokens.push_back(each.get<std::int64_t>());
+      if (each.is_null()) continue;
+      if (!each.is_number_integer()) {
+        throw reader.refuse("eos_token_id is " + ConfigReader::shown(value), "null, a token, or a list of tokens");
+      }
+      tokens.push_back(each.get<std::int64_t>());
     }
     if (!tokens.empty()) return tokens;
   }

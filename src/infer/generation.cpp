@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/ceil_div.h"
+#include "base/error.h"
 #include "base/philox.h"
 
 namespace plimsoll {
@@ -169,6 +170,10 @@ class Sequences {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (rows_[i].stopped != Stopped::no) continue;
       const auto of_row = logits.subspan(i * width, static_cast<std::size_t>(request_.vocabulary));
+      if (!std::ranges::all_of(of_row, [](float logit) { return std::isfinite(logit); })) {
+        throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", "generate", "the model's logits are not finite",
+                    "weights of a training that has not diverged", {});
+      }
       add(i, draw(of_row, request_.sampling, step, static_cast<std::int64_t>(i), order_));
     }
   }
@@ -183,10 +188,11 @@ class Sequences {
     on_token_(i, token);
     last_[i] = token;
     ++length_[i];
-    if (std::ssize(row.tokens) >= request_.tokens)
-      row.stopped = Stopped::tokens;
-    else if (length_[i] >= request_.context)
+    if (length_[i] >= request_.context) {
       row.stopped = Stopped::context;
+    } else if (std::ssize(row.tokens) >= request_.tokens) {
+      row.stopped = Stopped::tokens;
+    }
   }
 
   bool goes_on() const {

@@ -75,6 +75,7 @@ WeightLayout read_layout(const Graph& graph, const std::filesystem::path& file) 
   const std::string text = read_text(file, kMostBytes, "E-RUN-STORED");
   try {
     const json object = json::parse(text);
+    if (!object.is_object()) throw std::out_of_range("it is no object");
     if (object.at("schema") != kSchema) throw std::out_of_range("it is of another version");
     WeightLayout layout{object.at("index").get<bool>(), object.at("files").get<std::vector<std::string>>(), {}};
     for (const std::string& name : layout.files) {

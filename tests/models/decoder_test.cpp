@@ -91,6 +91,7 @@ TEST(DecoderConfig, RotaryKeysOfBothVersions) {
   EXPECT_EQ(newer.rope.theta, 1e6);
   EXPECT_EQ(read(with(small("llama"), {{"rope_parameters", five}, {"rope_scaling", scaling}})).rope.scaling,
             RotaryScaling::linear);
+  EXPECT_EQ(read(with(small("llama"), {{"rope_parameters", scaling}, {"rope_scaling", Json::object()}})).rope.factor, 3);
   const Json llama3{{"rope_type", "llama3"},
                     {"factor", 8.0},
                     {"low_freq_factor", 1.0},
@@ -114,6 +115,10 @@ TEST(DecoderConfig, WindowsOfQwen) {
   EXPECT_EQ(read(with(small("qwen3"), {{"use_sliding_window", true}, {"sliding_window", 8}, {"layer_types", types}})).windowed,
             "sfs");
   EXPECT_EQ(read(with(small("mistral"), {{"sliding_window", 8}})).window_of(2), 8);
+  const Json on{{"use_sliding_window", true}};
+  EXPECT_EQ(read(with(with(small("qwen2"), on), {{"sliding_window", nullptr}})).window, 0);
+  EXPECT_EQ(read(with(with(small("qwen2"), on), {{"max_window_layers", 0}})).window_of(0), 4096);
+  EXPECT_EQ(read(with(small("qwen2"), {{"max_window_layers", 0}})).window, 0);
 }
 
 TEST(DecoderConfig, RefusesWhatItCannotCompute) {
@@ -143,13 +148,22 @@ TEST(DecoderConfig, RefusesWhatItCannotCompute) {
       {"llama", {{"rope_scaling", {{"factor", 2}}}}, "rope_type is missing"},
       {"llama", {{"rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}}}}, "low_freq_factor is missing"},
       {"llama", {{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", Json::array({1.0})}}}}, "short_factor"},
-      {"llama", {{"rope_parameters", with(yarn, {{"truncate", 1}})}}, "truncate is 1"},
+      {"llama", {{"rope_parameters", with(yarn, {{"factor", 2}, {"truncate", 1}})}}, "truncate is 1"},
       {"llama", {{"rope_theta", -1}}, "rope_theta"},
       {"llama", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor is not 1"},
       {"llama", {{"plimsoll_tokenizer", "words"}}, "plimsoll_tokenizer"},
       {"mistral", {{"sliding_window", 0}}, "sliding_window is 0"},
-      {"qwen2", {{"layer_types", Json::array({"full_attention"})}}, "layer_types"},
-      {"qwen2", {{"layer_types", Json::array({"full_attention", "linear_attention", "x"})}}, "linear_attention"},
+      {"qwen2", {{"use_sliding_window", true}, {"layer_types", Json::array({"full_attention"})}}, "layer_types"},
+      {"qwen2",
+       {{"use_sliding_window", true}, {"layer_types", Json::array({"full_attention", "linear_attention", "x"})}},
+       "linear_attention"},
+      {"mistral", {{"layer_types", Json::array({"sliding_attention", "full_attention", "sliding_attention"})}}, "layer_types"},
+      {"llama", {{"is_causal", false}}, "is_causal is false"},
+      {"llama", {{"rope_parameters", with(yarn, {{"original_max_position_embeddings", 8}})}}, "factor is missing"},
+      {"llama", {{"rope_parameters", with(yarn, {{"factor", 2}, {"original_max_position_embeddings", 1}})}}, "embeddings is 1"},
+      {"llama",
+       {{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}}},
+       "low_freq_factor is 4"},
       {"gemma2", Json::object(), "model_type is \"gemma2\""}};
   for (const Row& row : table) EXPECT_ERROR(read(with(small(row.type), row.more)), "E-FORMAT-CONFIG", row.fragment);
 }
@@ -189,7 +203,7 @@ TEST(DecoderConfig, RoundTrips) {
 
 TEST(DecoderConfig, WritingKeepsWhatItDoesNotKnow) {
   const ScratchFolder folder;
-  const Json json = with(small("llama"), {{"architectures", {"LlamaForCausalLM"}}, {"eos_token_id", {1, 2}}, {"x", {{"y", 1}}}});
+  const Json json = with(small("llama"), {{"hidden_act", "gelu"}, {"eos_token_id", {1, 2}}, {"x", {{"y", 1}}}});
   write_raw(folder / "config.json", json.dump());
   const ModelConfig config = read_model(folder.path());
   config.family().write(config, folder.path());

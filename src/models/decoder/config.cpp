@@ -40,7 +40,7 @@ class RopeReader {
  public:
   explicit RopeReader(const ConfigReader& reader) : reader_(reader) {
     for (const char* key : {"rope_parameters", "rope_scaling"}) {
-      if (!has(reader.json(), key)) continue;
+      if (!has(reader.json(), key) || reader.json()[key] == Json::object()) continue;
       rope_ = reader.json()[key];
       where_ = key;
       if (!rope_.is_object()) throw reader.refuse(fmt::format("{} is {}", key, ConfigReader::shown(rope_)), "an object");
@@ -51,18 +51,19 @@ class RopeReader {
     ops::RotaryAttributes& rope = config.rope;
     rope.theta = number("rope_theta", 1e4, 1e-3, 1e12);
     if (number("partial_rotary_factor", 1, 0, 1 + 1e-12) != 1) {
-      throw refuse("partial_rotary_factor is not 1", "1: transformers turns the whole head of these models, whatever it is");
+      throw refuse("partial_rotary_factor is not 1", "1; transformers ignores this key for these models");
     }
     rope.scaling = scaling();
     const bool two_contexts =
         rope.scaling == RotaryScaling::llama3 || rope.scaling == RotaryScaling::yarn || rope.scaling == RotaryScaling::longrope;
     if (two_contexts) rope.original = original(config.context);
-    const bool by_ratio = rope.scaling == RotaryScaling::longrope || rope.scaling == RotaryScaling::yarn;
+    const bool by_ratio = rope.scaling == RotaryScaling::longrope;
     rope.factor = rope.scaling == RotaryScaling::none || by_ratio ? within("factor", 0, 1e-6, 1e6) : needed("factor");
     if (rope.scaling == RotaryScaling::none) rope.factor = 0;
-    if (rope.scaling == RotaryScaling::llama3) rope.low = needed("low_freq_factor"), rope.high = needed("high_freq_factor");
+    if (rope.scaling == RotaryScaling::llama3) read_llama3(rope);
     if (rope.scaling == RotaryScaling::yarn) read_yarn(rope);
     if (rope.scaling == RotaryScaling::longrope) read_longrope(config);
+    if (two_contexts && rope.original < 2) throw refuse("original_max_position_embeddings is 1", "2 or more");
   }
 
  private:
@@ -86,7 +87,7 @@ class RopeReader {
   }
 
   double needed(const char* key) const {
-    if (find(key) == nullptr) throw refuse(fmt::format("{} is missing", key), "what this kind of scaling needs");
+    if (find(key) == nullptr) throw refuse(fmt::format("{} is missing", key), "a number above 0");
     return within(key, 0, 1e-6, 1e6);
   }
 
@@ -99,7 +100,7 @@ class RopeReader {
     const Json* found = find("rope_type") != nullptr ? find("rope_type") : find("type");
     if (found == nullptr) {
       if (rope_.empty() || !has(rope_, "factor")) return RotaryScaling::none;
-      throw refuse("rope_type is missing", "the kind of scaling");
+      throw refuse("rope_type is missing", "one of default, linear, dynamic, llama3, yarn, longrope");
     }
     constexpr std::pair<const char*, RotaryScaling> kKinds[] = {
         {"default", RotaryScaling::none},  {"linear", RotaryScaling::linear}, {"dynamic", RotaryScaling::dynamic},
@@ -119,6 +120,12 @@ class RopeReader {
     if (value != static_cast<double>(static_cast<std::int64_t>(value)))
       throw refuse(fmt::format("{} is {}", kKey, value), "a whole number");
     return static_cast<std::int64_t>(value);
+  }
+
+  void read_llama3(ops::RotaryAttributes& rope) const {
+    rope.low = needed("low_freq_factor"), rope.high = needed("high_freq_factor");
+    if (rope.low <= rope.high) return;
+    throw refuse(fmt::format("low_freq_factor is {} and high_freq_factor is {}", rope.low, rope.high), "the lower one first");
   }
 
   void read_yarn(ops::RotaryAttributes& rope) const {
@@ -223,11 +230,19 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   reader.demand("quantization_config", {nullptr});
   reader.demand("add_cross_attention", {false});
   reader.demand("is_decoder", {true, false});
+  reader.demand("is_causal", {true});
   return c;
+}
+
+std::int64_t window_of(const ConfigReader& reader, std::int64_t absent) {
+  if (!reader.json().contains("sliding_window")) return absent;
+  return has(reader.json(), "sliding_window") ? reader.count("sliding_window", kMaxContext) : 0;
 }
 
 void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config) {
   const Json& json = reader.json();
+  config.window = read_flag(reader, "use_sliding_window", false) ? window_of(reader, 4096) : 0;
+  if (config.window == 0) return;
   if (has(json, "layer_types")) {
     const Json& types = json["layer_types"];
     if (!types.is_array() || std::ssize(types) != config.layers) {
@@ -241,20 +256,19 @@ void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config) {
       config.windowed += type == "full_attention" ? 'f' : 's';
     }
   } else {
-    const std::int64_t first = count_or(reader, "max_window_layers", 28, kMaxLayers);
+    const Json first_json = json.value("max_window_layers", Json(28));
+    const std::int64_t first = first_json == 0 ? 0 : count_or(reader, "max_window_layers", 28, kMaxLayers);
     for (std::int64_t i = 0; i < config.layers; ++i) config.windowed += i < first ? 'f' : 's';
   }
-  config.window = read_flag(reader, "use_sliding_window", false) ? count_or(reader, "sliding_window", 4096, kMaxContext) : 0;
-  const bool slides = config.window > 0 && config.windowed.find('s') != std::string::npos;
-  if (!slides) config.window = 0, config.windowed.clear();
+  if (config.windowed.find('s') == std::string::npos) config.window = 0, config.windowed.clear();
   if (config.windowed.find('f') == std::string::npos) config.windowed.clear();
 }
 
 void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const std::filesystem::path& folder) {
   const DecoderConfig c = config.settled();
   OrderedJson json = config_that_is_there(folder);
+  if (!json.empty()) return write_config(folder, json);  // training changes nothing that it says
   json["model_type"] = kind.kind;
-  if (json.contains("architectures")) return write_config(folder, json);
   json["architectures"] = {kind.architecture};
   json["num_hidden_layers"] = c.layers;
   json["hidden_size"] = c.width;

@@ -70,10 +70,11 @@ struct DecoderDefaults {
   std::int64_t kv_heads = 0;   // 0: as many as heads
   std::int64_t head_size = 0;  // 0: width / heads
   std::int64_t mlp_width = 11008, context = 2048, vocab = 32000;
-  std::int64_t window = 0;  // of a file without the key
 };
 // All but biases, norms of heads and windows.
 DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& defaults);
+// sliding_window: 0 where it is null, `absent` where it is not there.
+std::int64_t window_of(const ConfigReader& reader, std::int64_t absent);
 // sliding_window, use_sliding_window, max_window_layers and layer_types, as Qwen has them.
 void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config);
 bool read_flag(const ConfigReader& reader, const char* key, bool fallback);

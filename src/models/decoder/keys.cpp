@@ -51,11 +51,12 @@ std::span<const ModelKey> decoder_keys() {
       size_key<&DecoderConfig::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
                                                  "768"),
       size_key<&DecoderConfig::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
-      size_key<&DecoderConfig::kv_heads, kMaxHeads>("kv_heads", false,
-                                                    "heads of keys and values, which divide the heads; by default as many", "4"),
-      size_key<&DecoderConfig::head_size, kMaxWidth>("head_size", false, "numbers of a head, even; by default width / heads",
-                                                     "64"),
-      size_key<&DecoderConfig::mlp_width, kMaxWidth>("mlp_width", true, "numbers per token inside the MLP of a block", "2048"),
+      size_key<&DecoderConfig::kv_heads, kMaxHeads>(
+          "kv_heads", false, "heads of keys and values, of llama and alike; by default as many as heads", "4"),
+      size_key<&DecoderConfig::head_size, kMaxWidth>("head_size", false,
+                                                     "numbers of a head, of llama and alike; by default width / heads", "64"),
+      size_key<&DecoderConfig::mlp_width, kMaxWidth>("mlp_width", true,
+                                                     "numbers per token inside the MLP of a block, of llama and alike", "2048"),
       ModelKey{.name = "vocab",
                .required = true,
                .comment = "number of different tokens; 256 for bytes",
@@ -63,7 +64,7 @@ std::span<const ModelKey> decoder_keys() {
                .set = set_size<&DecoderConfig::vocab, 2, kMaxVocab>,
                .text = size_text<&DecoderConfig::vocab>},
       ModelKey{.name = "rope_theta",
-               .comment = "base of the rotary frequencies",
+               .comment = "base of the rotary frequencies, of llama and alike",
                .example = "10000.0",
                .set =
                    [](const M& config, const S& setting) {
@@ -72,7 +73,7 @@ std::span<const ModelKey> decoder_keys() {
                .text = [](const M& config) { return toml_text(of(config).rope.theta); }},
       ModelKey{
           .name = "tied",
-          .comment = "whether the table of tokens is the head, too",
+          .comment = "whether the table of tokens is the head, too, of llama and alike",
           .example = "true",
           .set = [](const M& config,
                     const S& setting) { return config.with<DecoderConfig>([&](DecoderConfig& c) { c.tied = flag(setting); }); },
@@ -133,6 +134,13 @@ std::string decoder_text(const ModelConfig& config) {
 
 std::optional<ModelRemark> decoder_fault(const ModelConfig& config) {
   const DecoderConfig c = of(config);
+  constexpr double kMostParameters = 1e12;
+  if (const double parameters = decoder_facts(config).parameters; parameters > kMostParameters) {
+    return ModelRemark{"E-CONFIG-RANGE",
+                       {"model.width", "model.mlp_width", "model.layers", "model.vocab"},
+                       fmt::format("the model has {:.3g} parameters", parameters),
+                       fmt::format("at most {:.0g}", kMostParameters)};
+  }
   if (c.heads % c.kv_heads != 0) {
     return ModelRemark{"E-CONFIG-HEADS",
                        {"model.kv_heads", "model.heads"},

@@ -7,16 +7,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMaxWindow = 1 << 24;
-
 DecoderConfig read(const ConfigReader& reader) {
   DecoderConfig config = read_decoder(reader, {.kv_heads = 8, .mlp_width = 14336, .context = 4096 * 32});
-  const auto window = reader.json().find("sliding_window");
-  if (window == reader.json().end()) {
-    config.window = 4096;
-  } else if (!window->is_null()) {
-    config.window = reader.count("sliding_window", kMaxWindow);
-  }
+  config.window = window_of(reader, 4096);
+  // transformers opens a file of both kinds of layers as another model.
+  const char* const kind = config.window > 0 ? "sliding_attention" : "full_attention";
+  reader.demand("layer_types", {nlohmann::json(static_cast<std::size_t>(config.layers), kind)});
   return config;
 }
 
