@@ -113,7 +113,8 @@ def within_budgets(test, name, command):
         below = test.fails(3, "E-PLAN-FIT", *command, *place, "--memory", floor - PAGE)
         for remedy in below["try"]:
             arguments = remedy.replace("/tmp/plimsoll", str(test.path("disk"))).split()
-            test.equal(f"exit code of {name} with {remedy}", test.run(*command, *place, "--memory", floor - PAGE, *arguments).code, 0)
+            advised = test.run(*command, *place, "--memory", floor - PAGE, *arguments)
+            test.equal(f"exit code of {name} with {remedy}", advised.code, 0)
 
 
 def decoders(test):

@@ -119,7 +119,8 @@ class Comparison:
         exact = losses[torch.float64]
         off = lambda some: [abs(a - b) / b for a, b in zip(some, exact)]
         own, beside = off(ours), off(losses[torch.float32])
-        self.say(f"{name} losses", max(own[:4]), 1e-5, f"PyTorch {max(beside[:4]):.1e}; all ten {max(own):.1e}, {max(beside):.1e}")
+        all_ten = f"all ten {max(own):.1e}, {max(beside):.1e}"
+        self.say(f"{name} losses", max(own[:4]), 1e-5, f"PyTorch {max(beside[:4]):.1e}; {all_ten}")
         T.AutoModelForCausalLM.from_pretrained(folder / "run" / "weights")
 
     @staticmethod

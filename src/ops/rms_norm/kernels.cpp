@@ -228,8 +228,12 @@ void rms_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, Cons
                       float* rstd) {
   const rms_norm::Forward n{rows, width, epsilon, x, weight, y, rstd};
   for_tiles(
-      rows, [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(forward_rows)
-                                                        (n, begin, end); }, tasks_of(width));
+      rows,
+      [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(forward_rows)
+        (n, begin, end);
+      },
+      tasks_of(width));
 }
 
 Bytes rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
@@ -249,8 +253,11 @@ void rms_norm_backward(std::int64_t rows, std::int64_t width, ConstElements dy, 
       tasks_of(rms_norm::tile_rows(rows) * width));
   if (made.dweight == nullptr) return;
   for_tiles(
-      width, [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(combine_columns)
-                                                         (n, begin, end); },
+      width,
+      [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(combine_columns)
+        (n, begin, end);
+      },
       rms_norm::kColumnTile);
 }
 
