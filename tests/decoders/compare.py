@@ -5,7 +5,8 @@
 
 Each case is a folder of random weights that make attention sharp. Logits are compared with those of the same model in fp64, and
 the distance of transformers' own fp32 stands beside; masked positions are left out. Ten updates with AdamW are compared with
-PyTorch's in fp64, the first four of them within a bound: sharp attention makes the later ones depend on rounding. Prints a line for each comparison and exits 1 if one is out of bounds.
+PyTorch's in fp64, the first four of them within a bound: sharp attention makes the later ones depend on rounding. Prints a line
+for each comparison and exits 1 if one is out of bounds.
 """
 import argparse
 import array
