@@ -139,7 +139,7 @@ std::pair<std::filesystem::path, std::filesystem::path> files_in(const std::file
                      {"python3 -c \"from transformers import GPT2TokenizerFast as T; "
                       "T.from_pretrained('FOLDER').save_vocabulary('FOLDER')\""});
   }
-  throw data_error("E-IO-MISSING", folder.string(), "it holds no tokenizer",
+  throw data_error("E-IO-MISSING", folder.string(), "it holds no vocabulary",
                    "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
 
