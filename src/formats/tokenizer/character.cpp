@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "formats/byte_alphabet.h"
 
 namespace plimsoll {
 namespace {
@@ -76,20 +77,6 @@ utf8proc_category_t category(char32_t character) { return utf8proc_category(stat
 
 bool is_between(char32_t character, char32_t first, char32_t last) { return character >= first && character <= last; }
 
-struct ByteAlphabet {
-  std::array<std::uint16_t, 256> character{};
-  std::array<std::int16_t, 324> byte{};
-
-  constexpr ByteAlphabet() {
-    byte.fill(-1);
-    std::uint16_t next = 256;
-    for (unsigned b = 0; b < 256; ++b) {
-      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-      character[b] = printable ? static_cast<std::uint16_t>(b) : next++;
-      byte[character[b]] = static_cast<std::int16_t>(b);
-    }
-  }
-};
 constexpr ByteAlphabet kAlphabet;
 
 using Points = std::vector<utf8proc_int32_t>;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "models/decoder/decoder.h"
+#include "models/size_limits.h"
 
 namespace plimsoll {
 namespace {
@@ -13,8 +14,6 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 using ops::Activation;
 using ops::RotaryScaling;
-
-constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxVocab = 1 << 24, kMaxContext = 1 << 24;
 
 bool has(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -115,8 +114,8 @@ class RopeReader {
   // A key of the file comes before that of the dictionary.
   std::int64_t original(std::int64_t context) const {
     constexpr const char* kKey = "original_max_position_embeddings";
-    if (has(reader_.json(), kKey)) return reader_.count(kKey, kMaxContext);
-    const double value = within(kKey, static_cast<double>(context), 1, kMaxContext);
+    if (has(reader_.json(), kKey)) return reader_.count(kKey, kMaxPositions);
+    const double value = within(kKey, static_cast<double>(context), 1, kMaxPositions);
     if (value != static_cast<double>(static_cast<std::int64_t>(value)))
       throw refuse(fmt::format("{} is {}", kKey, value), "a whole number");
     return static_cast<std::int64_t>(value);
@@ -216,7 +215,7 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.head_size = count_or(reader, "head_dim", head_size, kMaxWidth);
   if (c.head_size % 2 != 0) throw reader.refuse(fmt::format("the size of a head is {}", c.head_size), "an even number");
   c.mlp_width = count_or(reader, "intermediate_size", defaults.mlp_width, kMaxWidth);
-  c.context = count_or(reader, "max_position_embeddings", defaults.context, kMaxContext);
+  c.context = count_or(reader, "max_position_embeddings", defaults.context, kMaxPositions);
   c.vocab = count_or(reader, "vocab_size", defaults.vocab, kMaxVocab);
   c.tied = read_flag(reader, "tie_word_embeddings", false);
   c.norm_epsilon = reader.number("rms_norm_eps", 1e-6, 1e-12, 1);
@@ -236,7 +235,7 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
 
 std::int64_t window_of(const ConfigReader& reader, std::int64_t absent) {
   if (!reader.json().contains("sliding_window")) return absent;
-  return has(reader.json(), "sliding_window") ? reader.count("sliding_window", kMaxContext) : 0;
+  return has(reader.json(), "sliding_window") ? reader.count("sliding_window", kMaxPositions) : 0;
 }
 
 void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config) {

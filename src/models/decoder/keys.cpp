@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "models/decoder/decoder.h"
+#include "models/size_limits.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxVocab = 1 << 24;
 
 using M = ModelConfig;
 using S = Setting;

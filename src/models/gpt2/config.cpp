@@ -5,6 +5,7 @@
 
 #include "formats/config_json.h"
 #include "models/gpt2/gpt2.h"
+#include "models/size_limits.h"
 
 namespace plimsoll {
 namespace {
@@ -32,11 +33,11 @@ Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
   const ConfigReader reader(folder / "config.json");
   reader.demand("model_type", {"gpt2"});
   Gpt2Config config;
-  config.layers = reader.count("n_layer", 1 << 12);
-  config.width = reader.count("n_embd", 1 << 20);
-  config.heads = reader.count("n_head", 1 << 12);
-  config.context = reader.count("n_positions", 1 << 24);
-  config.vocab = reader.count("vocab_size", 1 << 24);
+  config.layers = reader.count("n_layer", kMaxLayers);
+  config.width = reader.count("n_embd", kMaxWidth);
+  config.heads = reader.count("n_head", kMaxHeads);
+  config.context = reader.count("n_positions", kMaxPositions);
+  config.vocab = reader.count("vocab_size", kMaxVocab);
   config.layer_norm_epsilon = reader.number("layer_norm_epsilon", config.layer_norm_epsilon, 1e-12, 1);
   config.embedding_dropout = reader.number("embd_pdrop", config.embedding_dropout, 0, 1);
   config.attention_dropout = reader.number("attn_pdrop", config.attention_dropout, 0, 1);

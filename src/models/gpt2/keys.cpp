@@ -4,11 +4,10 @@
 #include <array>
 
 #include "models/gpt2/gpt2.h"
+#include "models/size_limits.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxVocab = 1 << 24;
 
 using M = ModelConfig;
 using S = Setting;
