@@ -28,13 +28,15 @@
 namespace plimsoll {
 namespace {
 
-void add_budgets(CLI::App& command, BudgetArguments& budgets) {
+constexpr const char* kFreeMemory = "95% of what is free";
+constexpr const char* kFileOrFree = "the file's, or else 95% of what is free";
+
+// `otherwise`: the budget of memory that counts where none is given.
+void add_budgets(CLI::App& command, BudgetArguments& budgets, const std::string& otherwise) {
   const auto last = CLI::MultiOptionPolicy::TakeLast;
   command
-      .add_option(
-          "--memory", budgets.memory,
-          "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: the file's, or else 95% of "
-          "what is free)")
+      .add_option("--memory", budgets.memory,
+                  "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: " + otherwise + ")")
       ->multi_option_policy(last);
   command.add_option("--host-memory", budgets.host_memory, "bytes of the memory of the host, beside a device (cuda, sim)")
       ->multi_option_policy(last);
@@ -68,7 +70,7 @@ std::string aliases_footer() {
 
 void add_config(CLI::App& command, ConfigArguments& config) {
   add_config_file(command, config)->required();
-  add_budgets(command, config.budgets);
+  add_budgets(command, config.budgets, kFileOrFree);
 }
 
 struct Arguments {
@@ -107,7 +109,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
       app.add_subcommand("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training");
   add_config_file(*command, a.config);
   command->footer(aliases_footer());
-  add_budgets(*command, a.config.budgets);
+  add_budgets(*command, a.config.budgets, kFileOrFree);
   add_device(*command, a.config);
   command->add_option("--machine", a.machine,
                       "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
@@ -128,7 +130,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
   add_config_file(*command, a.config);
-  add_budgets(*command, a.config.budgets);
+  add_budgets(*command, a.config.budgets, kFileOrFree);
   add_device(*command, a.config);
   command->footer(aliases_footer());
   command->add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
@@ -185,7 +187,7 @@ void add_others(CLI::App& app, Arguments& a) {
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
-  add_budgets(*generate, a.generate.budgets);
+  add_budgets(*generate, a.generate.budgets, kFreeMemory);
   generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
   generate->add_option("--prompt", a.generate.prompts, "the beginning of a text; several go together")
       ->required()
@@ -207,7 +209,7 @@ void add_others(CLI::App& app, Arguments& a) {
   generate->add_flag("--json", a.generate.json, "one JSON object on stdout, at the end");
 
   CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
-  add_budgets(*forward, a.forward.budgets);
+  add_budgets(*forward, a.forward.budgets, kFreeMemory);
   forward->add_option("--weights", a.forward.weights, "a folder of weights, or of a run")->required();
   forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
