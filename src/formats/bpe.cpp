@@ -5,11 +5,10 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <array>
-#include <queue>
 #include <span>
 
 #include "base/error.h"
+#include "formats/piece_merger.h"
 #include "formats/utf8.h"
 #include "formats/word_cache.h"
 
@@ -54,66 +53,6 @@ class WordPattern {
   std::unique_ptr<pcre2_match_data, Free> match_;
 };
 
-constexpr std::size_t kShortWord = 64;
-
-// Repeats the best merge of a short word; a scan beats a heap at this size.
-void merge_short(const BpeVocabulary& vocabulary, std::string_view word, std::vector<Token>& out) {
-  std::array<Token, kShortWord> ids;
-  std::array<std::uint32_t, kShortWord> ranks;  // of merging an element with the next one
-  std::size_t size = word.size();
-  for (std::size_t i = 0; i < size; ++i) ids[i] = vocabulary.byte_token(static_cast<unsigned char>(word[i]));
-  const auto rank_at = [&](std::size_t i) {
-    return i + 1 < size ? vocabulary.merge_rank(ids[i], ids[i + 1]) : BpeVocabulary::kNoRank;
-  };
-  for (std::size_t i = 0; i < size; ++i) ranks[i] = rank_at(i);
-  while (size > 1) {
-    const std::size_t best = static_cast<std::size_t>(std::min_element(ranks.begin(), ranks.begin() + size) - ranks.begin());
-    if (ranks[best] == BpeVocabulary::kNoRank) break;
-    ids[best] = vocabulary.merged(ranks[best]);
-    std::copy(ids.begin() + best + 2, ids.begin() + size, ids.begin() + best + 1);
-    std::copy(ranks.begin() + best + 2, ranks.begin() + size, ranks.begin() + best + 1);
-    --size;
-    ranks[best] = rank_at(best);
-    if (best > 0) ranks[best - 1] = rank_at(best - 1);
-  }
-  out.insert(out.end(), ids.begin(), ids.begin() + size);
-}
-
-// The same for long words in O(n log n): a linked list, and a heap of (rank, position) whose stale entries are skipped.
-void merge_long(const BpeVocabulary& vocabulary, std::string_view word, std::vector<Token>& out) {
-  constexpr Token kDead = 0xFFFFFFFF;
-  struct Node {
-    std::uint32_t previous, next;
-    Token id;  // kDead: a part of the element before it
-  };
-  const auto size = static_cast<std::uint32_t>(word.size());
-  std::vector<Node> nodes(size);
-  for (std::uint32_t i = 0; i < size; ++i) nodes[i] = {i - 1, i + 1, vocabulary.byte_token(static_cast<unsigned char>(word[i]))};
-  const auto rank_at = [&](std::uint32_t i) {
-    return nodes[i].next < size ? vocabulary.merge_rank(nodes[i].id, nodes[nodes[i].next].id) : BpeVocabulary::kNoRank;
-  };
-  std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> heap;
-  const auto push = [&](std::uint32_t i) {
-    const std::uint32_t rank = rank_at(i);
-    if (rank != BpeVocabulary::kNoRank) heap.push(std::uint64_t{rank} << 32 | i);
-  };
-  for (std::uint32_t i = 0; i < size; ++i) push(i);
-  while (!heap.empty()) {
-    const auto rank = static_cast<std::uint32_t>(heap.top() >> 32);
-    const auto at = static_cast<std::uint32_t>(heap.top());
-    heap.pop();
-    if (nodes[at].id == kDead || rank_at(at) != rank) continue;
-    Node& node = nodes[at];
-    nodes[node.next].id = kDead;
-    node.next = nodes[node.next].next;
-    node.id = vocabulary.merged(rank);
-    if (node.next < size) nodes[node.next].previous = at;
-    push(at);
-    if (node.previous < size) push(node.previous);
-  }
-  for (std::uint32_t i = 0; i < size; i = nodes[i].next) out.push_back(nodes[i].id);
-}
-
 }  // namespace
 
 struct BpeEncoder::State {
@@ -121,6 +60,8 @@ struct BpeEncoder::State {
   EndOfText end_of_text;
   WordPattern pattern;
   WordCache cache;
+  PieceMerger merger;
+  std::vector<Token> symbols;
 
   // The piece that is being encoded, and what is known about it from here on.
   std::string_view text;
@@ -152,22 +93,21 @@ struct BpeEncoder::State {
   }
 
   void encode_word(std::string_view word, std::vector<Token>& tokens) {
-    if (word.size() > kShortWord) return merge_long(vocabulary, word, tokens);
-    if (word.size() > WordCache::kMaxBytes) return merge_short(vocabulary, word, tokens);
-    WordCache::Entry& entry = cache.entry(word);
-    if (WordCache::holds(entry, word)) {
-      tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.count);
+    WordCache::Entry* entry = word.size() <= WordCache::kMaxBytes ? &cache.entry(word) : nullptr;
+    if (entry != nullptr && WordCache::holds(*entry, word)) {
+      tokens.insert(tokens.end(), entry->tokens.begin(), entry->tokens.begin() + entry->count);
       return;
     }
     const std::size_t before = tokens.size();
-    merge_short(vocabulary, word, tokens);
+    symbols.clear();
+    for (const char byte : word) symbols.push_back(vocabulary.byte_token(static_cast<unsigned char>(byte)));
+    merger.merge(vocabulary.merges(), symbols, tokens);
     const std::span<const Token> made = std::span(tokens).subspan(before);
-    if (made.size() <= WordCache::kMaxTokens) WordCache::store(entry, word, made);
+    if (entry != nullptr && made.size() <= WordCache::kMaxTokens) WordCache::store(*entry, word, made);
   }
 };
 
-BpeEncoder::BpeEncoder(const BpeVocabulary& vocabulary, EndOfText end_of_text)
-    : state_(new State{vocabulary, end_of_text, {}, {}, {}, 0, 0, 0}) {}
+BpeEncoder::BpeEncoder(const BpeVocabulary& vocabulary, EndOfText end_of_text) : state_(new State{vocabulary, end_of_text}) {}
 BpeEncoder::~BpeEncoder() = default;
 
 std::size_t BpeEncoder::encode_piece(std::string_view text, bool last, std::vector<Token>& tokens) {

@@ -2,7 +2,7 @@
 // Any bytes are accepted and decode(encode(x)) == x: bytes that are not valid UTF-8 belong to no class of the pattern, and each
 // maximal run of them is a word of its own. A word longer than kMaxWordBytes is cut there (published tokenizers never cut).
 // Results depend on the text alone: encoding in pieces gives the same tokens as encoding at once.
-// Memory: a word cache of 1 MiB, fixed; scratch that grows with the longest word (32 bytes per byte of it).
+// Memory: a word cache of 1 MiB, fixed; scratch that grows with the longest word (36 bytes per byte of it).
 #pragma once
 
 #include <cstddef>

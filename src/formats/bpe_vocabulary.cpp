@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <bit>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
@@ -166,32 +165,21 @@ BpeVocabulary BpeVocabulary::load(const std::filesystem::path& folder) {
     if (l == id_of.end() || r == id_of.end() || m == id_of.end()) {
       throw malformed(merges_path.string(), fmt::format("line {} does not merge two tokens into a third one", number));
     }
-    vocabulary.merges_.push_back({l->second, r->second, m->second});
+    if (vocabulary.merges_.rank(l->second, r->second) != MergeTable::kNoRank) {
+      throw malformed(merges_path.string(),
+                      fmt::format("the merge of rank {} repeats an earlier one", vocabulary.merges_.size()));
+    }
+    vocabulary.merges_.add(l->second, r->second, m->second);
     if (vocabulary.merges_.size() > kMaxTokens)
       throw malformed(merges_path.string(), "it has more merges than there can be tokens");
   }
-  vocabulary.index_merges(merges_path.string());
   return vocabulary;
-}
-
-void BpeVocabulary::index_merges(const std::string& where) {
-  slots_.assign(std::bit_ceil(2 * merges_.size() + 2), Slot{0, kNoRank});
-  slot_mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
-  for (std::uint32_t rank = 0; rank < merges_.size(); ++rank) {
-    const auto [left, right, result] = merges_[rank];
-    if (merge_rank(left, right) != kNoRank)
-      throw malformed(where, fmt::format("the merge of rank {} repeats an earlier one", rank));
-    const std::uint64_t hash = hash_of(left, right);
-    std::uint32_t slot = first_slot(hash);
-    while (slots_[slot].rank != kNoRank) slot = (slot + 1) & slot_mask_;
-    slots_[slot] = {tag_of(hash), rank};
-  }
 }
 
 std::string BpeVocabulary::written(Token token) const { return in_characters(bytes_of(token)); }
 
 std::string BpeVocabulary::written_merge(std::size_t rank) const {
-  return written(merges_[rank].left) + " " + written(merges_[rank].right);
+  return written(merges_.all()[rank].left) + " " + written(merges_.all()[rank].right);
 }
 
 void BpeVocabulary::save(const std::filesystem::path& folder) const {
@@ -225,10 +213,10 @@ std::string BpeVocabulary::decode(std::span<const Token> tokens) const {
 std::string BpeVocabulary::hash() const {
   Hasher hasher;
   hasher.add(token_bytes_).add(std::as_bytes(std::span(token_begin_)));
-  if (bytes_per_token() == 4) return hasher.add(std::as_bytes(std::span(merges_))).hex();
+  if (bytes_per_token() == 4) return hasher.add(std::as_bytes(std::span(merges_.all()))).hex();
   std::vector<std::uint16_t> narrow;
   narrow.reserve(3 * merges_.size());
-  for (const Merge& merge : merges_) {
+  for (const MergeTable::Merge& merge : merges_.all()) {
     for (const Token token : {merge.left, merge.right, merge.result}) narrow.push_back(static_cast<std::uint16_t>(token));
   }
   return hasher.add(std::as_bytes(std::span(narrow))).hex();

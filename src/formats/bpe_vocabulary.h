@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-namespace plimsoll {
+#include "formats/merge_table.h"
 
-using Token = std::uint32_t;
+namespace plimsoll {
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
@@ -32,7 +32,6 @@ class BpeVocabulary {
   // As the files write a token and a merge: in GPT-2's byte characters.
   std::string written(Token token) const;
   std::string written_merge(std::size_t rank) const;
-  std::size_t merges() const { return merges_.size(); }
   // The token of kEndOfText, where there is one.
   std::optional<Token> end_of_text() const { return end_of_text_; }
   // The text of tokens; data_error E-DATA-TOKEN for a token outside the vocabulary.
@@ -41,41 +40,13 @@ class BpeVocabulary {
   // Identifies tokens and merges, whatever files they came from. Names of cached token files follow from it.
   std::string hash() const;
 
-  static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
   Token byte_token(unsigned char byte) const { return byte_token_[byte]; }
-  // The rank of merging two tokens, lower is earlier; kNoRank where they do not merge.
-  std::uint32_t merge_rank(Token left, Token right) const {
-    const std::uint64_t hash = hash_of(left, right);
-    for (std::uint32_t at = first_slot(hash);; at = (at + 1) & slot_mask_) {
-      const Slot& slot = slots_[at];
-      if (slot.rank == kNoRank || (slot.tag == tag_of(hash) && merges(slot.rank, left, right))) return slot.rank;
-    }
-  }
-  Token merged(std::uint32_t rank) const { return merges_[rank].result; }
+  const MergeTable& merges() const { return merges_; }
 
  private:
-  struct Merge {
-    Token left, right, result;
-  };
-  struct Slot {
-    std::uint32_t tag, rank;
-  };
-
-  static std::uint64_t hash_of(Token left, Token right) {
-    return (std::uint64_t{left} << 32 | right) * std::uint64_t{0x9E3779B97F4A7C15};
-  }
-  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 16); }
-  std::uint32_t first_slot(std::uint64_t hash) const { return static_cast<std::uint32_t>(hash >> 40) & slot_mask_; }
-  bool merges(std::uint32_t rank, Token left, Token right) const {
-    return merges_[rank].left == left && merges_[rank].right == right;
-  }
-  void index_merges(const std::string& where);
-
   std::string token_bytes_;                 // of all tokens, in the order of their ids
   std::vector<std::uint32_t> token_begin_;  // one more than tokens
-  std::vector<Merge> merges_;               // by rank
-  std::vector<Slot> slots_;                 // open addressing over merges_, at most half full
-  std::uint32_t slot_mask_ = 0;
+  MergeTable merges_;
   Token byte_token_[256] = {};
   std::optional<Token> end_of_text_;
 };

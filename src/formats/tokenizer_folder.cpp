@@ -54,8 +54,8 @@ class TokenizerEvents : public nlohmann::json_sax<Json> {
   void finish() {
     if (!problem.empty()) return;
     if (!byte_level_) problem = "its pre_tokenizer is not ByteLevel, which GPT-2's is";
-    if (merges_ != vocabulary_.merges())
-      problem = fmt::format("it has {} merges and merges.txt {}", merges_, vocabulary_.merges());
+    if (merges_ != vocabulary_.merges().size())
+      problem = fmt::format("it has {} merges and merges.txt {}", merges_, vocabulary_.merges().size());
     for (std::size_t id = 0; id < seen_.size() && problem.empty(); ++id) {
       const std::string_view text = vocabulary_.bytes_of(static_cast<Token>(id));
       if (!seen_[id] && std::ranges::find(added, text) == added.end()) {
@@ -123,7 +123,7 @@ class TokenizerEvents : public nlohmann::json_sax<Json> {
     return merge(std::exchange(left_, {}) + " " + half);
   }
   bool merge(const std::string& text) {
-    const bool same = merges_ < vocabulary_.merges() && vocabulary_.written_merge(merges_) == text;
+    const bool same = merges_ < vocabulary_.merges().size() && vocabulary_.written_merge(merges_) == text;
     if (!same) return refuse(fmt::format("its merge {} is {}, which is not that of merges.txt", merges_ + 1, shown(text)));
     ++merges_;
     return true;

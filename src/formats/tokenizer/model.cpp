@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <span>
 #include <utility>
 
@@ -12,12 +10,6 @@
 #include "formats/tokenizer/tokenizer_error.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr std::size_t kShort = 48;  // symbols up to which a scan beats a heap
-
-}  // namespace
-
 BpeModel::BpeModel(const TokenTable& tokens, MergeTable merges, BpeRules rules, std::string where)
     : tokens_(tokens), merges_(std::move(merges)), rules_(std::move(rules)), where_(std::move(where)) {
   for (std::size_t i = 0; i < low_.size(); ++i) {
@@ -77,60 +69,6 @@ void BpeModel::find_symbols(std::string_view piece) {
   if (unknown > 0) symbols_.push_back(unknown_);
 }
 
-void BpeModel::merge_short(std::vector<Token>& out) {
-  std::array<std::uint32_t, kShort> ranks;  // of merging an element with the next one
-  Token* ids = symbols_.data();
-  std::size_t size = symbols_.size();
-  const auto rank_at = [&](std::size_t i) { return i + 1 < size ? merges_.rank(ids[i], ids[i + 1]) : MergeTable::kNoRank; };
-  for (std::size_t i = 0; i < size; ++i) ranks[i] = rank_at(i);
-  while (size > 1) {
-    const auto best = static_cast<std::size_t>(
-        std::min_element(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(size)) - ranks.begin());
-    if (ranks[best] == MergeTable::kNoRank) break;
-    ids[best] = merges_.result(ranks[best]);
-    std::copy(ids + best + 2, ids + size, ids + best + 1);
-    std::copy(ranks.begin() + static_cast<std::ptrdiff_t>(best) + 2, ranks.begin() + static_cast<std::ptrdiff_t>(size),
-              ranks.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    --size;
-    ranks[best] = rank_at(best);
-    if (best > 0) ranks[best - 1] = rank_at(best - 1);
-  }
-  out.insert(out.end(), ids, ids + size);
-}
-
-// A linked list, and a heap of (rank, position) whose stale entries are skipped.
-void BpeModel::merge_long(std::vector<Token>& out) {
-  const auto size = static_cast<std::uint32_t>(symbols_.size());
-  nodes_.resize(size);
-  for (std::uint32_t i = 0; i < size; ++i) nodes_[i] = {i - 1, i + 1, symbols_[i]};
-  const auto rank_at = [&](std::uint32_t i) {
-    return nodes_[i].next < size ? merges_.rank(nodes_[i].id, nodes_[nodes_[i].next].id) : MergeTable::kNoRank;
-  };
-  std::vector<std::uint64_t> first;
-  for (std::uint32_t i = 0; i < size; ++i) {
-    if (const std::uint32_t rank = rank_at(i); rank != MergeTable::kNoRank) first.push_back(std::uint64_t{rank} << 32 | i);
-  }
-  std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> heap(std::greater<>(), std::move(first));
-  const auto push = [&](std::uint32_t i) {
-    const std::uint32_t rank = rank_at(i);
-    if (rank != MergeTable::kNoRank) heap.push(std::uint64_t{rank} << 32 | i);
-  };
-  while (!heap.empty()) {
-    const auto rank = static_cast<std::uint32_t>(heap.top() >> 32);
-    const auto at = static_cast<std::uint32_t>(heap.top());
-    heap.pop();
-    if (nodes_[at].id == kNoToken || rank_at(at) != rank) continue;
-    Node& node = nodes_[at];
-    nodes_[node.next].id = kNoToken;
-    node.next = nodes_[node.next].next;
-    node.id = merges_.result(rank);
-    if (node.next < size) nodes_[node.next].previous = at;
-    push(at);
-    if (node.previous < size) push(node.previous);
-  }
-  for (std::uint32_t i = 0; i < size; i = nodes_[i].next) out.push_back(nodes_[i].id);
-}
-
 void BpeModel::encode(std::string_view piece, std::vector<Token>& out) {
   if (piece.empty()) return;
   WordCache::Entry* entry = nullptr;
@@ -147,7 +85,7 @@ void BpeModel::encode(std::string_view piece, std::vector<Token>& out) {
     out.push_back(whole);
   } else {
     find_symbols(piece);
-    symbols_.size() <= kShort ? merge_short(out) : merge_long(out);
+    merger_.merge(merges_, symbols_, out);
   }
   const std::span<const Token> made = std::span(out).subspan(before);
   if (entry != nullptr && made.size() <= WordCache::kMaxTokens) WordCache::store(*entry, piece, made);

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/tokenizer/merge_table.h"
+#include "formats/merge_table.h"
+#include "formats/piece_merger.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/word_cache.h"
 
@@ -21,7 +22,7 @@ struct BpeRules {
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
 
-// Merges the characters of a piece by rank, the leftmost first: O(n log n).
+// Merges the characters of a piece (formats/piece_merger.h).
 class BpeModel {
  public:
   BpeModel(const TokenTable& tokens, MergeTable merges, BpeRules rules, std::string where);
@@ -31,15 +32,9 @@ class BpeModel {
   const MergeTable& merges() const { return merges_; }
 
  private:
-  struct Node {
-    std::uint32_t previous, next;
-    Token id;
-  };
   void find_symbols(std::string_view piece);
   bool add_bytes(std::string_view symbol);
   Token symbol_token(char32_t character, std::string_view text) const;
-  void merge_short(std::vector<Token>& out);
-  void merge_long(std::vector<Token>& out);
 
   const TokenTable& tokens_;
   MergeTable merges_;
@@ -50,7 +45,7 @@ class BpeModel {
   std::array<Token, 256> bytes_{};  // of "<0x00>" and so on
   WordCache cache_;
   std::vector<Token> symbols_;
-  std::vector<Node> nodes_;
+  PieceMerger merger_;
 };
 
 // The longest token at the front, and so on; behind the front with a prefix.

@@ -7,11 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/bpe_vocabulary.h"
+#include "formats/token.h"
 
 namespace plimsoll {
 
-inline constexpr Token kNoToken = 0xFFFFFFFF;
 inline constexpr std::size_t kMostTokens = 1 << 20;
 
 class TokenTable {

@@ -153,14 +153,7 @@ void build_from_gpt2(State& state, const std::filesystem::path& folder) {
     state.tokens.add(vocabulary.written(static_cast<Token>(id)), static_cast<std::uint64_t>(id), state.where);
   }
   state.tokens.finish(state.where);
-  MergeTable merges;
-  for (std::size_t rank = 0; rank < vocabulary.merges(); ++rank) {
-    const std::string text = vocabulary.written_merge(rank);
-    const std::size_t space = text.find(' ');
-    const std::string left = text.substr(0, space), right = text.substr(space + 1);
-    merges.add(state.tokens.find(left), state.tokens.find(right), state.tokens.find(left + right));
-  }
-  state.model.emplace(std::in_place_type<BpeModel>, state.tokens, std::move(merges), BpeRules(), state.where);
+  state.model.emplace(std::in_place_type<BpeModel>, state.tokens, vocabulary.merges(), BpeRules(), state.where);
   const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
   state.pre_tokenizer = PreTokenizer(Component(byte_level, state.where));
   state.decoder = TokenDecoder(Component(byte_level, state.where));

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/merge_table.h"
 #include "formats/tokenizer/added_tokens.h"
-#include "formats/tokenizer/merge_table.h"
 #include "formats/tokenizer/token_table.h"
 
 namespace plimsoll {

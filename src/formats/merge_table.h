@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/bpe_vocabulary.h"
+#include "formats/token.h"
 
 namespace plimsoll {
 
@@ -16,15 +16,17 @@ class MergeTable {
   // The next rank. A pair that is there already gets this one.
   void add(Token left, Token right, Token result);
   std::size_t size() const { return merges_.size(); }
+  // By rank.
+  struct Merge {
+    Token left, right, result;
+  };
+  const std::vector<Merge>& all() const { return merges_; }
 
   // The rank of merging two tokens, lower is earlier; kNoRank where they do not merge.
   std::uint32_t rank(Token left, Token right) const { return slots_.empty() ? kNoRank : slots_[slot_of(left, right)].rank; }
   Token result(std::uint32_t rank) const { return merges_[rank].result; }
 
  private:
-  struct Merge {
-    Token left, right, result;
-  };
   struct Slot {
     std::uint32_t tag, rank;
   };
