@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "models/decoder/decoder.h"
-#include "models/size_limits.h"
+#include "models/size_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -15,10 +15,6 @@ using S = Setting;
 
 DecoderConfig of(const M& config) { return config.as<DecoderConfig>().settled(); }
 
-template <std::int64_t DecoderConfig::*kField, std::int64_t kLeast, std::int64_t kMost>
-M set_size(const M& config, const S& setting) {
-  return config.with<DecoderConfig>([&](DecoderConfig& c) { c.*kField = whole(setting, kLeast, kMost); });
-}
 template <std::int64_t DecoderConfig::*kField>
 std::string size_text(const M& config) {
   return toml_text(of(config).*kField);

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "models/gpt2/gpt2.h"
-#include "models/size_limits.h"
+#include "models/size_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -14,10 +14,6 @@ using S = Setting;
 
 const Gpt2Config& of(const M& config) { return config.as<Gpt2Config>(); }
 
-template <std::int64_t Gpt2Config::*kField, std::int64_t kLeast, std::int64_t kMost>
-M set_size(const M& config, const S& setting) {
-  return config.with<Gpt2Config>([&](Gpt2Config& c) { c.*kField = whole(setting, kLeast, kMost); });
-}
 template <std::int64_t Gpt2Config::*kField>
 std::string size_text(const M& config) {
   return toml_text(of(config).*kField);

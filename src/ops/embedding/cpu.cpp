@@ -5,7 +5,6 @@
 #include "ops/embedding/embedding.h"
 #include "ops/embedding/kernels.h"
 #include "ops/kernel.h"
-#include "ops/shape/kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -76,19 +75,12 @@ std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
   });
 }
 
-std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {
-  return make_kernel([width = request.outputs[0].shape.last()](const KernelCall& call) {
-    cpu::copy(Bytes{width * 4}, call.in(0) + *call.in<std::int32_t>(1) * width, call.out(0));
-  });
-}
-
 }  // namespace
 
 CpuKernels embedding_cpu_kernels() {
   return {{&ops::kEmbedding, nullptr, bind},
           {&ops::kTokenGradient, nullptr, bind_tokens},
           {&ops::kPositionGradient, nullptr, bind_positions},
-          {&ops::kSelectRow, nullptr, bind_select},
           {&ops::kTokenSlots, nullptr, bind_slots},
           {&ops::kAddRows, nullptr, bind_add_rows}};
 }

@@ -89,11 +89,6 @@ struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-__global__ void __launch_bounds__(kTableThreads)
-    select_row_kernel(std::int64_t width, const std::int32_t* which, const float* x, float* row) {
-  for_items(width, [&](std::int64_t i) { row[i] = x[*which * width + i]; });
-}
-
 }  // namespace
 }  // namespace cuda
 
@@ -177,18 +172,14 @@ std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
   });
 }
 
-std::unique_ptr<Kernel> bind_select(const KernelRequest& request) {
-  return make_kernel([width = request.outputs[0].shape.last()](const KernelCall& call) {
-    cuda::launch(cuda::select_row_kernel, cuda::table_grid(width), call.stream, width, call.in<std::int32_t>(1), call.in(0),
-                 call.out(0));
-  });
-}
-
 }  // namespace
 
 CudaKernels embedding_cuda_kernels() {
-  return {{&ops::kEmbedding, bind},        {&ops::kTokenGradient, bind_tokens}, {&ops::kPositionGradient, bind_positions},
-          {&ops::kSelectRow, bind_select}, {&ops::kTokenSlots, bind_slots},     {&ops::kAddRows, bind_add_rows}};
+  return {{&ops::kEmbedding, bind},
+          {&ops::kTokenGradient, bind_tokens},
+          {&ops::kPositionGradient, bind_positions},
+          {&ops::kTokenSlots, bind_slots},
+          {&ops::kAddRows, bind_add_rows}};
 }
 
 }  // namespace plimsoll

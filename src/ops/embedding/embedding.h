@@ -39,14 +39,12 @@ struct AddRowsAttributes {
   }
 };
 
-// select_row: one row of x [1, t, c], chosen by an index that is fed: [1, c].
-//
 // The gradient of a table that other ops read too is kept apart until the update, so that the order of additions is that of the
 // micro-batches whichever op's turn it is. Where a window looks up few rows they have slots: token_slots gives each token [b, t]
 // the slot of its row, in the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more
 // than its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with
 // a slot [slots, c].
-extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kSelectRow, kTokenSlots, kAddRows;
+extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows;
 
 // Emits the gradient of a table, the input 1, in which the tokens of the input 0 are looked up. The row `padding` gets none of
 // it.

@@ -113,17 +113,6 @@ Cost cost_of_add_rows(const Attributes&, TypeSpan inputs, TypeSpan) {
   return {bytes / 4, 3 * bytes + map};
 }
 
-std::vector<ValueType> infer_select(const Attributes&, TypeSpan inputs) {
-  require_inputs(inputs, 2, "select_row");
-  const Shape& x = inputs[0].shape;
-  require_dtype(inputs.first(1), DType::f32, "select_row");
-  require(x.rank() == 3 && x[0] == 1, "select_row", "x is " + to_text(x), "pass (1, tokens, width)");
-  require_type(inputs[1], {DType::i32, Shape{1}}, "select_row", "the index");
-  return {{DType::f32, {1, x[2]}}};
-}
-
-Cost cost_of_select(const Attributes&, TypeSpan, TypeSpan outputs) { return {0, 2 * bytes_touched({}, outputs)}; }
-
 }  // namespace
 
 const OpDef kEmbedding{
@@ -150,15 +139,13 @@ const OpDef kAddRows{.name = "add_rows",
                      .not_differentiable = kFirstOrderOnly,
                      .aliases = aliases_of_add_rows,
                      .ranges = ranges_of_add_rows};
-const OpDef kSelectRow{.name = "select_row",
-                       .infer = infer_select,
-                       .cost = cost_of_select,
-                       .not_differentiable = "it serves generation, which has no backward pass"};
 
 OpList embedding_ops() {
-  return {{&kEmbedding},        {&kTokenGradient, {cuda_token_gradient_scratch}},
-          {&kPositionGradient}, {&kTokenSlots, {cuda_token_slots_scratch}},
-          {&kAddRows},          {&kSelectRow}};
+  return {{&kEmbedding},
+          {&kTokenGradient, {cuda_token_gradient_scratch}},
+          {&kPositionGradient},
+          {&kTokenSlots, {cuda_token_slots_scratch}},
+          {&kAddRows}};
 }
 
 void add_row_gradient(GradientContext& context, std::int64_t padding) {

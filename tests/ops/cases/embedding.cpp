@@ -41,11 +41,6 @@ std::vector<Numbers> position_gradient(const ReferenceCall& call) {
   return {out};
 }
 
-std::vector<Numbers> select_row(const ReferenceCall& call) {
-  const auto first = call.values[0].begin() + static_cast<std::ptrdiff_t>(call.values[1][0]) * call.shape(0)[2];
-  return {Numbers(first, first + call.shape(0)[2])};
-}
-
 std::vector<Numbers> token_slots(const ReferenceCall& call) {
   Numbers slots, map = call.values[1];
   const auto padding = static_cast<double>(call.attributes.as<ops::TokenSlotsAttributes>().padding);
@@ -79,8 +74,8 @@ struct Extents {
 
 struct Families {
   OpCases embedding{&ops::kEmbedding, test::embedding, {}, {}}, tokens{&ops::kTokenGradient, token_gradient, {}, {}},
-      positions{&ops::kPositionGradient, position_gradient, {}, {}}, select{&ops::kSelectRow, select_row, {}, {}},
-      slots{&ops::kTokenSlots, token_slots, {}, {}}, rows{&ops::kAddRows, add_rows, {}, {}};
+      positions{&ops::kPositionGradient, position_gradient, {}, {}}, slots{&ops::kTokenSlots, token_slots, {}, {}},
+      rows{&ops::kAddRows, add_rows, {}, {}};
 
   void add_forward(const Extents& e, bool differentiable = true) {
     OpCase exact{ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
@@ -88,7 +83,6 @@ struct Families {
     embedding.cases.push_back(with_inputs_of(DType::bf16, {1}, exact));
     embedding.cases.push_back(with_inputs_of(DType::bf16, {1, 2}, exact));
     embedding.cases.push_back(exact);
-    select.cases.push_back({ops::NoAttributes{}, {f32({1, e.tokens, e.width}), i32({1}, 0, static_cast<double>(e.tokens))}});
   }
 
   // Every third row is known already, or none is.
@@ -165,12 +159,11 @@ std::vector<OpCases> embedding_cases() {
   families.add_forward(large);
   families.add_backward(large, true, false);
   families.add_slots(large, false);
-  const auto all = {&families.embedding, &families.tokens, &families.positions,
-                    &families.select,    &families.slots,  &families.rows};
+  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows};
   for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }
-  return {families.embedding, families.tokens, families.positions, families.select, families.slots, families.rows};
+  return {families.embedding, families.tokens, families.positions, families.slots, families.rows};
 }
 
 }  // namespace plimsoll::test
