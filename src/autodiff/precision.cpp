@@ -67,7 +67,8 @@ class Precision {
     return node.op->alike || (node.op->rounded != nullptr && !(node.op->rounded(node.attributes, compute) == node.attributes));
   }
 
-  // Values that are made in 16 bits: the most for which every reader takes that, and all that an op has of one width are of one.
+  // Values that are made in 16 bits: as many as possible, if every reader takes them so. An op that needs several values in one
+  // width gets all of them in 16 bits or none.
   void find_narrow() {
     narrow_.resize(graph_.values.size(), 0);
     PerValue<char> read(graph_.values.size(), 0);
@@ -111,7 +112,7 @@ class Precision {
     return mended;
   }
 
-  // As its forward op does, the attributes of which are final.
+  // By the width of its forward op's output, which is settled here.
   void round_again(Node& node) {
     const RoundsAgain& again = node.op->again;
     if (again.rounded == nullptr) return;

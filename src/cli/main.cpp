@@ -38,7 +38,8 @@ void add_budgets(CLI::App& command, BudgetArguments& budgets, const std::string&
       .add_option("--memory", budgets.memory,
                   "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: " + otherwise + ")")
       ->multi_option_policy(last);
-  command.add_option("--host-memory", budgets.host_memory, "bytes of the memory of the host, beside a device (cuda, sim)")
+  command
+      .add_option("--host-memory", budgets.host_memory, "limit of host memory, if kernels run on a device (--device cuda or sim)")
       ->multi_option_policy(last);
   command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
 }
@@ -189,21 +190,21 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets, kFreeMemory);
   generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
-  generate->add_option("--prompt", a.generate.prompts, "the beginning of a text; several go together")
+  generate->add_option("--prompt", a.generate.prompts, "text to continue; repeat it to run several prompts as one batch")
       ->required()
       ->allow_extra_args(false);
   generate->add_option("--tokens", a.generate.tokens, "how many to generate (default: 200)");
   generate->add_option("--temperature", a.generate.temperature, "0: greedy (default: 0.8)");
-  generate->add_option("--top-k", a.generate.top_k, "draw from so many of the likeliest tokens (default: all)");
+  generate->add_option("--top-k", a.generate.top_k, "sample only from the K likeliest tokens (default: all)");
   generate->add_option("--top-p", a.generate.top_p,
-                       "draw from the likeliest tokens that together have this probability (default: 1)");
-  generate->add_option("--seed", a.generate.seed, "of the sampling (default: 1)")->check([](const std::string& text) {
+                       "sample only from the likeliest tokens whose probabilities add up to P (default: 1)");
+  generate->add_option("--seed", a.generate.seed, "random seed of the sampling (default: 1)")->check([](const std::string& text) {
     std::uint64_t seed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
     const bool whole = error == std::errc() && end == text.data() + text.size();
     return whole ? std::string() : "a whole number from 0 to 2^64 - 1, not " + text;
   });
-  generate->add_flag("--ignore-eos", a.generate.ignore_end, "go on behind the end of a text (eos_token_id)");
+  generate->add_flag("--ignore-eos", a.generate.ignore_end, "continue past end tokens (eos_token_id)");
   generate->add_option("--threads", a.generate.threads, "0 (the default): all usable cores");
   generate->add_flag("--audit", a.generate.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   generate->add_flag("--json", a.generate.json, "one JSON object on stdout, at the end");

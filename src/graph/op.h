@@ -67,8 +67,8 @@ struct NodeRange {
   bool first() const { return begin == 0 && pass == 0; }
 };
 
-// How a backward op makes again what its forward op rounds: it reads an output of the forward op, and has attributes for each
-// width that the first output of the forward op may have.
+// A backward op that repeats a rounding of its forward op. It reads an output of the forward op, and gets its attributes by the
+// width of the forward op's first output.
 struct RoundsAgain {
   std::size_t input = 0;  // of the backward op
   Attributes (*rounded)(const Attributes&, DType to) = nullptr;

@@ -45,11 +45,12 @@ class Plans {
     return plan;
   }
 
-  // The smallest of those that leave no block's parameters in memory.
-  std::size_t smallest() {
-    std::size_t best = blocks_.size();
-    for (std::size_t number = best + 1; number < count(); ++number) {
-      if (plan(number).process < plan(best).process) best = number;
+  // The smallest of those that leave no block's parameters in memory, with its number.
+  std::pair<std::size_t, Plan> smallest() {
+    std::pair best(blocks_.size(), plan(blocks_.size()));
+    for (std::size_t number = best.first + 1; number < count(); ++number) {
+      Plan other = plan(number);
+      if (other.process < best.second.process) best = {number, std::move(other)};
     }
     return best;
   }
@@ -104,8 +105,8 @@ Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
     if (plans.fits(plans.plan(0))) return {i, 0};
   }
   Plans plans(request, request.batches.back(), room);
-  std::size_t found = plans.smallest(), low = 1;
-  const Plan smallest = plans.plan(found);
+  auto [found, smallest] = plans.smallest();
+  std::size_t low = 1;
   const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
   if (!on_disk || !plans.fits(smallest)) throw no_room(room, plans.plan(0), smallest);
   while (low < found) {
