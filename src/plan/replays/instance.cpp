@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/ceil_div.h"
@@ -42,6 +43,7 @@ class Reader {
       for (Op& op : result_.problem.ops) op.until = std::min(op.until, last);
     }
     for (const std::size_t i : later) add(static_cast<int>(i), nodes[i], true);
+    name_forward_ops(nodes);
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (!transient_[i] && root_[i] == static_cast<int>(i)) result_.always += bytes_[i];
     }
@@ -148,8 +150,32 @@ class Reader {
       }
     }
     limit(op, inputs, outputs, changed);
+    const bool computes = kind.contains("backward") && kind.value("section", "") == "micro";  // what feeds does not
+    if (computes && !once) op.pass = kind.value("backward", false) ? Pass::backward : Pass::forward;
     result_.problem.ops.push_back(std::move(op));
     result_.nodes.push_back(number);
+  }
+
+  // A backward node names its forward node, or shares its line.
+  void name_forward_ops(const json& nodes) {
+    std::vector<int> op_of(nodes.size(), kNone);
+    std::map<std::string, int> last_of_line;  // forward ops
+    for (int op = 0; op < static_cast<int>(result_.nodes.size()); ++op) {
+      const int node = result_.nodes[at(op)];
+      op_of[at(node)] = op;
+      Op& what = result_.problem.ops[at(op)];
+      const json& row = nodes[at(node)];
+      const std::string line = row.at(1).is_string() ? row.at(1).get<std::string>() : std::string();
+      if (what.pass == Pass::forward && !line.empty()) last_of_line[line] = op;
+      if (what.pass != Pass::backward) continue;
+      if (row.size() > 4 && !row.at(4).is_null()) {
+        const auto named = whole(row.at(4), 0, node - 1, fmt::format("nodes[{}] of", node));
+        what.of = op_of[at(named)];
+        if (what.of == kNone || result_.problem.ops[at(what.of)].pass != Pass::forward) what.of = kNone;
+      } else if (const auto found = last_of_line.find(line); found != last_of_line.end()) {
+        what.of = found->second;
+      }
+    }
   }
 
   // Positions of an input and an output that may be in the same bytes.

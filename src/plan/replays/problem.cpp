@@ -1,6 +1,7 @@
 #include "plan/replays/problem.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll::replays {
 namespace {
@@ -23,25 +24,26 @@ class Evaluation {
     std::stable_sort(by_place_.begin(), by_place_.end(), [](const Replay& a, const Replay& b) { return a.before < b.before; });
   }
 
-  std::optional<Outcome> run() {
+  std::optional<Outcome> run(std::vector<std::int64_t>* trace) {
     auto next = by_place_.begin();
     for (int op = 0; op < static_cast<int>(problem_.ops.size()); ++op) {
       for (; next != by_place_.end() && next->before == op; ++next) {
         if (next->op < 0 || next->op >= op) return {};
         const Op& again = problem_.ops[static_cast<std::size_t>(next->op)];
-        if (!again.replayable || op > again.until || !add(next->op)) return {};
+        if (!again.replayable || op > again.until || !add(next->op, false)) return {};
       }
-      if (!add(op)) return {};
+      if (!add(op, true)) return {};
     }
     if (next != by_place_.end()) return {};
-    return outcome();
+    return outcome(trace);
   }
 
  private:
-  bool add(int op) {
+  bool add(int op, bool first) {
     const Op& what = problem_.ops[static_cast<std::size_t>(op)];
     const int position = static_cast<int>(sequence_.size());
     sequence_.push_back(op);
+    first_.push_back(first);
     reads_.emplace_back();
     for (const int item : what.reads) {
       if (!written_[static_cast<std::size_t>(item)]) continue;
@@ -83,18 +85,21 @@ class Evaluation {
     return bytes;
   }
 
-  Outcome outcome() const {
+  Outcome outcome(std::vector<std::int64_t>* trace) const {
     std::vector<std::int64_t> change(sequence_.size() + 1, 0);
     for (const Copy& copy : copies_) {
       change[static_cast<std::size_t>(copy.made)] += problem_.items[static_cast<std::size_t>(copy.item)];
       change[static_cast<std::size_t>(copy.last) + 1] -= problem_.items[static_cast<std::size_t>(copy.item)];
     }
     Outcome result;
-    std::int64_t live = 0;
+    std::int64_t live = 0, most = 0;
     for (std::size_t i = 0; i < sequence_.size(); ++i) {
       const Op& op = problem_.ops[static_cast<std::size_t>(sequence_[i])];
       live += change[i];
-      result.peak = std::max(result.peak, live + op.scratch - taken_over(i));
+      const std::int64_t now = live + op.scratch - taken_over(i);
+      result.peak = std::max(result.peak, now);
+      most = std::max(most, now);
+      if (trace != nullptr && first_[i]) trace->push_back(std::exchange(most, 0));
       result.seconds += op.seconds;
     }
     return result;
@@ -105,14 +110,16 @@ class Evaluation {
   std::vector<char> written_;  // by item: whether an op makes it
   std::vector<Replay> by_place_;
   std::vector<int> sequence_;            // ops
+  std::vector<char> first_;              // whether it is the op's own run and no replay
   std::vector<std::vector<int>> reads_;  // copies, by position
   std::vector<Copy> copies_;
 };
 
 }  // namespace
 
-std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays) {
-  return Evaluation(problem, replays).run();
+std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays, std::vector<std::int64_t>* live) {
+  if (live != nullptr) live->clear();
+  return Evaluation(problem, replays).run(live);
 }
 
 std::int64_t largest_working_set(const Problem& problem) {

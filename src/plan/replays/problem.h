@@ -16,6 +16,8 @@ struct Overwrite {
   int read = 0, written = 0;  // items
 };
 
+enum class Pass : std::uint8_t { other, forward, backward };  // other: feeds, transfers, updates
+
 struct Op {
   std::vector<int> reads, writes;  // items, each once; what is written was not there before
   std::vector<Overwrite> overwrites;
@@ -23,6 +25,9 @@ struct Op {
   std::int64_t scratch = 0;  // bytes beside the items, while it runs
   bool replayable = false;
   int until = std::numeric_limits<int>::max();  // it may run again before this op and earlier ones: the op changes what it reads
+  Pass pass = Pass::other;
+  int of = -1;    // of a backward op: the forward op whose gradient it computes; -1: nobody said
+  int like = -1;  // the op that it repeats for another micro-batch: both run again, or none; -1: decided on by itself
 };
 
 struct Problem {
@@ -43,7 +48,9 @@ struct Outcome {
 
 // What a schedule comes to: a copy of an item lives from the op that makes it to the last one that reads it before it is made
 // again. Nothing where an op reads what is not there, or runs again without being replayable or behind `until`.
-std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays);
+// `live`, if given: by op, the most bytes that are live at it and at the runs right before it.
+std::optional<Outcome> evaluate(const Problem& problem, std::span<const Replay> replays,
+                                std::vector<std::int64_t>* live = nullptr);
 
 // What the most demanding op needs: no schedule is smaller.
 std::int64_t largest_working_set(const Problem& problem);

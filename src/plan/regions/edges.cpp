@@ -1,0 +1,335 @@
+#include "plan/regions/edges.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "plan/regions/stretch.h"
+
+namespace plimsoll::regions {
+namespace {
+
+using replays::Op;
+using replays::Problem;
+
+constexpr int kNone = -1;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// A set of ops of a stretch that run again, as positions, ascending; without those that only repeat one for another micro-batch.
+struct Set {
+  std::vector<int> again;
+  double seconds = 0;
+  std::int64_t kept = 0;  // bytes between the passes that the choice is about
+};
+
+// Which sets of ops may run again, and what they keep: of all sets, or where these are too many of those that one finds by
+// dropping one value after the other.
+class Sets {
+ public:
+  explicit Sets(const Stretch& stretch)
+      : stretch_(stretch), candidate_(at(stretch.size()), kNone), saved_(at(stretch.items()), 0) {
+    for (int position = stretch.turn(); position < stretch.size(); ++position) {
+      for (const int item : stretch.reads(position)) saved_[at(item)] = stretch.own(item) && maker_decides(item) ? 1 : 0;
+    }
+    std::vector<char> reached = saved_;
+    for (int position = stretch.turn(); position-- > 0;) {
+      if (!decides(position) || !stretch.may_run_again(position) || !makes_any(position, reached)) continue;
+      candidates_.push_back(position);
+      for (const int item : stretch.reads(position)) reached[at(item)] = stretch.own(item) ? 1 : 0;
+    }
+    std::reverse(candidates_.begin(), candidates_.end());
+    for (std::size_t i = 0; i < candidates_.size(); ++i) candidate_[at(candidates_[i])] = static_cast<int>(i);
+  }
+
+  std::vector<Set> hull(int most) const {
+    constexpr std::size_t kMostEnumerated = 14;
+    return thinned(lower_hull(candidates_.size() <= kMostEnumerated ? every_set() : one_by_one()), most);
+  }
+
+ private:
+  bool decides(int position) const {
+    const int like = stretch_.what(position).like;
+    return like < 0 || like == stretch_.op(position);
+  }
+  bool maker_decides(int item) const { return stretch_.maker(item) < stretch_.turn() && decides(stretch_.maker(item)); }
+  bool makes_any(int position, const std::vector<char>& wanted) const {
+    return std::any_of(stretch_.writes(position).begin(), stretch_.writes(position).end(),
+                       [&](int item) { return wanted[at(item)] != 0; });
+  }
+
+  // What follows where these candidates are not kept: only those run again that something needs.
+  Set set_of(const std::vector<char>& dropped) const {
+    Set set;
+    std::vector<char> needed = saved_;
+    for (int position = stretch_.turn(); position-- > 0;) {
+      const int candidate = candidate_[at(position)];
+      if (candidate == kNone || !dropped[at(candidate)]) {
+        for (const int item : stretch_.writes(position)) set.kept += needed[at(item)] ? stretch_.bytes(item) : 0;
+        continue;
+      }
+      if (!makes_any(position, needed)) continue;
+      set.again.push_back(position);
+      set.seconds += stretch_.what(position).seconds;
+      for (const int item : stretch_.reads(position)) needed[at(item)] |= stretch_.own(item) ? 1 : 0;
+    }
+    std::reverse(set.again.begin(), set.again.end());
+    return set;
+  }
+
+  std::vector<Set> every_set() const {
+    std::vector<Set> all;
+    std::vector<char> dropped(candidates_.size(), 0);
+    for (std::uint32_t bits = 0; bits < std::uint32_t{1} << candidates_.size(); ++bits) {
+      for (std::size_t i = 0; i < dropped.size(); ++i) dropped[i] = bits >> i & 1;
+      all.push_back(set_of(dropped));
+    }
+    return all;
+  }
+
+  // Always what saves most bytes for its seconds: one candidate, or two where one alone saves nothing.
+  std::vector<Set> one_by_one() const {
+    constexpr std::size_t kMostPaired = 48;
+    std::vector<char> dropped(candidates_.size(), 0);
+    std::vector<Set> all{set_of(dropped)};
+    for (;;) {
+      double best_rate = 0;
+      std::vector<char> best;
+      Set chosen;
+      const auto look = [&](std::size_t i, std::size_t j) {
+        std::vector<char> next = dropped;
+        next[i] = next[j] = 1;
+        if (next == dropped) return;
+        Set set = set_of(next);
+        const auto saved = static_cast<double>(all.back().kept - set.kept);
+        const double rate = saved / std::max(set.seconds - all.back().seconds, 1e-12);
+        if (saved <= 0 || rate <= best_rate) return;
+        best_rate = rate;
+        best = std::move(next);
+        chosen = std::move(set);
+      };
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        const std::size_t end = candidates_.size() <= kMostPaired ? candidates_.size() : std::min(i + 3, candidates_.size());
+        for (std::size_t j = i; j < end; ++j) look(i, j);
+      }
+      if (best.empty()) return all;
+      dropped = std::move(best);
+      all.push_back(std::move(chosen));
+    }
+  }
+
+  // Seconds over bytes, from what keeps everything to the fewest bytes.
+  static std::vector<Set> lower_hull(std::vector<Set> all) {
+    std::erase_if(all, [most = all.front().kept](const Set& set) { return set.kept > most; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Set& a, const Set& b) { return std::pair(-a.kept, a.seconds) < std::pair(-b.kept, b.seconds); });
+    const auto above = [](const Set& a, const Set& b, const Set& c) {
+      return (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept) >=
+             (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept);
+    };
+    std::vector<Set> curve;
+    for (Set& set : all) {
+      if (!curve.empty() && curve.back().kept == set.kept) continue;
+      while (curve.size() >= 2 && above(curve[curve.size() - 2], curve.back(), set)) curve.pop_back();
+      curve.push_back(std::move(set));
+    }
+    return curve;
+  }
+
+  // Takes out the points that the curve misses least; the ends stay.
+  static std::vector<Set> thinned(std::vector<Set> curve, int most) {
+    const auto area = [&](std::size_t i) {
+      const Set &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
+      return (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept) -
+             (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept);
+    };
+    while (curve.size() > at(most)) {
+      std::size_t least = 1;
+      for (std::size_t i = 2; i + 1 < curve.size(); ++i) least = area(i) < area(least) ? i : least;
+      curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
+    }
+    return curve;
+  }
+
+  const Stretch& stretch_;
+  std::vector<int> candidate_;   // by position: its number among the candidates
+  std::vector<char> saved_;      // by item: made by the forward pass, read by the backward pass
+  std::vector<int> candidates_;  // positions
+};
+
+// Puts runs where they are needed: right before the first op of the backward pass that reads what is not there.
+class Placement {
+ public:
+  explicit Placement(const Stretch& stretch) : stretch_(stretch), absent_(at(stretch.size()), 0) {}
+
+  // From here on what these ops made is not there.
+  void drop(int position) { absent_[at(position)] = 1; }
+  void bring_for(int position) {
+    for (const int item : stretch_.reads(position)) bring(item, position);
+  }
+  // The item, and all that it is made from and that is not there.
+  void bring(int item, int before) {
+    const int maker = stretch_.maker(item);
+    if (maker < 0 || !absent_[at(maker)]) return;
+    absent_[at(maker)] = 0;
+    for (const int read : stretch_.reads(maker)) bring(read, before);
+    replays_.push_back({maker, before});
+  }
+  const std::vector<LocalReplay>& replays() const { return replays_; }
+
+ private:
+  const Stretch& stretch_;
+  std::vector<char> absent_;
+  std::vector<LocalReplay> replays_;
+};
+
+class EdgeFinder {
+ public:
+  EdgeFinder(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live, const EdgeLimits& limits)
+      : facts_(problem, regions), live_(live), limits_(limits), edges_(at(regions.count())) {}
+
+  std::vector<std::vector<Edge>> run() {
+    for (int begin = 0; begin < count(); ++begin) {
+      for (int length = 1; length <= 2 && begin + length <= count(); ++length) add_sets(begin, begin + length);
+      // What ends at the loss would run again at once.
+      for (int end = begin + 2; limits_.some && end <= std::min(begin + limits_.longest, count() - 1); ++end) add_segment(begin, end);
+      without_beaten(edges_[at(begin)]);
+    }
+    return std::move(edges_);
+  }
+
+ private:
+  int count() const { return facts_.regions.count(); }
+
+  struct Kept {  // a stretch that keeps everything
+    Stretch stretch;
+    Stretch::Outcome outcome;
+  };
+
+  Kept keep(int begin, int end) const {
+    Kept kept{Stretch(facts_, begin, end), {}};
+    kept.stretch.evaluate({}, kept.outcome);
+    return kept;
+  }
+
+  void add_sets(int begin, int end) {
+    const Kept kept = keep(begin, end);
+    if (!limits_.some) {
+      if (end == begin + 1) add(begin, end, kept, {});
+      return;
+    }
+    const auto [place, fresh] = sets_.try_emplace(kept.stretch.signature());
+    if (fresh) place->second = Sets(kept.stretch).hull(limits_.most_sets);
+    const std::vector<Set>& sets = place->second;
+    for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
+      if (sets[i].again.empty() && end > begin + 1) continue;  // each region by itself does that
+      add(begin, end, kept, replays_of(kept.stretch, sets[i]));
+    }
+  }
+
+  std::vector<LocalReplay> replays_of(const Stretch& stretch, const Set& set) const {
+    Placement placement(stretch);
+    for (const int position : all_alike(stretch, set.again)) placement.drop(position);
+    for (int position = stretch.turn(); position < stretch.size(); ++position) placement.bring_for(position);
+    return placement.replays();
+  }
+
+  // With the ops that repeat them for other micro-batches.
+  static std::vector<int> all_alike(const Stretch& stretch, const std::vector<int>& again) {
+    std::vector<int> all;
+    for (int position = 0; position < stretch.turn(); ++position) {
+      const int like = stretch.what(position).like;
+      const bool chosen = std::any_of(again.begin(), again.end(), [&](int each) {
+        return each == position || (like >= 0 && stretch.op(each) == like);
+      });
+      if (chosen) all.push_back(position);
+    }
+    return all;
+  }
+
+  // Only what comes into the first region stays. Before the last region's backward pass the regions run once more, for what
+  // crosses into each; then each runs again for its own backward pass.
+  void add_segment(int begin, int end) {
+    const Kept kept = keep(begin, end);
+    const Stretch& stretch = kept.stretch;
+    Placement placement(stretch);
+    std::vector<char> dropped(at(stretch.size()), 0);
+    for (int position = 0; position < stretch.turn(); ++position) {
+      dropped[at(position)] = stretch.may_run_again(position) ? 1 : 0;
+      if (dropped[at(position)]) placement.drop(position);
+    }
+    const auto region_at = [&](int position) { return facts_.regions.of[at(stretch.op(position))]; };
+    const auto crosses = [&](int position) {  // whether another region reads what it makes
+      return std::any_of(stretch.writes(position).begin(), stretch.writes(position).end(), [&](int item) {
+        return read_by_another_[at(item)] != 0;
+      });
+    };
+    find_crossing(stretch);
+    int now = end;
+    for (int position = stretch.turn(); position < stretch.size(); ++position) {
+      const bool enters = region_at(position) < now;
+      now = std::min(now, region_at(position));
+      if (enters) {
+        // What other regions left here of this one's passing run is gone, but for what crosses into later regions.
+        for (int each = 0; each < stretch.turn() && now + 1 < end; ++each) {
+          if (dropped[at(each)] && region_at(each) == now && !crosses(each)) placement.drop(each);
+        }
+      }
+      placement.bring_for(position);
+    }
+    add(begin, end, kept, placement.replays());
+  }
+
+  void find_crossing(const Stretch& stretch) {
+    read_by_another_.assign(at(stretch.items()), 0);
+    for (int position = 0; position < stretch.size(); ++position) {
+      for (const int item : stretch.reads(position)) {
+        const int maker = stretch.maker(item);
+        if (maker >= 0 && facts_.regions.of[at(stretch.op(maker))] != facts_.regions.of[at(stretch.op(position))])
+          read_by_another_[at(item)] = 1;
+      }
+    }
+  }
+
+  void add(int begin, int end, const Kept& kept, const std::vector<LocalReplay>& replays) {
+    const Stretch& stretch = kept.stretch;
+    Stretch::Outcome outcome;
+    if (!stretch.evaluate(replays, outcome)) return;
+    Edge edge{.begin = begin, .end = end, .seconds = outcome.seconds, .saved = outcome.held - kept.outcome.held, .replays = {}};
+    for (int position = 0; position < stretch.size(); ++position) {
+      edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + outcome.live[at(position)] -
+                                          kept.outcome.live[at(position)]);
+    }
+    for (const LocalReplay& replay : replays) edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
+    edges_[at(begin)].push_back(std::move(edge));
+  }
+
+  static void without_beaten(std::vector<Edge>& edges) {
+    const auto beats = [](const Edge& a, const Edge& b) {
+      return a.end == b.end && a.peak <= b.peak && a.saved <= b.saved && a.seconds <= b.seconds;
+    };
+    std::vector<Edge> kept;
+    for (Edge& edge : edges) {
+      if (std::any_of(kept.begin(), kept.end(), [&](const Edge& other) { return beats(other, edge); })) continue;
+      std::erase_if(kept, [&](const Edge& other) { return beats(edge, other); });
+      kept.push_back(std::move(edge));
+    }
+    edges = std::move(kept);
+  }
+
+  ProblemFacts facts_;
+  const std::vector<std::int64_t>& live_;
+  EdgeLimits limits_;
+  std::vector<std::vector<Edge>> edges_;
+  std::map<std::string, std::vector<Set>> sets_;  // by the signature of a stretch
+  std::vector<char> read_by_another_;             // by item of a stretch: another region reads it
+};
+
+}  // namespace
+
+std::vector<std::vector<Edge>> find_edges(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live,
+                                          const EdgeLimits& limits) {
+  return EdgeFinder(problem, regions, live, limits).run();
+}
+
+}  // namespace plimsoll::regions

@@ -1,0 +1,32 @@
+// What a stretch of regions may do: which of its ops run again, and when. Each way has a price in seconds, what it holds between
+// the passes and how high its own steps rise, exact to the byte for the stretch alone, whatever the others do.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/regions/regions.h"
+
+namespace plimsoll::regions {
+
+struct Edge {
+  int begin = 0, end = 0;     // regions
+  double seconds = 0;         // of what runs again
+  std::int64_t peak = 0;      // the most that is live at its steps, while all other regions keep everything
+  std::int64_t saved = 0;     // what is held more between its passes than if it kept everything: negative
+  std::vector<replays::Replay> replays;
+};
+
+// What stays the same for all edges of a problem: `live` bytes at each op where everything is kept (evaluate).
+struct EdgeLimits {
+  bool keeps = true;     // keeping everything is one way
+  bool some = true;      // running some ops again is
+  int most_sets = 7;     // of one stretch
+  int longest = 8;       // regions of a segment that keeps its input alone
+};
+
+// The edges that begin at each region, none of which is beaten by another of the same stretch. Always one for each region alone.
+std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
+                                          const std::vector<std::int64_t>& live, const EdgeLimits& limits);
+
+}  // namespace plimsoll::regions

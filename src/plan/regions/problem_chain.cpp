@@ -1,0 +1,31 @@
+#include "plan/regions/problem_chain.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace plimsoll::regions {
+
+ProblemChain::ProblemChain(const replays::Problem& problem, const EdgeLimits& limits) : regions_(find_regions(problem)) {
+  std::vector<std::int64_t> live;
+  ensure(replays::evaluate(problem, {}, &live).has_value(), "regions", "an order that does not run");
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    if (regions_.of[i] == kOutside) outside_ = std::max(outside_, live[i]);
+    if (regions_.of[i] == kBetween) between_ = std::max(between_, live[i]);
+  }
+  edges_ = find_edges(problem, regions_, live, limits);
+}
+
+std::vector<ChainPlan> ProblemChain::solve(std::size_t most, std::int64_t* labels) const {
+  return solve_chain(edges_, {{between_, 0}}, outside_, most, labels);
+}
+
+// A run before an op stands before those of earlier regions there, which it reads nothing of.
+std::vector<replays::Replay> ProblemChain::replays_of(const ChainPlan& plan) {
+  std::vector<replays::Replay> all;
+  for (const Edge* edge : plan.edges) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
+  return all;
+}
+
+}  // namespace plimsoll::regions

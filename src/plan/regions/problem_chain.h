@@ -1,0 +1,34 @@
+// Recomputation of a whole problem by its chain of regions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "plan/regions/chain.h"
+#include "plan/regions/edges.h"
+#include "plan/regions/regions.h"
+
+namespace plimsoll::regions {
+
+class ProblemChain {
+ public:
+  // The problem outlives this. Keeping everything has to run.
+  ProblemChain(const replays::Problem& problem, const EdgeLimits& limits);
+
+  const Regions& regions() const { return regions_; }
+  const std::vector<std::vector<Edge>>& edges() const { return edges_; }
+  // The most that is live between the passes, and at ops that no choice changes, where everything is kept.
+  std::int64_t between() const { return between_; }
+  std::int64_t outside() const { return outside_; }
+
+  std::vector<ChainPlan> solve(std::size_t most, std::int64_t* labels = nullptr) const;
+  static std::vector<replays::Replay> replays_of(const ChainPlan& plan);
+
+ private:
+  Regions regions_;
+  std::vector<std::vector<Edge>> edges_;
+  std::int64_t between_ = 0, outside_ = 0;
+};
+
+}  // namespace plimsoll::regions

@@ -1,0 +1,175 @@
+#include "plan/regions/regions.h"
+
+#include <algorithm>
+
+namespace plimsoll::regions {
+namespace {
+
+using replays::Op;
+using replays::Pass;
+using replays::Problem;
+
+constexpr std::int64_t kSmall = 4096;   // bytes of what crosses unnoticed
+constexpr int kLong = 24;               // forward ops of a region that is worth to be cut further
+constexpr int kNone = -1;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+class Cutter {
+ public:
+  explicit Cutter(const Problem& problem)
+      : problem_(problem),
+        made_(problem.items.size(), kNone),
+        last_(problem.items.size(), kNone),
+        held_(problem.items.size(), 0),
+        carried_(problem.items.size(), 0) {
+    first_backward_ = static_cast<int>(problem.ops.size());
+    for (int i = 0; i < static_cast<int>(problem.ops.size()); ++i) {
+      const Op& op = problem.ops[at(i)];
+      if (op.pass == Pass::backward) first_backward_ = std::min(first_backward_, i);
+      if (op.pass == Pass::forward && i < first_backward_) forward_.push_back(i);
+    }
+    for (int place = 0; place < static_cast<int>(forward_.size()); ++place) {
+      const Op& op = problem.ops[at(forward_[at(place)])];
+      for (const int item : op.reads) last_[at(item)] = place;
+      for (const int item : op.writes) made_[at(item)] = place;
+    }
+    for (const Op& op : problem.ops) {
+      if (op.pass != Pass::backward) continue;
+      for (const int item : op.reads) held_[at(item)] = 1;
+    }
+  }
+
+  Regions run() {
+    Regions regions;
+    regions.of.assign(problem_.ops.size(), kOutside);
+    regions.turn = forward_.empty() ? 0 : forward_.back() + 1;
+    const std::vector<int> ends = cuts();
+    int begin = 0, number = 0;
+    for (const int end : ends) {
+      for (; begin < end; ++begin) regions.of[at(forward_[at(begin)])] = number;
+      ++number;
+    }
+    place_others(regions);
+    merge_mixed(regions, number);
+    return regions;
+  }
+
+ private:
+  bool counts(int item) const {
+    return made_[at(item)] != kNone && !carried_[at(item)] && problem_.items[at(item)] > kSmall;
+  }
+
+  // Ends of the regions, as places of the forward order.
+  std::vector<int> cuts() {
+    for (;;) {
+      std::vector<int> ends = simple_cuts();
+      bool more = false;
+      int begin = 0;
+      for (const int end : ends) {
+        if (end - begin > kLong) more = carry(begin, end) || more;
+        begin = end;
+      }
+      if (!more) return ends;
+    }
+  }
+
+  std::vector<int> simple_cuts() const {
+    const auto count = static_cast<int>(forward_.size());
+    std::vector<int> crossing(at(count) + 1, 0);         // by place: how many values more cross behind it than behind the one before
+    std::vector<std::int64_t> items(at(count) + 1, 0);   // the same for the sum of their numbers
+    for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item) {
+      const int made = made_[at(item)], last = last_[at(item)];
+      if (!counts(item) || last <= made) continue;
+      ++crossing[at(made)], --crossing[at(last)];
+      items[at(made)] += item, items[at(last)] -= item;
+    }
+    std::vector<int> ends;
+    int live = 0, begin = 0;
+    std::int64_t sum = 0;
+    for (int place = 0; place < count; ++place) {
+      live += crossing[at(place)];
+      sum += items[at(place)];
+      const bool cut = place + 1 == count || (live == 1 && held_[static_cast<std::size_t>(sum)]);
+      const bool alone = place == begin && place + 1 < count;  // a region of one op joins the next one
+      if (!cut || alone) continue;
+      ends.push_back(begin = place + 1);
+    }
+    return ends;
+  }
+
+  // Carries the values that live longest across a stretch until a cut divides it. Whether one does.
+  bool carry(int begin, int end) {
+    constexpr int kMostCarried = 8;
+    const std::vector<char> before = carried_;
+    for (int number = 0; number < kMostCarried; ++number) {
+      int best = kNone, longest = (end - begin) / 4;
+      for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item) {
+        if (!counts(item)) continue;
+        const int lives = std::min(last_[at(item)], end) - std::max(made_[at(item)], begin);
+        if (lives > longest) best = item, longest = lives;
+      }
+      if (best == kNone) break;
+      carried_[at(best)] = 1;
+      const std::vector<int> ends = simple_cuts();
+      if (std::any_of(ends.begin(), ends.end(), [&](int each) { return begin < each && each < end; })) return true;
+    }
+    carried_ = before;
+    return false;
+  }
+
+  // Backward ops belong to the region of the op whose gradient they compute; all others to the one before them in time.
+  void place_others(Regions& regions) const {
+    const auto region_of_gradient = [&](const Op& op) { return op.of >= 0 ? regions.of[at(op.of)] : kOutside; };
+    int last_backward = kNone;
+    for (int i = 0; i < static_cast<int>(problem_.ops.size()); ++i) {
+      if (problem_.ops[at(i)].pass == Pass::backward && region_of_gradient(problem_.ops[at(i)]) >= 0) last_backward = i;
+    }
+    int now = kOutside;
+    for (int i = 0; i < static_cast<int>(problem_.ops.size()); ++i) {
+      const Op& op = problem_.ops[at(i)];
+      if (i == regions.turn) now = kBetween;
+      if (i > last_backward && i >= regions.turn) now = kOutside;
+      if (regions.of[at(i)] >= 0) {
+        now = regions.of[at(i)];
+        continue;
+      }
+      if (op.pass == Pass::backward && region_of_gradient(op) >= 0) now = region_of_gradient(op);
+      regions.of[at(i)] = now;
+    }
+  }
+
+  // The backward passes run in the reverse order of the forward passes, one after the other; what does not is one region.
+  void merge_mixed(Regions& regions, int count) const {
+    std::vector<char> joins_next(at(std::max(count, 1)), 0);
+    int lowest = count;
+    for (int i = regions.turn; i < static_cast<int>(problem_.ops.size()); ++i) {
+      const int region = regions.of[at(i)];
+      if (region < 0) continue;
+      for (int each = lowest; each < region; ++each) joins_next[at(each)] = 1;
+      lowest = std::min(lowest, region);
+    }
+    std::vector<int> number(at(std::max(count, 1)), 0);
+    for (int i = 1; i < count; ++i) number[at(i)] = number[at(i - 1)] + (joins_next[at(i - 1)] ? 0 : 1);
+    regions.ops.resize(count == 0 ? 0 : at(number[at(count - 1)]) + 1);
+    for (int i = 0; i < static_cast<int>(problem_.ops.size()); ++i) {
+      int& region = regions.of[at(i)];
+      if (region < 0) continue;
+      region = number[at(region)];
+      regions.ops[at(region)].push_back(i);
+    }
+  }
+
+  const Problem& problem_;
+  int first_backward_ = 0;
+  std::vector<int> forward_;        // ops
+  std::vector<int> made_, last_;    // by item: places in the forward order of its maker and its last forward reader
+  std::vector<char> held_;          // by item: a backward op reads it
+  std::vector<char> carried_;       // by item
+};
+
+}  // namespace
+
+Regions find_regions(const Problem& problem) { return Cutter(problem).run(); }
+
+}  // namespace plimsoll::regions
