@@ -150,6 +150,7 @@ class Precision {
     builder_.set_section(node.section, /*backward=*/true);
     builder_.set_role(Role::output);
     builder_.set_line(node.line.text());
+    builder_.set_gradient_of(node.gradient_of);
     builder_.add1(ops::kCountSmall, ops::NoAttributes{}, {value, count}, "small");
   }
 
@@ -167,6 +168,7 @@ class Precision {
     builder_.set_section(reader.section, reader.backward);
     builder_.set_role(reader.backward && (gradient || again) ? Role::gradient : Role::activation);
     builder_.set_line(reader.line);
+    builder_.set_gradient_of(reader.gradient_of);
     const ValueId narrow = ops::cast(builder_, value, compute_, "");
     builder_.rename(narrow, std::string(graph_.values[value].name) + "." + std::string(name(compute_)));
     if (gradient) count_small(graph_.values[narrow].producer);

@@ -184,7 +184,9 @@ class Backward : public GradientContext {
                          std::string(node_.op->name) + " has no gradient: " + std::string(node_.op->not_differentiable));
     }
     builder_.set_line(node_.line);
+    builder_.set_gradient_of(id);
     node_.op->gradient(*this);
+    builder_.set_gradient_of({});
   }
 
   std::int64_t accumulation_;
@@ -258,6 +260,8 @@ class Removal {
       for (ValueId& id : each.outputs) move_down(id);
       move_down(each.pages);
       move_down(each.clone_of);
+      if (each.gradient_of == node) each.gradient_of = {};  // it computes the losses as well
+      move_down(each.gradient_of);
     }
     for (Value& each : graph.values) {
       move_down(each.producer);

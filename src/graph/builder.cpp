@@ -78,7 +78,8 @@ std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attrib
             .section = section_,
             .backward = backward_,
             .line = line_,
-            .site = site};
+            .site = site,
+            .gradient_of = backward_ ? gradient_of_ : NodeId{}};
   const NodeId id{graph_.nodes.size()};
   for (std::size_t i = 0; i < types.size(); ++i) {
     Value value;

@@ -41,6 +41,8 @@ class GraphBuilder {
   };
   const std::string& line() const { return line_; }
   void set_line(std::string line) { line_ = std::move(line); }
+  // The forward node whose gradient the nodes that follow compute.
+  void set_gradient_of(NodeId node) { gradient_of_ = node; }
 
   ValueId add_persistent(std::string name, ValueType type, Role role);
   ValueId add_parameter(std::string name, ParameterSpec spec);
@@ -66,6 +68,7 @@ class GraphBuilder {
  private:
   Graph& graph_;
   std::string line_;
+  NodeId gradient_of_;
   Section section_ = Section::micro;
   bool backward_ = false;
   Role role_ = Role::activation;

@@ -119,6 +119,7 @@ struct Node {
   Symbol line;
   // The random site, fixed when the model is built and copied by clones; 0 where the op draws no noise.
   std::uint64_t site = 0;
+  NodeId gradient_of;  // of a backward node: the forward node whose gradient it computes; invalid where no single one is
   NodeId clone_of;
   NodeId replica_of;  // the same node of the last micro-batch of those that go together
 };

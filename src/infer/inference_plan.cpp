@@ -33,7 +33,6 @@ class Plans {
 
   Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
     PlanDecisions decisions{.micro_batch = batch_};
-    for (const GraphBlock& block : blocks_) decisions.blocks.push_back({block.name, BlockMode::keep, {}});
     decisions.paging = paging(number);
     PlanRequest request;
     request.saves = false;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "device/cpu/parallel.h"
 #include "ops/op_catalogue.h"
+#include "plan/block_replays.h"
 #include "plan/build_plan.h"
 #include "program/program.h"
 #include "run/executor.h"
@@ -27,7 +28,7 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
   request.saves = false;
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
-    for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
+    decisions.replays = replays_of_blocks(graph, blocks, std::vector<BlockChoice>(blocks.size(), mode));
     OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
     Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;

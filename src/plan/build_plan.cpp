@@ -175,30 +175,11 @@ std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector
   return phases;
 }
 
-// Of the values that a block makes again where not all are: those of its choice, or of nodes that run again by themselves.
-std::vector<std::string> names_of(const Graph& graph, const GraphBlock& block, const PlanDecisions& decisions,
-                                  const BlockChoice& choice) {
-  std::vector<std::string> names;
-  for (std::size_t position = 0; position < block.nodes.size(); ++position) {
-    const bool replayed = std::any_of(decisions.replays.begin(), decisions.replays.end(),
-                                      [&](const NodeReplay& replay) { return replay.node == block.nodes[position]; });
-    if (!replayed && !std::binary_search(choice.again.begin(), choice.again.end(), position)) continue;
-    std::string name = graph.values[graph.nodes[block.nodes[position]].outputs[0]].name;
-    if (name.compare(0, block.name.size() + 1, block.name + ".") == 0) name.erase(0, block.name.size() + 1);
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
 std::string hash_plan(const Plan& plan) {
   Hasher hasher;
   hasher.add(plan.graph_hash).add(plan.machine_hash);
   hasher.add(fmt::format("{} {} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.group,
                          plan.decisions.loss_chunks, plan.threads));
-  for (const BlockDecision& block : plan.decisions.blocks) {
-    hasher.add(name(block.choice.mode));
-    for (const std::size_t position : block.choice.again) hasher.add(std::to_string(position));
-  }
   if (plan.decisions.paging.active()) {
     hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
     if (plan.decisions.paging.parameters) hasher.add("parameters");
@@ -285,8 +266,6 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
 
 Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  std::vector<BlockChoice> choices;
-  for (const BlockDecision& block : decisions.blocks) choices.push_back(block.choice);
   const auto build = [&](Graph decided) {
     Built built;
     built.simulation = simulate(std::move(decided), decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
@@ -295,16 +274,14 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     return built;
   };
   std::optional<Graph> decided = apply_late(
-      apply_decisions(graph, blocks, choices, decisions.replays, decisions.paging, decisions.window()), decisions.late);
+      apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()), decisions.late);
   if (!decided) throw not_of_this_graph("it begins a transfer where none can begin");
   Plan plan;
   plan.decisions = decisions;
   Built built = build(*std::move(decided));
   if (offsets == nullptr) built = hand_back(std::move(built), plan.decisions, build);
   auto& [simulation, placed, costs] = built;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    plan.decisions.blocks[i].values = names_of(graph, blocks[i], decisions, decisions.blocks[i].choice);
-  }
+  plan.units = describe_units(graph, blocks, decisions.replays);
   plan.effective_batch = request.effective_batch;
   plan.units_per_update = request.effective_batch * request.units_per_sample;
   plan.threads = machine.threads;

@@ -57,8 +57,15 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   list_options(request.recompute);
   const Simulation keep = simulate_uniform(options_.front());
-  composes_ = blocks_compose(keep, blocks());
   look_at(keep, request, machine, floor);
+  if (!paging_.active()) {
+    std::vector<LossChunks> chunks;
+    for (const ChunkChoice& choice : chunks_) chunks.push_back({choice.scratch, choice.seconds});
+    regions_.emplace(keep, chunks, request.recompute);
+    paged_ = {};
+    return;
+  }
+  composes_ = blocks_compose(keep, blocks());
   look_at_option(options_.front(), keep, machine);
   for (Option* option : {&options_[first_allowed_], &options_.back()}) look_at_option(*option, machine);
   if (offloads(request)) add_offloaded(most_offloaded(), BlockMode::recompute, request, machine);
@@ -67,9 +74,11 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
-  for (Option& option : options_) look_at_option(option, machine);
-  if (looks_for_floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
-  if (offloads(request)) add_more_offloaded(request, machine);
+  if (!regions_) {
+    for (Option& option : options_) look_at_option(option, machine);
+    if (looks_for_floor_ && request.recompute != RecomputePolicy::none) add_joined(request, machine);
+    if (offloads(request)) add_more_offloaded(request, machine);
+  }
   // Every node decided on by itself: without repeated blocks, and where memory is short. Deep models have enough blocks to mix.
   constexpr std::size_t kMostSteps = 1500;
   const bool wanted = blocks().size() <= 1 || (looks_for_floor_ && least_steps_ <= kMostSteps);
@@ -86,8 +95,13 @@ std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
     candidate.batch = batch_index;
     add_candidates(candidate, candidates);
   };
-  all_do(first_allowed_);
-  if (options_.size() > first_allowed_ + 1) all_do(options_.size() - 1);
+  if (regions_) {
+    candidates.push_back(candidate_of(batch_index, 0));
+    candidates.push_back(candidate_of(batch_index, regions_->plans().size() - 1));
+  } else {
+    all_do(first_allowed_);
+    if (options_.size() > first_allowed_ + 1) all_do(options_.size() - 1);
+  }
   for (std::size_t i = 0; i < wholes_.size(); ++i) {
     add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);
   }
@@ -99,7 +113,7 @@ Candidate BatchCandidates::uniform(std::size_t option) const {
 }
 
 Simulation BatchCandidates::simulate_uniform(const Option& option) const {
-  return simulate_window(with_choices(std::vector<BlockChoice>(blocks().size(), option.choice), {}, 0));
+  return simulate_window(with_replays(replays_of(std::vector<BlockChoice>(blocks().size(), option.choice)), 0));
 }
 
 void BatchCandidates::look_at_option(Option& option, const Simulation& simulation, const Machine& machine) {
@@ -119,11 +133,14 @@ void BatchCandidates::look_at_option(Option& option, const Machine& machine) {
   if (!option.looked_at() && !blocks().empty()) look_at_option(option, simulate_uniform(option), machine);
 }
 
-Graph BatchCandidates::with_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays,
-                                    int activations) const {
+std::vector<NodeReplay> BatchCandidates::replays_of(const std::vector<BlockChoice>& choices) const {
+  return replays_of_blocks(model_->graph, blocks(), choices);
+}
+
+Graph BatchCandidates::with_replays(const std::vector<NodeReplay>& replays, int activations) const {
   Paging paging = paging_;
   paging.activations = activations;
-  return apply_choices(paged_, blocks(), choices, replays, paging, window_);
+  return apply_choices(paged_, blocks(), replays, paging, window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) const {
@@ -135,9 +152,8 @@ Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
   const Bytes loss = least_loss_scratch();
   if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
   const WindowOrder alone{window_.rounds(), 1};
-  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
-  return working_set_bound(simulate(apply_choices(paged_, blocks(), choices, {}, paging_, alone), alone.rounds(),
-                                    chunks_simulated_, saves_, model_->kernels),
+  return working_set_bound(simulate(apply_choices(paged_, blocks(), {}, paging_, alone), alone.rounds(), chunks_simulated_,
+                                    saves_, model_->kernels),
                            loss, floor.enough);
 }
 
@@ -163,7 +179,7 @@ void BatchCandidates::add_joined(const PlanRequest& request, const Machine& mach
   for (int joined = 2; joined <= std::min(kMostJoined, count / 2); ++joined) {
     std::vector<BlockChoice> choices;
     for (int i = 0; i < count; ++i) choices.push_back(i % joined == 0 ? BlockMode::pieces : BlockMode::joined);
-    add_whole({std::move(choices), {}, 0, {}, {}}, request, machine);
+    add_whole({replays_of(choices), 0, {}, {}}, request, machine);
   }
 }
 
@@ -185,7 +201,7 @@ double BatchCandidates::add_offloaded(int activations, const BlockChoice& later,
                                       const Machine& machine) {
   std::vector<BlockChoice> choices(blocks().size(), BlockMode::recompute);
   std::fill(choices.begin() + activations, choices.end(), later);
-  const bool added = add_whole({std::move(choices), {}, activations, {}, {}}, request, machine);
+  const bool added = add_whole({replays_of(choices), activations, {}, {}}, request, machine);
   return added ? seconds_of(wholes_.back().profile) : std::numeric_limits<double>::infinity();
 }
 
@@ -217,16 +233,15 @@ void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machi
 }
 
 void BatchCandidates::add_replays(const PlanRequest& request, const Machine& machine) {
-  const std::vector<BlockChoice> choices(blocks().size(), BlockMode::keep);
   const Simulation keep = simulate_uniform(options_.front());
   for (std::vector<NodeReplay>& replays : replays::schedules(replays::problem_of(keep, chunks_.back().least))) {
-    add_whole({choices, std::move(replays), 0, {}, {}}, request, machine);
+    add_whole({std::move(replays), 0, {}, {}}, request, machine);
   }
 }
 
 // Unless the other tier has no room for it.
 bool BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
-  Graph graph = with_choices(whole.choices, whole.replays, whole.activations);
+  Graph graph = with_replays(whole.replays, whole.activations);
   if (whole.activations > 0 && !has_room(stored_layout(graph), paging_, request.beyond)) return false;
   const Simulation simulation = simulate_window(std::move(graph));
   whole.profile = profile_whole(simulation);
@@ -241,7 +256,7 @@ void BatchCandidates::list_options(RecomputePolicy policy) {
   constexpr std::size_t kMostBetween = 5, kMostWithDisk = 3, kMostInGroups = 2;
   const std::size_t most = window_.group > 1 ? kMostInGroups : paging_.active() ? kMostWithDisk : kMostBetween;
   options_.push_back({.choice = BlockMode::keep});
-  if (policy == RecomputePolicy::none || blocks().empty()) return;
+  if (!paging_.active() || policy == RecomputePolicy::none || blocks().empty()) return;
   if (policy == RecomputePolicy::automatic) {
     for (BlockOption& some : block_options(model_->curve, most)) {
       options_.push_back({.choice = {BlockMode::cheap, std::move(some.again)}});
@@ -374,22 +389,18 @@ std::vector<const BatchCandidates::Option*> BatchCandidates::options_of(const Ca
   return chosen;
 }
 
-std::vector<BlockChoice> BatchCandidates::choices(const Candidate& candidate) const {
-  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].choices;
+std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
+  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].replays;
+  if (regions_) return regions_->replays(regions_->plans()[candidate.chain]);
   std::vector<BlockChoice> choices;
   for (const Option* option : options_of(candidate)) choices.push_back(option->choice);
-  return choices;
+  return replays_of(choices);
 }
 
 Paging BatchCandidates::paging(const Candidate& candidate) const {
   Paging paging = paging_;
   if (candidate.whole >= 0) paging.activations = wholes_[static_cast<std::size_t>(candidate.whole)].activations;
   return paging;
-}
-
-const std::vector<NodeReplay>& BatchCandidates::replays(const Candidate& candidate) const {
-  static const std::vector<NodeReplay> kNone;
-  return candidate.whole >= 0 ? wholes_[static_cast<std::size_t>(candidate.whole)].replays : kNone;
 }
 
 BatchCandidates::MixtureProfile BatchCandidates::profile_of(const Candidate& candidate) const {
@@ -427,6 +438,18 @@ double BatchCandidates::seconds_of(const MixtureProfile& mixture) const {
   double least = std::numeric_limits<double>::infinity();
   for (const ChunkChoice& chunks : chunks_) least = std::min(least, seconds_of(mixture, chunks));
   return least;
+}
+
+Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t chain) const {
+  const regions::ChainPlan& plan = regions_->plans()[chain];
+  const double seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds);
+  return {.batch = batch_index,
+          .loss_chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks,
+          .runs = {},
+          .chain = chain,
+          .live = Bytes{plan.bytes},
+          .outside = outside_,
+          .update_seconds = seconds};
 }
 
 // With each number of loss chunks.
@@ -468,7 +491,9 @@ void BatchCandidates::add_mixtures(std::size_t batch_index, std::vector<Candidat
 
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
-  if (!only_offloaded_) add_mixtures(batch_index, candidates);
+  for (std::size_t chain = 0; regions_ && chain < regions_->plans().size(); ++chain)
+    candidates.push_back(candidate_of(batch_index, chain));
+  if (!regions_ && !only_offloaded_) add_mixtures(batch_index, candidates);
   for (std::size_t i = 0; i < wholes_.size(); ++i) {
     if (only_offloaded_ && wholes_[i].activations == 0) continue;
     add_candidates({.batch = batch_index, .runs = {}, .whole = static_cast<int>(i)}, candidates);

@@ -10,7 +10,9 @@
 
 #include "plan/block_lanes.h"
 #include "plan/block_options.h"
+#include "plan/block_replays.h"
 #include "plan/plan.h"
+#include "plan/region_plans.h"
 #include "plan/simulation.h"
 
 namespace plimsoll {
@@ -54,8 +56,7 @@ class BatchCandidates {
   BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
   const WindowOrder& window() const { return window_; }
-  std::vector<BlockChoice> choices(const Candidate& candidate) const;
-  const std::vector<NodeReplay>& replays(const Candidate& candidate) const;
+  std::vector<NodeReplay> replays(const Candidate& candidate) const;
   Paging paging(const Candidate& candidate) const;
   // Every block does what is fastest, or what holds least, and what leaves memory as far as it can; where activations need not.
   std::vector<Candidate> ends(std::size_t batch_index) const;
@@ -72,7 +73,7 @@ class BatchCandidates {
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
   // Whether mixtures of what blocks do are exact to the byte; else every block does the same, and bytes are an upper bound where
   // there are several losses.
-  bool composes() const { return composes_; }
+  bool composes() const { return regions_ ? regions_->exact() : composes_; }
 
  private:
   struct BlockProfile {
@@ -105,14 +106,14 @@ class BatchCandidates {
   };
   // What no mixture of options is: several blocks with one kept input, single nodes that run again, inputs that rest elsewhere.
   struct Whole {
-    std::vector<BlockChoice> choices;
     std::vector<NodeReplay> replays;
     int activations = 0;
     Bytes outside;
     MixtureProfile profile;
   };
 
-  Graph with_choices(const std::vector<BlockChoice>& choices, const std::vector<NodeReplay>& replays, int activations) const;
+  std::vector<NodeReplay> replays_of(const std::vector<BlockChoice>& choices) const;
+  Graph with_replays(const std::vector<NodeReplay>& replays, int activations) const;
   Simulation simulate_window(Graph graph) const;
   void list_options(RecomputePolicy policy);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
@@ -127,6 +128,7 @@ class BatchCandidates {
   int most_offloaded() const { return static_cast<int>(blocks().size()) - 1; }
   std::size_t again() const;  // the option to make everything again
   Candidate uniform(std::size_t option) const;
+  Candidate candidate_of(std::size_t batch_index, std::size_t chain) const;
   double add_offloaded(int activations, const BlockChoice& later, const PlanRequest& request, const Machine& machine);
   void add_more_offloaded(const PlanRequest& request, const Machine& machine);
   void add_replays(const PlanRequest& request, const Machine& machine);
@@ -153,6 +155,7 @@ class BatchCandidates {
   std::vector<Option> options_;    // to keep everything first, then by what they keep; pieces last
   std::size_t first_allowed_ = 0;  // the request may not want to keep everything
   std::vector<Whole> wholes_;
+  std::optional<RegionPlans> regions_;  // where everything stays in memory
   std::int64_t outside_peak_ = 0;  // of steps that hold no block's values
   std::int64_t loss_base_ = 0;     // live bytes at the loss, less scratch and what blocks hold
   std::int64_t between_peak_ = 0;  // of the other steps between the last block's forward and backward, likewise

@@ -89,42 +89,16 @@ json predicted_json(const Plan& plan) {
           {"phases", phases}};
 }
 
-// Ways to recompute are one mode and what is special about it. `for_people`: nodes that run again by themselves count as their
-// blocks' doing.
-json blocks_json(const PlanDecisions& decisions, bool for_people) {
-  json blocks = json::array();
-  for (const BlockDecision& decision : decisions.blocks) {
-    const BlockMode mode = decision.choice.mode;
-    const bool joined = mode == BlockMode::joined, pieces = joined || mode == BlockMode::pieces;
-    const bool some = for_people && mode == BlockMode::keep && !decision.values.empty();
-    json block = {{"block", decision.block}, {"mode", name(pieces ? BlockMode::recompute : some ? BlockMode::cheap : mode)}};
-    if (pieces) block["pieces"] = true;
-    if (joined) block["joined"] = true;
-    if (for_people && !decision.values.empty()) block["values"] = decision.values;
-    if (!for_people && !decision.choice.again.empty()) block["again"] = decision.choice.again;
-    blocks.push_back(std::move(block));
+json units_json(const std::vector<UnitDecision>& units) {
+  json list = json::array();
+  for (const UnitDecision& unit : units) {
+    json row = {{"block", unit.unit}, {"mode", name(unit.mode)}};
+    if (unit.pieces) row["pieces"] = true;
+    if (unit.joined) row["joined"] = true;
+    if (!unit.values.empty()) row["values"] = unit.values;
+    list.push_back(std::move(row));
   }
-  return blocks;
-}
-
-BlockDecision block_from(const json& block) {
-  const std::string text = block.at("mode").get<std::string>();
-  BlockDecision decision{block.at("block").get<std::string>(), BlockMode::keep};
-  const auto modes = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute};
-  const auto found = std::find_if(modes.begin(), modes.end(), [&](BlockMode mode) { return name(mode) == text; });
-  if (found == modes.end()) throw config_error("E-PLAN-FILE", "plan", "'" + text + "' is not a mode", "keep, cheap or recompute");
-  decision.choice.mode = *found;
-  if (block.value("pieces", false)) decision.choice.mode = BlockMode::pieces;
-  if (block.value("joined", false)) decision.choice.mode = BlockMode::joined;
-  decision.choice.again = block.value("again", std::vector<std::size_t>{});
-  std::sort(decision.choice.again.begin(), decision.choice.again.end());
-  if ((decision.choice.mode == BlockMode::cheap) == decision.choice.again.empty()) {
-    throw config_error(
-        "E-PLAN-FILE", "plan",
-        fmt::format("block {} is '{}' and {} of its nodes run again", decision.block, text, decision.choice.again.size()),
-        "at least one where the mode is cheap, none to name in others");
-  }
-  return decision;
+  return list;
 }
 
 json paging_json(const Paging& paging) {
@@ -184,10 +158,10 @@ std::vector<Pair> rows_from(const json& rows) {
   return pairs;
 }
 
-json decisions_json(const PlanDecisions& decisions) {
-  return {{"loss_chunks", decisions.loss_chunks},      {"group", decisions.group},
-          {"recompute", blocks_json(decisions, true)}, {"replays", rows_json(decisions.replays)},
-          {"late", rows_json(decisions.late)},         {"paging", paging_json(decisions.paging)}};
+json decisions_json(const PlanDecisions& decisions, const std::vector<UnitDecision>& units) {
+  return {{"loss_chunks", decisions.loss_chunks}, {"group", decisions.group},
+          {"recompute", units_json(units)},       {"replays", rows_json(decisions.replays)},
+          {"late", rows_json(decisions.late)},    {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -297,7 +271,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                    {"accumulation", plan.decisions.accumulation},
                    {"units_per_update", plan.units_per_update}}},
                  {"precision", precision_json(context.precision)},
-                 {"decisions", decisions_json(plan.decisions)},
+                 {"decisions", decisions_json(plan.decisions, plan.units)},
                  {"predicted", predicted_json(plan)},
                  {"bounds",
                   {{"floor_bound_bytes", plan.floor_bound.n},
@@ -365,7 +339,7 @@ json to_json(const std::vector<FrontierPoint>& frontier) {
                     {"accumulation", point.decisions.accumulation},
                     {"loss_chunks", point.decisions.loss_chunks},
                     {"seconds_per_mib", saved},
-                    {"decisions", decisions_json(point.decisions)}});
+                    {"decisions", decisions_json(point.decisions, point.units)}});
   }
   return list;
 }
@@ -379,7 +353,6 @@ json to_json(const PlanRecord& record) {
           {"accumulation", record.decisions.accumulation},
           {"group", record.decisions.group},
           {"loss_chunks", record.decisions.loss_chunks},
-          {"blocks", blocks_json(record.decisions, false)},
           {"replays", rows_json(record.decisions.replays)},
           {"late", rows_json(record.decisions.late)},
           {"paging", paging_json(record.decisions.paging)},
@@ -396,6 +369,10 @@ PlanRecord record_from_json(const json& object) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value),
                        fmt::format("a whole number from 1 to {}", kMost));
   };
+  if (object.contains("blocks")) {
+    throw config_error("E-PLAN-FILE", "plan", "an older program made this plan: it says what blocks do, not which nodes run again",
+                       "a file that this program's `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
+  }
   try {
     PlanRecord record;
     record.decisions.micro_batch = count("micro_batch");
@@ -406,13 +383,9 @@ PlanRecord record_from_json(const json& object) {
                          fmt::format("a divisor of the accumulation, {}, up to {}", record.decisions.accumulation, kMostGroup));
     }
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
-    for (const json& block : object.at("blocks")) record.decisions.blocks.push_back(block_from(block));
     record.decisions.replays = rows_from<NodeReplay>(object.at("replays"));
     record.decisions.late = rows_from<LateFetch>(object.value("late", json::array()));
     record.decisions.paging = paging_from(object.at("paging"));
-    if (record.decisions.group > 1 && !record.decisions.replays.empty()) {
-      throw config_error("E-PLAN-FILE", "plan", "nodes run again one by one, and micro-batches go together", "one of the two");
-    }
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));

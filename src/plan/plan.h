@@ -22,9 +22,9 @@
 #include "plan/passes/grouping.h"
 #include "plan/passes/late.h"
 #include "plan/passes/paging.h"
-#include "plan/passes/recompute.h"
 #include "plan/passes/replay.h"
 #include "plan/timeline.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
@@ -73,12 +73,6 @@ struct PhasePlan {
   std::vector<OwnerBytes> owners;  // at that step, largest first; they add up to `live`
 };
 
-struct BlockDecision {
-  std::string block;
-  BlockChoice choice;
-  std::vector<std::string> values;  // made again where not all are; without the name of the block
-};
-
 // The kernel of one step, for adding into accumulators and for writing them (equal where it makes no difference).
 struct StepKernel {
   KernelChoice add, write;
@@ -92,9 +86,8 @@ struct PlanDecisions {
   std::int64_t accumulation = 1;
   std::int64_t group = 1;  // micro-batches that a block takes before the next one does
   int loss_chunks = 1;
-  std::vector<BlockDecision> blocks;
   Paging paging;
-  std::vector<NodeReplay> replays;  // of single nodes; where there are any, blocks keep everything
+  std::vector<NodeReplay> replays;
   std::vector<LateFetch> late;      // what the layout found too much beside something else
 
   WindowOrder window() const { return {accumulation, group}; }
@@ -112,6 +105,7 @@ struct TimeBound {
 
 struct Plan {
   PlanDecisions decisions;
+  std::vector<UnitDecision> units;  // what the replays come to
   std::int64_t effective_batch = 1;
   std::int64_t units_per_update = 1;
   int threads = 1;
@@ -165,7 +159,8 @@ struct Candidate {
     std::uint16_t option = 0, blocks = 0;
   };
   std::array<Run, 3> runs;
-  int whole = -1;  // or one of the batch's decisions for the graph as a whole
+  int whole = -1;         // or one of the batch's decisions for the graph as a whole
+  std::size_t chain = 0;  // or one of its chain plans, where everything stays in memory
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;
@@ -176,6 +171,7 @@ struct Candidate {
 // One point of update time against memory: what a budget of exactly these bytes gets, and no smaller one.
 struct FrontierPoint {
   PlanDecisions decisions;
+  std::vector<UnitDecision> units;
   Bytes process, arena, live;
   double update_seconds = 0;
   double units_per_second = 0;

@@ -45,17 +45,16 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   return sizes;
 }
 
-// Rungs that save less than this of what lies between the first and the last one, and of their own bytes, are left out: each that
-// a budget has to look at is laid out.
-constexpr double kLeastStep = 0.015, kLeastShare = 0.03;
+// The fewest rungs with which no budget gets a plan that is slower by more than this share, and the smallest one.
+constexpr double kLeastSlowdown = 0.001;
 
-std::vector<Candidate> with_wide_steps(const std::vector<Candidate>& ladder) {
-  const double range = kLeastStep * static_cast<double>((ladder.front().held() - ladder.back().held()).n);
-  std::vector<Candidate> kept;
-  for (std::size_t i = 0; i < ladder.size(); ++i) {
-    const double own = kLeastShare * static_cast<double>(ladder[i].held().n);
-    const auto step = static_cast<std::int64_t>(std::min(range, own));
-    if (i == 0 || i + 1 == ladder.size() || (kept.back().held() - ladder[i].held()).n >= step) kept.push_back(ladder[i]);
+std::vector<Candidate> without_close_rungs(const std::vector<Candidate>& ladder) {
+  std::vector<Candidate> kept{ladder.front()};
+  for (std::size_t i = 1; i < ladder.size();) {
+    std::size_t last = i;
+    while (last + 1 < ladder.size() && ladder[last + 1].update_seconds <= (1 + kLeastSlowdown) * ladder[i].update_seconds) ++last;
+    kept.push_back(ladder[last]);
+    i = last + 1;
   }
   return kept;
 }
@@ -166,7 +165,7 @@ void PlanSpace::State::climb() {
                        "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
                        {"--set plan.activations=auto"});
   }
-  ladder = with_wide_steps(ladder);
+  ladder = without_close_rungs(ladder);
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -191,11 +190,8 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
                           .accumulation = model.accumulation,
                           .group = batch.window().group,
                           .loss_chunks = candidate.loss_chunks,
-                          .blocks = {},
                           .paging = batch.paging(candidate),
                           .replays = batch.replays(candidate)};
-  const std::vector<BlockChoice> choices = batch.choices(candidate);
-  for (std::size_t i = 0; i < choices.size(); ++i) decisions.blocks.push_back({model.blocks[i].name, choices[i]});
   Plan plan = build(decisions, batch);
   // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
   // later: no rung is faster than those before it.
@@ -301,7 +297,7 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   for (const std::size_t i : rungs) {
     const Plan& plan = state_->rung(i);
     const double rate = plan.update_seconds > 0 ? static_cast<double>(plan.units_per_update) / plan.update_seconds : 0;
-    points.push_back({plan.decisions, plan.process, plan.arena, plan.live, plan.update_seconds, rate});
+    points.push_back({plan.decisions, plan.units, plan.process, plan.arena, plan.live, plan.update_seconds, rate});
   }
   return points;
 }

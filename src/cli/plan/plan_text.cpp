@@ -40,16 +40,22 @@ std::string blocks_text(const json& decisions) {
   return text;
 }
 
-// What `cheap` means in this plan: the values that are made again, for each kind of such a block.
+// What `cheap` means in this plan: the values that are made again, for each kind of such a block. Where there are many kinds,
+// --values says more.
 std::string cheap_text(const json& decisions) {
-  if (!decisions.at("replays").empty()) return "";  // every block has its own
+  constexpr std::size_t kMostKinds = 3;
   std::vector<std::pair<std::string, int>> kinds;
   for (const json& block : decisions.at("recompute")) {
     if (!block.contains("values")) continue;
     const std::string values = fmt::format("{}", fmt::join(block.at("values").get<std::vector<std::string>>(), ", "));
-    if (kinds.empty() || kinds.back().first != values) kinds.emplace_back(values, 0);
-    ++kinds.back().second;
+    const auto known = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.first == values; });
+    if (known == kinds.end()) {
+      kinds.emplace_back(values, 1);
+    } else {
+      ++known->second;
+    }
   }
+  if (kinds.size() > kMostKinds) return "";
   std::string text;
   for (const auto& [values, blocks] : kinds)
     text += fmt::format("cheap, {} block{}, recomputed: {}\n", blocks, blocks == 1 ? "" : "s", values);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/regions/stretch.h"
+#include "plan/replays/eviction.h"
 
 namespace plimsoll::regions {
 namespace {
@@ -190,7 +191,12 @@ class EdgeFinder {
 
   std::vector<std::vector<Edge>> run() {
     for (int begin = 0; begin < count(); ++begin) {
-      for (int length = 1; length <= 2 && begin + length <= count(); ++length) add_sets(begin, begin + length);
+      for (int length = 1; length <= std::max(limits_.local, 2) && begin + length <= count(); ++length) {
+        const int end = begin + length;
+        const Kept kept = keep(begin, end);
+        if (length <= 2) add_sets(begin, end, kept);
+        if (length <= limits_.local && limits_.some && limits_.keeps) add_local(begin, end, kept);
+      }
       // What ends at the loss would run again at once.
       for (int end = begin + 2; limits_.some && end <= std::min(begin + limits_.longest, count() - 1); ++end) add_segment(begin, end);
       without_beaten(edges_[at(begin)]);
@@ -212,8 +218,7 @@ class EdgeFinder {
     return kept;
   }
 
-  void add_sets(int begin, int end) {
-    const Kept kept = keep(begin, end);
+  void add_sets(int begin, int end, const Kept& kept) {
     if (!limits_.some) {
       if (end == begin + 1) add(begin, end, kept, {});
       return;
@@ -243,6 +248,69 @@ class EdgeFinder {
         return each == position || (like >= 0 && stretch.op(each) == like);
       });
       if (chosen) all.push_back(position);
+    }
+    return all;
+  }
+
+  // Schedules of single ops within some bytes of the stretch's own and some between its passes.
+  void add_local(int begin, int end, const Kept& kept) {
+    const Stretch& stretch = kept.stretch;
+    const auto [place, fresh] = local_.try_emplace(stretch.signature());
+    if (fresh) place->second = local_schedules(kept);
+    for (const std::vector<LocalReplay>& replays : place->second) add(begin, end, kept, replays);
+  }
+
+  std::vector<std::vector<LocalReplay>> local_schedules(const Kept& kept) const {
+    constexpr int kLevels = 4;
+    const Stretch& stretch = kept.stretch;
+    // The stretch as a problem: what others made takes nothing, and all that lies beside is scratch.
+    Problem problem;
+    for (int item = 0; item < stretch.items(); ++item) problem.items.push_back(stretch.bytes(item));
+    const int gap = stretch.turn();
+    for (int position = 0; position <= stretch.size(); ++position) {
+      if (position == gap) problem.ops.emplace_back();
+      if (position == stretch.size()) break;
+      Op op;
+      op.reads = stretch.reads(position);
+      op.writes = stretch.writes(position);
+      op.seconds = stretch.what(position).seconds;
+      op.scratch = stretch.what(position).scratch;
+      op.replayable = stretch.may_run_again(position);
+      problem.ops.push_back(std::move(op));
+    }
+    std::vector<std::int64_t> live;
+    if (!replays::evaluate(problem, {}, &live)) return {};
+    std::int64_t least = std::numeric_limits<std::int64_t>::max(), peak = 0;
+    std::vector<std::int64_t> beside(live.size(), 0);
+    for (int i = 0; i < static_cast<int>(live.size()); ++i) {
+      if (i == gap) continue;
+      beside[at(i)] = live_[at(stretch.op(i < gap ? i : i - 1))] - live[at(i)];
+      least = std::min(least, beside[at(i)]);
+    }
+    for (int i = 0; i < static_cast<int>(live.size()); ++i) {
+      if (i == gap) continue;
+      problem.ops[at(i)].scratch += beside[at(i)] - least;
+      peak = std::max(peak, live[at(i)] + beside[at(i)] - least);
+    }
+    const std::int64_t held = live[at(gap)];
+    std::vector<std::vector<LocalReplay>> all;
+    const std::int64_t lowest = replays::largest_working_set(problem);
+    for (int level = 0; level <= kLevels; ++level) {
+      const std::int64_t bytes = lowest + (peak - lowest) * level / kLevels;
+      for (int part = 0; part <= kLevels; ++part) {
+        const std::int64_t most = held * part / kLevels;
+        problem.ops[at(gap)].scratch = std::max<std::int64_t>(0, bytes - most);
+        const replays::Evictor evictor(problem);
+        const std::vector<double> keys(problem.items.size(), 1.0);
+        for (const replays::Weights& weights : {replays::Weights{1, 1, 1}, {0, 1, 1}, {1, 0, 1}, {0, 0, 1}, {1, 1, 0}, {2, 1, 1}}) {
+          const std::optional<replays::Schedule> found = evictor.schedule(bytes, weights, keys);
+          if (!found) continue;
+          std::vector<LocalReplay> replays;
+          for (const replays::Replay& replay : found->replays)
+            replays.push_back({replay.op < gap ? replay.op : replay.op - 1, replay.before < gap ? replay.before : replay.before - 1});
+          if (std::find(all.begin(), all.end(), replays) == all.end()) all.push_back(std::move(replays));
+        }
+      }
     }
     return all;
   }
@@ -322,6 +390,7 @@ class EdgeFinder {
   EdgeLimits limits_;
   std::vector<std::vector<Edge>> edges_;
   std::map<std::string, std::vector<Set>> sets_;  // by the signature of a stretch
+  std::map<std::string, std::vector<std::vector<LocalReplay>>> local_;
   std::vector<char> read_by_another_;             // by item of a stretch: another region reads it
 };
 

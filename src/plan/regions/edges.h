@@ -17,15 +17,15 @@ struct Edge {
   std::vector<replays::Replay> replays;
 };
 
-// What stays the same for all edges of a problem: `live` bytes at each op where everything is kept (evaluate).
 struct EdgeLimits {
-  bool keeps = true;     // keeping everything is one way
-  bool some = true;      // running some ops again is
-  int most_sets = 7;     // of one stretch
-  int longest = 8;       // regions of a segment that keeps its input alone
+  bool keeps = true;  // keeping everything is one way
+  bool some = true;   // running some ops again is
+  int most_sets = 7;  // of one stretch
+  int longest = 8;    // regions of a segment that keeps its input alone
+  int local = 2;      // regions of a stretch whose ops are decided on one by one, within some bytes
 };
 
-// The edges that begin at each region, none of which is beaten by another of the same stretch. Always one for each region alone.
+// `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of the same stretch. Always one for each region alone.
 std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
                                           const std::vector<std::int64_t>& live, const EdgeLimits& limits);
 

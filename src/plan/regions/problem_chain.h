@@ -8,6 +8,7 @@
 #include "plan/regions/chain.h"
 #include "plan/regions/edges.h"
 #include "plan/regions/regions.h"
+#include "plan/replays/eviction.h"
 
 namespace plimsoll::regions {
 
@@ -24,8 +25,11 @@ class ProblemChain {
 
   std::vector<ChainPlan> solve(std::size_t most, std::int64_t* labels = nullptr) const;
   static std::vector<replays::Replay> replays_of(const ChainPlan& plan);
+  // The fastest plan within so many bytes, as a schedule that `evaluate` has accepted. Nothing where there is none.
+  std::optional<replays::Schedule> fastest_within(std::int64_t bytes) const;
 
  private:
+  const replays::Problem& problem_;
   Regions regions_;
   std::vector<std::vector<Edge>> edges_;
   std::int64_t between_ = 0, outside_ = 0;

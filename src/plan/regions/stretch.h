@@ -24,6 +24,7 @@ class ProblemFacts {
 // A run of an op before the first run of another one, both as positions in the stretch.
 struct LocalReplay {
   int op = 0, before = 0;
+  friend bool operator==(const LocalReplay&, const LocalReplay&) = default;
 };
 
 class Stretch {

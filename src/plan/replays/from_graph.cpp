@@ -14,6 +14,7 @@ class Conversion {
   GraphProblem run() {
     const StepRange micro = simulation_.timeline.micro;
     for (int step = micro.begin; step < micro.end; ++step) add(step);
+    name_others();
     // What an update at the end reads stays.
     for (const auto& [value, item] : item_of_) {
       if (graph_.values[value].persistent() && !simulation_.timeline.early_updates) use(result_.problem.ops.back(), item);
@@ -22,6 +23,24 @@ class Conversion {
   }
 
  private:
+  // Ops that compute the gradients of others, or repeat them for another micro-batch.
+  void name_others() {
+    PerNode<int> op_of(graph_.nodes.size(), -1);
+    for (int op = 0; op < static_cast<int>(result_.nodes.size()); ++op) {
+      const NodeId node = result_.nodes[static_cast<std::size_t>(op)];
+      if (node.valid()) op_of[node] = op;
+    }
+    for (Op& op : result_.problem.ops) {
+      const NodeId node = result_.nodes[static_cast<std::size_t>(&op - result_.problem.ops.data())];
+      if (!node.valid()) continue;
+      const Node& what = graph_.nodes[node];
+      if (what.gradient_of.valid()) op.of = op_of[what.gradient_of];
+      if (!what.replica_of.valid()) continue;
+      op.like = op_of[what.replica_of];
+      result_.problem.ops[static_cast<std::size_t>(op.like)].like = op.like;
+    }
+  }
+
   void use(Op& op, int item) const {
     if (std::find(op.reads.begin(), op.reads.end(), item) == op.reads.end() &&
         std::find(op.writes.begin(), op.writes.end(), item) == op.writes.end()) {
@@ -66,6 +85,8 @@ class Conversion {
   }
 
   void describe(const Node& node, Op& op) const {
+    if (node.section == Section::micro && node.op->transfer == Transfer::none)
+      op.pass = node.backward ? Pass::backward : Pass::forward;
     op.replayable = may_run_again(graph_, node);
     if (node.op->chunked && node.section == Section::micro) op.scratch = least_loss_scratch_;
     for (const NodeAlias& alias : aliases_of(graph_, node)) {

@@ -1,13 +1,14 @@
-// Recomputation as a rewrite of the graph: forward values that a block drops are computed again by clones, just before the
-// backward pass first reads them. A clone is the same node with the same attributes and site, so its bits are the same.
+// What blocks do, as single nodes that run again (plan/passes/replay.h): for plans with values on other tiers, where every block
+// has one of a few ways.
 #pragma once
 
-#include <string_view>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "graph/graph.h"
 #include "plan/blocks.h"
+#include "plan/passes/replay.h"
 
 namespace plimsoll {
 
@@ -18,7 +19,6 @@ enum class BlockMode : std::uint8_t {
   pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
   joined,     // the same, and the block's input is computed again with the block before it
 };
-std::string_view name(BlockMode mode);
 
 // What a block does. `again`: for `cheap`, which of its nodes run again, as positions in the block, ascending.
 struct BlockChoice {
@@ -30,7 +30,8 @@ struct BlockChoice {
   friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
 };
 
-// `choices[i]` is for `blocks[i]`. Value ids of the original nodes keep their meaning.
-Graph apply_recompute(Graph graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices);
+// `choices[i]` is for `blocks[i]`. Each node runs again right before the first backward node that reads what it makes.
+std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<GraphBlock>& blocks,
+                                          const std::vector<BlockChoice>& choices);
 
 }  // namespace plimsoll
