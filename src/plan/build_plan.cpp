@@ -273,8 +273,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
     built.costs = costs_of(built.simulation, decisions.paging, machine);
     return built;
   };
-  std::optional<Graph> decided = apply_late(
-      apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()), decisions.late);
+  std::optional<Graph> decided =
+      apply_late(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()), decisions.late);
   if (!decided) throw not_of_this_graph("it begins a transfer where none can begin");
   Plan plan;
   plan.decisions = decisions;

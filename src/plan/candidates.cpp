@@ -152,9 +152,9 @@ Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
   const Bytes loss = least_loss_scratch();
   if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
   const WindowOrder alone{window_.rounds(), 1};
-  return working_set_bound(simulate(apply_choices(paged_, blocks(), {}, paging_, alone), alone.rounds(), chunks_simulated_,
-                                    saves_, model_->kernels),
-                           loss, floor.enough);
+  return working_set_bound(
+      simulate(apply_choices(paged_, blocks(), {}, paging_, alone), alone.rounds(), chunks_simulated_, saves_, model_->kernels),
+      loss, floor.enough);
 }
 
 // What does not depend on what blocks do.

@@ -156,9 +156,9 @@ class BatchCandidates {
   std::size_t first_allowed_ = 0;  // the request may not want to keep everything
   std::vector<Whole> wholes_;
   std::optional<RegionPlans> regions_;  // where everything stays in memory
-  std::int64_t outside_peak_ = 0;  // of steps that hold no block's values
-  std::int64_t loss_base_ = 0;     // live bytes at the loss, less scratch and what blocks hold
-  std::int64_t between_peak_ = 0;  // of the other steps between the last block's forward and backward, likewise
+  std::int64_t outside_peak_ = 0;       // of steps that hold no block's values
+  std::int64_t loss_base_ = 0;          // live bytes at the loss, less scratch and what blocks hold
+  std::int64_t between_peak_ = 0;       // of the other steps between the last block's forward and backward, likewise
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   double kernel_seconds_ = 0;

@@ -370,7 +370,8 @@ PlanRecord record_from_json(const json& object) {
                        fmt::format("a whole number from 1 to {}", kMost));
   };
   if (object.contains("blocks")) {
-    throw config_error("E-PLAN-FILE", "plan", "an older program made this plan: it says what blocks do, not which nodes run again",
+    throw config_error("E-PLAN-FILE", "plan",
+                       "an older program made this plan: it says what blocks do, not which nodes run again",
                        "a file that this program's `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
   }
   try {

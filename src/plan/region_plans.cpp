@@ -43,9 +43,8 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<LossChunks>& 
     if (region == regions::kBetween) between = std::max(between, live.back());
     if (region == regions::kOutside) outside = std::max(outside, live.back());
   }
-  edges_ = regions::find_edges(
-      graph.problem, regions, live,
-      {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none});
+  edges_ = regions::find_edges(graph.problem, regions, live,
+                               {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none});
   std::vector<regions::End> ends;
   for (const LossChunks& each : chunks) ends.push_back({std::max(between, loss + each.scratch), each.seconds});
   plans_ = regions::solve_chain(edges_, ends, outside, kMostLabels);

@@ -6,15 +6,15 @@
 namespace plimsoll {
 namespace {
 
-// Nodes of a block that would run again if nothing of it were kept: all but the last one that backward nodes read something of,
-// directly or through other such nodes.
+// Nodes of a block that would run again if only what crosses its cuts were kept: what backward nodes read something of, directly
+// or through other such nodes.
 class Reached {
  public:
   Reached(const Graph& graph, const std::vector<GraphBlock>& blocks) : graph_(graph), block_of_(graph.nodes.size(), -1) {
     reached_.resize(graph.nodes.size(), 0);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       for (const NodeId id : blocks[i].nodes) block_of_[id] = static_cast<int>(i);
-      block_of_[blocks[i].nodes.back()] = -1;
+      for (const NodeId id : blocks[i].cuts) block_of_[id] = -1;
     }
     for (const NodeId id : graph.section_order(Section::micro)) {
       if (!graph.nodes[id].backward) continue;

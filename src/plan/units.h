@@ -15,7 +15,7 @@ namespace plimsoll {
 enum class UnitMode : std::uint8_t {
   keep,       // nothing of it runs again
   cheap,      // some of its nodes do
-  recompute,  // all that its backward pass needs and that may run again
+  recompute,  // all that its backward pass needs but what crosses its cuts
 };
 std::string_view name(UnitMode mode);
 

@@ -24,7 +24,7 @@ TEST(MeasureStep, TimesEveryKernelOfAnUpdate) {
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = 2, .accumulation = 2};
     const std::vector<GraphBlock> blocks = find_blocks(graph);
-    for (const GraphBlock& block : blocks) decisions.blocks.push_back({block.name, mode});
+    decisions.replays = replays_of_blocks(graph, blocks, std::vector<BlockChoice>(blocks.size(), mode));
     OpCatalogue catalogue({}, {step.seconds.begin(), step.seconds.end()});
     const Plan plan = build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);
     EXPECT_EQ(plan.costs_bound, 0);

@@ -19,7 +19,7 @@ Counted count(const Graph& graph, const std::vector<GraphBlock>& blocks, std::si
   const GraphBlock& block = blocks[index];
   std::vector<BlockChoice> choices(blocks.size(), BlockMode::keep);
   choices[index] = choice;
-  const Graph rewritten = apply_recompute(graph, blocks, choices);
+  const Graph rewritten = apply_replays(graph, replays_of_blocks(graph, blocks, choices));
   std::set<ValueId> inside, kept;
   for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {
     for (const ValueId output : graph.nodes[block.nodes[i]].outputs) inside.insert(origin_of(graph, output));

@@ -99,8 +99,7 @@ TEST(LaneModel, APageHasALatencyOfItsOwnWhileTheOtherWayIsIdle) {
   OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
   const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, blocks, paging);
-  const std::vector<BlockChoice> keep(blocks.size(), BlockMode::keep);
-  const Simulation simulation = simulate(apply_choices(paged, blocks, keep, {}, paging, {1, 1}), 1, 1, true, kernels);
+  const Simulation simulation = simulate(apply_choices(paged, blocks, {}, paging, {1, 1}), 1, 1, true, kernels);
   constexpr double kBoth = 4, kAlone = 1, kRate = 1e18;
   Machine machine = round_machine();
   for (Link& link : machine.links) {

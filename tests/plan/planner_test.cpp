@@ -70,9 +70,8 @@ void expect_no_overlap(const Plan& plan, const std::string& where) {
 
 std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
   std::string text;
-  for (const BlockChoice& choice : batch.choices(candidate)) {
-    text += std::string(name(choice.mode)) + (choice.again.empty() ? " " : "(" + std::to_string(choice.again.size()) + ") ");
-  }
+  for (const UnitDecision& unit : describe_units(batch.model().graph, batch.model().blocks, batch.replays(candidate)))
+    text += std::string(name(unit.mode)) + (unit.pieces ? " in pieces, " : ", ");
   return text + std::to_string(candidate.loss_chunks) + " chunks";
 }
 
@@ -106,9 +105,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 20));
       for (const Candidate& candidate : candidates) {
-        const Simulation full = simulate(apply_decisions(model.graph, model.blocks, batch.choices(candidate),
-                                                         batch.replays(candidate), batch.paging(candidate), batch.window()),
-                                         batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
+        const Simulation full = simulate(
+            apply_decisions(model.graph, model.blocks, batch.replays(candidate), batch.paging(candidate), batch.window()),
+            batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
         Bytes live;
         for (const Phase phase : full.timeline.phases()) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
@@ -188,12 +187,11 @@ TEST(Planner, ConstrainedRequestsAreObeyed) {
     const Plan plan = planner.plan(budget);
     EXPECT_EQ(plan.decisions.loss_chunks, 3);
     EXPECT_EQ(plan.decisions.micro_batch, 3);
-    for (const BlockDecision& block : plan.decisions.blocks) EXPECT_GE(block.choice.mode, BlockMode::recompute);
+    for (const UnitDecision& unit : plan.units) EXPECT_NE(unit.mode, UnitMode::keep) << unit.unit;
   }
   config.plan.recompute = RecomputePolicy::none;
   Planner keeping(config);
-  for (const BlockDecision& block : keeping.plan(keeping.space.ceiling()).decisions.blocks)
-    EXPECT_EQ(block.choice.mode, BlockMode::keep);
+  EXPECT_TRUE(keeping.plan(keeping.space.floor()).decisions.replays.empty());
 }
 
 TEST(Planner, IsAPureFunctionOfItsRequest) {

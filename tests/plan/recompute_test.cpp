@@ -1,6 +1,6 @@
 // Blocks found from the graph, and recomputation as a rewrite: what is cloned, what a clone is, and that nothing else changes.
 
-#include "plan/passes/recompute.h"
+#include "plan/block_replays.h"
 
 #include <gtest/gtest.h>
 
@@ -22,6 +22,10 @@ std::vector<BlockChoice> uniform(const Graph& graph, const std::vector<GraphBloc
   return choices;
 }
 
+Graph recomputed(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices) {
+  return apply_replays(graph, replays_of_blocks(graph, blocks, choices));
+}
+
 TEST(Blocks, AreTheLayersOfTheModel) {
   for (const ModelShape& shape : kShapes) {
     const Graph graph = training_graph(shape);
@@ -41,7 +45,7 @@ TEST(Blocks, AreTheLayersOfTheModel) {
 TEST(Recompute, KeepingEverythingChangesNothing) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  EXPECT_EQ(graph_hash(apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::keep))), graph_hash(graph));
+  EXPECT_EQ(graph_hash(recomputed(graph, blocks, uniform(graph, blocks, BlockMode::keep))), graph_hash(graph));
 }
 
 void expect_clones_are_copies(const Graph& graph, const Graph& before) {
@@ -86,7 +90,7 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
-    const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, mode));
+    const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, mode));
     verify(rewritten);
     expect_clones_are_copies(rewritten, graph);
     EXPECT_GT(rewritten.nodes.size(), graph.nodes.size());
@@ -100,8 +104,8 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
 TEST(Recompute, OnlyTheBlockInputStaysOrTheCostlyResults) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph all = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
-  const Graph cheap = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::cheap));
+  const Graph all = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
+  const Graph cheap = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::cheap));
   for (const GraphBlock& block : blocks) {
     EXPECT_TRUE(kept_values(all, block).empty());
     EXPECT_FALSE(kept_values(cheap, block).empty());
@@ -114,7 +118,7 @@ TEST(Recompute, NothingIsClonedMoreOftenThanNeededOrUnread) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
-    const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, mode));
+    const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, mode));
     // In pieces: once on the way through, once for the piece's own backward nodes; a layer norm once more for a weight gradient.
     const std::size_t most = mode == BlockMode::pieces || mode == BlockMode::joined ? 2 : 1;
     std::multiset<NodeId> originals;
@@ -149,7 +153,7 @@ TEST(Recompute, JoinedBlocksShareOneKeptInput) {
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_EQ(blocks.size(), 4u);
   const auto kept = [&](const std::vector<BlockChoice>& choices) {
-    return all_kept(apply_recompute(graph, blocks, choices)).size();
+    return all_kept(recomputed(graph, blocks, choices)).size();
   };
   const std::size_t each = kept(uniform(graph, blocks, BlockMode::pieces));
   EXPECT_EQ(each, kept(uniform(graph, blocks, BlockMode::recompute)));
@@ -161,7 +165,7 @@ TEST(Recompute, PiecesOfABlockAreRecomputedOneAfterTheOther) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_EQ(blocks.front().cuts.size(), 2u) << "attention and the MLP";
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
+  const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
   // Attention runs again on the way to the MLP's input, and once more after the MLP's backward nodes.
   for (const GraphBlock& block : blocks) {
     std::vector<std::string> order;
@@ -180,7 +184,7 @@ TEST(Recompute, PiecesOfABlockAreRecomputedOneAfterTheOther) {
 TEST(Recompute, InPiecesALayerNormIsMadeAgainForAWeightGradient) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
+  const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::pieces));
   std::size_t gradients = 0;
   for (const NodeId id : rewritten.section_order(Section::micro)) {
     const Node& node = rewritten.nodes[id];
@@ -202,7 +206,7 @@ TEST(Recompute, InPiecesALayerNormIsMadeAgainForAWeightGradient) {
 TEST(Recompute, OriginalIdsKeepTheirMeaning) {
   const Graph graph = training_graph(kShapes[0]);
   const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const Graph rewritten = apply_recompute(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
+  const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
 }

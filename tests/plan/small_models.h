@@ -10,6 +10,7 @@
 #include "models/all.h"
 #include "models/gpt2/gpt2.h"
 #include "ops/op_catalogue.h"
+#include "plan/block_replays.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
 #include "plan/simulation.h"
@@ -124,13 +125,14 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
                           .accumulation = config.train.effective_batch / micro_batch,
                           .group = group,
                           .loss_chunks = loss_chunks,
-                          .blocks = {},
                           .paging = paging,
                           .replays = {}};
+  std::vector<BlockChoice> all;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const BlockChoice& choice = choices.at(i % choices.size());
-    decisions.blocks.push_back({blocks[i].name, choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice, {}});
+    all.push_back(choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice);
   }
+  decisions.replays = replays_of_blocks(graph, blocks, all);
   const bool gpu = machine.instruction_set == kCudaInstructions;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
   return build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);

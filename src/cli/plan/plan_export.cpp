@@ -24,7 +24,8 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   OpCatalogue catalogue = catalogue_of(input.machine);
   NodeKernels kernels(input.machine.machine.threads, catalogue);
-  return simulate(apply_decisions(graph, blocks, {}, {}, {plan.decisions.accumulation, 1}), plan.decisions.accumulation, plan.decisions.loss_chunks, /*saves=*/false, kernels);
+  return simulate(apply_decisions(graph, blocks, {}, {}, {plan.decisions.accumulation, 1}), plan.decisions.accumulation,
+                  plan.decisions.loss_chunks, /*saves=*/false, kernels);
 }
 
 Bytes loss_scratch(const Simulation& simulation) {

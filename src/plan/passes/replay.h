@@ -1,6 +1,5 @@
 // Single nodes that run again, as a rewrite of the graph: before another node a clone makes new copies of what the node made, and
-// everything from there on reads those. The copies before them die with their last reader. This is what recomputation comes to on
-// a graph without repeated blocks (plan/replays); blocks have modes of their own (plan/passes/recompute.h).
+// everything from there on reads those. The copies before them die with their last reader. All recomputation comes to this.
 #pragma once
 
 #include <vector>

@@ -19,9 +19,8 @@ struct Label {
 using Front = std::vector<Label>;
 
 Front undominated(std::vector<Label> labels) {
-  std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) {
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds;
-  });
+  std::sort(labels.begin(), labels.end(),
+            [](const Label& a, const Label& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds; });
   Front front;
   for (const Label& label : labels) {
     if (front.empty() || label.seconds < front.back().seconds) front.push_back(label);
@@ -81,7 +80,8 @@ std::vector<ChainPlan> solve_chain(const std::vector<std::vector<Edge>>& edges, 
                                    std::int64_t outside, std::size_t most, std::int64_t* labels) {
   const int count = static_cast<int>(edges.size());
   std::vector<Front> fronts(at(count) + 1);
-  for (int i = 0; i < static_cast<int>(ends.size()); ++i) fronts.back().push_back({ends[at(i)].bytes, ends[at(i)].seconds, nullptr, i});
+  for (int i = 0; i < static_cast<int>(ends.size()); ++i)
+    fronts.back().push_back({ends[at(i)].bytes, ends[at(i)].seconds, nullptr, i});
   fronts.back() = undominated(std::move(fronts.back()));
   Front room;
   for (int region = count; region-- > 0;) {

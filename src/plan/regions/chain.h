@@ -1,7 +1,7 @@
-// The chain program: what every region does, for all budgets at once. A plan is a path of edges from the first region to the last.
-// A suffix of the chain is one stretch of time, so two numbers describe it: the most that is live in it while all regions before
-// it keep everything, and its seconds. Both only grow with what comes before, so of two suffixes the one that is no better in
-// either is dropped, and no bytes are rounded.
+// The chain program: what every region does, for all budgets at once. A plan is a path of edges from the first region to the
+// last. A suffix of the chain is one stretch of time, so two numbers describe it: the most that is live in it while all regions
+// before it keep everything, and its seconds. Both only grow with what comes before, so of two suffixes the one that is no better
+// in either is dropped, and no bytes are rounded.
 #pragma once
 
 #include <cstddef>

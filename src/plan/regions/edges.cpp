@@ -91,6 +91,8 @@ class Sets {
   // Always what saves most bytes for its seconds: one candidate, or two where one alone saves nothing.
   std::vector<Set> one_by_one() const {
     constexpr std::size_t kMostPaired = 48;
+    constexpr std::int64_t kMostLooks = 4000000;  // at ops, of all sets together
+    std::int64_t looks = 0;
     std::vector<char> dropped(candidates_.size(), 0);
     std::vector<Set> all{set_of(dropped)};
     for (;;) {
@@ -101,6 +103,7 @@ class Sets {
         std::vector<char> next = dropped;
         next[i] = next[j] = 1;
         if (next == dropped) return;
+        looks += stretch_.turn();
         Set set = set_of(next);
         const auto saved = static_cast<double>(all.back().kept - set.kept);
         const double rate = saved / std::max(set.seconds - all.back().seconds, 1e-12);
@@ -113,7 +116,7 @@ class Sets {
         const std::size_t end = candidates_.size() <= kMostPaired ? candidates_.size() : std::min(i + 3, candidates_.size());
         for (std::size_t j = i; j < end; ++j) look(i, j);
       }
-      if (best.empty()) return all;
+      if (best.empty() || looks > kMostLooks) return all;
       dropped = std::move(best);
       all.push_back(std::move(chosen));
     }
@@ -195,10 +198,11 @@ class EdgeFinder {
         const int end = begin + length;
         const Kept kept = keep(begin, end);
         if (length <= 2) add_sets(begin, end, kept);
-        if (length <= limits_.local && limits_.some && limits_.keeps) add_local(begin, end, kept);
+        if (length <= limits_.local && limits_.some && limits_.keeps && suits_local(kept.stretch)) add_local(begin, end, kept);
       }
       // What ends at the loss would run again at once.
-      for (int end = begin + 2; limits_.some && end <= std::min(begin + limits_.longest, count() - 1); ++end) add_segment(begin, end);
+      for (int end = begin + 2; limits_.some && end <= std::min(begin + limits_.longest, count() - 1); ++end)
+        add_segment(begin, end);
       without_beaten(edges_[at(begin)]);
     }
     return std::move(edges_);
@@ -244,12 +248,20 @@ class EdgeFinder {
     std::vector<int> all;
     for (int position = 0; position < stretch.turn(); ++position) {
       const int like = stretch.what(position).like;
-      const bool chosen = std::any_of(again.begin(), again.end(), [&](int each) {
-        return each == position || (like >= 0 && stretch.op(each) == like);
-      });
+      const bool chosen = std::any_of(again.begin(), again.end(),
+                                      [&](int each) { return each == position || (like >= 0 && stretch.op(each) == like); });
       if (chosen) all.push_back(position);
     }
     return all;
+  }
+
+  // Ops that repeat others for another micro-batch would have to be decided on with those.
+  static bool suits_local(const Stretch& stretch) {
+    constexpr int kMostOps = 160;
+    for (int position = 0; position < stretch.size(); ++position) {
+      if (stretch.what(position).like >= 0) return false;
+    }
+    return stretch.size() <= kMostOps;
   }
 
   // Schedules of single ops within some bytes of the stretch's own and some between its passes.
@@ -302,12 +314,14 @@ class EdgeFinder {
         problem.ops[at(gap)].scratch = std::max<std::int64_t>(0, bytes - most);
         const replays::Evictor evictor(problem);
         const std::vector<double> keys(problem.items.size(), 1.0);
-        for (const replays::Weights& weights : {replays::Weights{1, 1, 1}, {0, 1, 1}, {1, 0, 1}, {0, 0, 1}, {1, 1, 0}, {2, 1, 1}}) {
+        for (const replays::Weights& weights :
+             {replays::Weights{1, 1, 1}, {0, 1, 1}, {1, 0, 1}, {0, 0, 1}, {1, 1, 0}, {2, 1, 1}}) {
           const std::optional<replays::Schedule> found = evictor.schedule(bytes, weights, keys);
           if (!found) continue;
           std::vector<LocalReplay> replays;
           for (const replays::Replay& replay : found->replays)
-            replays.push_back({replay.op < gap ? replay.op : replay.op - 1, replay.before < gap ? replay.before : replay.before - 1});
+            replays.push_back(
+                {replay.op < gap ? replay.op : replay.op - 1, replay.before < gap ? replay.before : replay.before - 1});
           if (std::find(all.begin(), all.end(), replays) == all.end()) all.push_back(std::move(replays));
         }
       }
@@ -328,9 +342,8 @@ class EdgeFinder {
     }
     const auto region_at = [&](int position) { return facts_.regions.of[at(stretch.op(position))]; };
     const auto crosses = [&](int position) {  // whether another region reads what it makes
-      return std::any_of(stretch.writes(position).begin(), stretch.writes(position).end(), [&](int item) {
-        return read_by_another_[at(item)] != 0;
-      });
+      return std::any_of(stretch.writes(position).begin(), stretch.writes(position).end(),
+                         [&](int item) { return read_by_another_[at(item)] != 0; });
     };
     find_crossing(stretch);
     int now = end;
@@ -365,8 +378,8 @@ class EdgeFinder {
     if (!stretch.evaluate(replays, outcome)) return;
     Edge edge{.begin = begin, .end = end, .seconds = outcome.seconds, .saved = outcome.held - kept.outcome.held, .replays = {}};
     for (int position = 0; position < stretch.size(); ++position) {
-      edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + outcome.live[at(position)] -
-                                          kept.outcome.live[at(position)]);
+      edge.peak =
+          std::max(edge.peak, live_[at(stretch.op(position))] + outcome.live[at(position)] - kept.outcome.live[at(position)]);
     }
     for (const LocalReplay& replay : replays) edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
     edges_[at(begin)].push_back(std::move(edge));
@@ -391,7 +404,7 @@ class EdgeFinder {
   std::vector<std::vector<Edge>> edges_;
   std::map<std::string, std::vector<Set>> sets_;  // by the signature of a stretch
   std::map<std::string, std::vector<std::vector<LocalReplay>>> local_;
-  std::vector<char> read_by_another_;             // by item of a stretch: another region reads it
+  std::vector<char> read_by_another_;  // by item of a stretch: another region reads it
 };
 
 }  // namespace

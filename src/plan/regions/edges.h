@@ -10,10 +10,10 @@
 namespace plimsoll::regions {
 
 struct Edge {
-  int begin = 0, end = 0;     // regions
-  double seconds = 0;         // of what runs again
-  std::int64_t peak = 0;      // the most that is live at its steps, while all other regions keep everything
-  std::int64_t saved = 0;     // what is held more between its passes than if it kept everything: negative
+  int begin = 0, end = 0;  // regions
+  double seconds = 0;      // of what runs again
+  std::int64_t peak = 0;   // the most that is live at its steps, while all other regions keep everything
+  std::int64_t saved = 0;  // what is held more between its passes than if it kept everything: negative
   std::vector<replays::Replay> replays;
 };
 
@@ -25,7 +25,8 @@ struct EdgeLimits {
   int local = 2;      // regions of a stretch whose ops are decided on one by one, within some bytes
 };
 
-// `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of the same stretch. Always one for each region alone.
+// `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of
+// the same stretch. Always one for each region alone.
 std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
                                           const std::vector<std::int64_t>& live, const EdgeLimits& limits);
 

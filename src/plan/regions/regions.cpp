@@ -1,6 +1,7 @@
 #include "plan/regions/regions.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll::regions {
 namespace {
@@ -9,8 +10,8 @@ using replays::Op;
 using replays::Pass;
 using replays::Problem;
 
-constexpr std::int64_t kSmall = 4096;   // bytes of what crosses unnoticed
-constexpr int kLong = 24;               // forward ops of a region that is worth to be cut further
+constexpr std::int64_t kSmall = 4096;  // bytes of what crosses unnoticed
+constexpr int kLong = 24;              // forward ops of a region that is worth to be cut further
 constexpr int kNone = -1;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -22,7 +23,9 @@ class Cutter {
         made_(problem.items.size(), kNone),
         last_(problem.items.size(), kNone),
         held_(problem.items.size(), 0),
-        carried_(problem.items.size(), 0) {
+        carried_(problem.items.size(), 0),
+        first_(problem.items.size()),
+        alike_(problem.items.size(), {0, 0}) {
     first_backward_ = static_cast<int>(problem.ops.size());
     for (int i = 0; i < static_cast<int>(problem.ops.size()); ++i) {
       const Op& op = problem.ops[at(i)];
@@ -38,6 +41,7 @@ class Cutter {
       if (op.pass != Pass::backward) continue;
       for (const int item : op.reads) held_[at(item)] = 1;
     }
+    find_alike();
   }
 
   Regions run() {
@@ -56,9 +60,28 @@ class Cutter {
   }
 
  private:
-  bool counts(int item) const {
-    return made_[at(item)] != kNone && !carried_[at(item)] && problem_.items[at(item)] > kSmall;
+  // What ops that repeat each other for several micro-batches make counts as one value.
+  void find_alike() {
+    for (int item = 0; item < static_cast<int>(first_.size()); ++item) first_[at(item)] = item;
+    for (const Op& op : problem_.ops) {
+      if (op.like < 0 || op.pass != Pass::forward) continue;
+      for (std::size_t i = 0; i < op.writes.size(); ++i) first_[at(op.writes[i])] = problem_.ops[at(op.like)].writes[i];
+    }
+    for (int item = 0; item < static_cast<int>(first_.size()); ++item) {
+      Crossing& all = alike_[at(first_[at(item)])];
+      ++all.count;
+      all.sum += item;
+    }
   }
+
+  // A number of values, and the sum of their ids, which tells them apart from others of that number.
+  struct Crossing {
+    int count = 0;
+    std::int64_t sum = 0;
+    friend bool operator==(const Crossing&, const Crossing&) = default;
+  };
+
+  bool counts(int item) const { return made_[at(item)] != kNone && !carried_[at(item)] && problem_.items[at(item)] > kSmall; }
 
   // Ends of the regions, as places of the forward order.
   std::vector<int> cuts() {
@@ -76,26 +99,34 @@ class Cutter {
 
   std::vector<int> simple_cuts() const {
     const auto count = static_cast<int>(forward_.size());
-    std::vector<int> crossing(at(count) + 1, 0);         // by place: how many values more cross behind it than behind the one before
-    std::vector<std::int64_t> items(at(count) + 1, 0);   // the same for the sum of their numbers
+    // By place: how much more crosses behind it than behind the one before; of all values, and of the first of those alike.
+    std::vector<Crossing> all(at(count) + 1), first(at(count) + 1);
     for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item) {
       const int made = made_[at(item)], last = last_[at(item)];
       if (!counts(item) || last <= made) continue;
-      ++crossing[at(made)], --crossing[at(last)];
-      items[at(made)] += item, items[at(last)] -= item;
+      add(all, made, last, item);
+      if (first_[at(item)] == item) add(first, made, last, item);
     }
     std::vector<int> ends;
-    int live = 0, begin = 0;
-    std::int64_t sum = 0;
+    int begin = 0;
+    Crossing live, live_first;
     for (int place = 0; place < count; ++place) {
-      live += crossing[at(place)];
-      sum += items[at(place)];
-      const bool cut = place + 1 == count || (live == 1 && held_[static_cast<std::size_t>(sum)]);
+      for (auto [now, change] : {std::pair(&live, &all[at(place)]), std::pair(&live_first, &first[at(place)])}) {
+        now->count += change->count;
+        now->sum += change->sum;
+      }
+      const auto single = static_cast<std::size_t>(live_first.sum);
+      const bool cut = place + 1 == count || (live_first.count == 1 && held_[single] && live == alike_[single]);
       const bool alone = place == begin && place + 1 < count;  // a region of one op joins the next one
       if (!cut || alone) continue;
       ends.push_back(begin = place + 1);
     }
     return ends;
+  }
+
+  static void add(std::vector<Crossing>& changes, int made, int last, int item) {
+    ++changes[at(made)].count, --changes[at(last)].count;
+    changes[at(made)].sum += item, changes[at(last)].sum -= item;
   }
 
   // Carries the values that live longest across a stretch until a cut divides it. Whether one does.
@@ -105,12 +136,12 @@ class Cutter {
     for (int number = 0; number < kMostCarried; ++number) {
       int best = kNone, longest = (end - begin) / 4;
       for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item) {
-        if (!counts(item)) continue;
+        if (!counts(item) || first_[at(item)] != item) continue;
         const int lives = std::min(last_[at(item)], end) - std::max(made_[at(item)], begin);
         if (lives > longest) best = item, longest = lives;
       }
       if (best == kNone) break;
-      carried_[at(best)] = 1;
+      for (int item = 0; item < static_cast<int>(first_.size()); ++item) carried_[at(item)] |= first_[at(item)] == best ? 1 : 0;
       const std::vector<int> ends = simple_cuts();
       if (std::any_of(ends.begin(), ends.end(), [&](int each) { return begin < each && each < end; })) return true;
     }
@@ -162,10 +193,12 @@ class Cutter {
 
   const Problem& problem_;
   int first_backward_ = 0;
-  std::vector<int> forward_;        // ops
-  std::vector<int> made_, last_;    // by item: places in the forward order of its maker and its last forward reader
-  std::vector<char> held_;          // by item: a backward op reads it
-  std::vector<char> carried_;       // by item
+  std::vector<int> forward_;      // ops
+  std::vector<int> made_, last_;  // by item: places in the forward order of its maker and its last forward reader
+  std::vector<char> held_;        // by item: a backward op reads it
+  std::vector<char> carried_;     // by item
+  std::vector<int> first_;        // by item: the one that stands for all alike
+  std::vector<Crossing> alike_;   // by item that stands for others: all of them
 };
 
 }  // namespace
