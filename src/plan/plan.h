@@ -154,13 +154,8 @@ struct Infeasible {
 struct Candidate {
   std::size_t batch = 0;  // which micro-batch size, paging and group
   int loss_chunks = 1;
-  // The first blocks do one thing, the next another, and so on: an option of the batch for so many of them.
-  struct Run {
-    std::uint16_t option = 0, blocks = 0;
-  };
-  std::array<Run, 3> runs;
-  int whole = -1;         // or one of the batch's decisions for the graph as a whole
-  std::size_t chain = 0;  // or one of its chain plans, where everything stays in memory
+  int whole = -1;         // one of the batch's plans that were simulated as a whole
+  std::size_t chain = 0;  // or one of its chain plans
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;

@@ -1,6 +1,7 @@
 #include "plan/region_plans.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "plan/step_roles.h"
@@ -8,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kMostLabels = 2048;
+// With links each plan's waits are found one by one.
+constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 128;
 
 // What no choice changes: the phases around, and the steps of the update.
 std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
@@ -18,17 +20,39 @@ std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
   return peak;
 }
 
+std::vector<int> units_of(const replays::Problem& problem, const regions::Regions& regions) {
+  std::vector<int> units;
+  for (const std::vector<int>& ops : regions.ops) {
+    int unit = -1;
+    for (const int op : ops) {
+      const replays::Op& what = problem.ops[static_cast<std::size_t>(op)];
+      if (what.pass == replays::Pass::forward) unit = what.unit;
+    }
+    units.push_back(unit);
+  }
+  return units;
+}
+
+std::vector<replays::Replay> by_place(const std::vector<const regions::Edge*>& edges) {
+  std::vector<replays::Replay> replays;
+  for (const regions::Edge* edge : edges) replays.insert(replays.end(), edge->replays.begin(), edge->replays.end());
+  std::stable_sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
+  return replays;
+}
+
 }  // namespace
 
-RegionPlans::RegionPlans(const Simulation& keep, const std::vector<LossChunks>& chunks, RecomputePolicy policy) {
+RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
+                         const Machine& machine, const std::vector<LossChunks>& chunks, RecomputePolicy policy) {
   const std::int64_t least_scratch = std::ranges::min_element(chunks, {}, &LossChunks::scratch)->scratch;
-  replays::GraphProblem graph = replays::problem_of(keep, least_scratch);
-  const regions::Regions regions = regions::find_regions(graph.problem);
-  const LiveProfile steady = live_profile(keep.lifetimes, keep.timeline, Phase::steady);
   const std::int64_t most_scratch = std::ranges::max_element(chunks, {}, &LossChunks::scratch)->scratch;
+  graph_ = std::make_unique<replays::GraphProblem>(replays::problem_of(keep, units, paging.narrow, least_scratch));
+  const replays::Problem& problem = graph_->problem;
+  const regions::Regions regions = regions::find_regions(problem);
+  const LiveProfile steady = live_profile(keep.lifetimes, keep.timeline, Phase::steady);
   std::vector<std::int64_t> live;
   std::int64_t outside = peak_around(keep, steady), between = 0, loss = 0;
-  for (int op = 0; op < static_cast<int>(graph.problem.ops.size()); ++op) {
+  for (int op = 0; op < static_cast<int>(problem.ops.size()); ++op) {
     const int step = keep.timeline.micro.begin + op, region = regions.of[static_cast<std::size_t>(op)];
     live.push_back(steady.bytes[static_cast<std::size_t>(op)].n);
     if (is_chunked(keep, step)) {
@@ -43,29 +67,110 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<LossChunks>& 
     if (region == regions::kBetween) between = std::max(between, live.back());
     if (region == regions::kOutside) outside = std::max(outside, live.back());
   }
-  edges_ = regions::find_edges(graph.problem, regions, live,
+  edges_ = regions::find_edges(problem, regions, live,
                                {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none});
   std::vector<regions::End> ends;
   for (const LossChunks& each : chunks) ends.push_back({std::max(between, loss + each.scratch), each.seconds});
-  plans_ = regions::solve_chain(edges_, ends, outside, kMostLabels);
-  nodes_ = std::move(graph.nodes);
-  for (int op = 0; op < static_cast<int>(graph.problem.ops.size()); ++op) {
-    const int like = graph.problem.ops[static_cast<std::size_t>(op)].like;
-    first_.push_back(like < 0 || like == op ? 1 : 0);
+  least_loss_seconds_ = std::ranges::min_element(chunks, {}, &LossChunks::seconds)->seconds;
+  unit_of_ = units_of(problem, regions);
+  between_ = std::max(between, loss);
+  inputs_ = bytes_of_inputs(regions);
+  regions::Windows windows;
+  if (paging.active()) {
+    exact_seconds_ = !paging.narrow;
+    lanes_.emplace(keep, *graph_, paging, machine);
+    windows = {unit_of_, lanes_->slack(units.size())};
+  }
+  solve(ends, outside, windows);
+}
+
+// What the region before makes for the first region of a unit.
+std::int64_t RegionPlans::bytes_of_inputs(const regions::Regions& regions) const {
+  std::int64_t bytes = 0;
+  std::vector<int> region_of_maker(graph_->problem.items.size(), regions::kOutside);
+  for (int op = 0; op < regions.turn; ++op) {
+    const int region = regions.of[static_cast<std::size_t>(op)];
+    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].writes) region_of_maker[static_cast<std::size_t>(item)] = region;
+    const bool first = region > 0 && unit_of_[static_cast<std::size_t>(region)] >= 0 &&
+                       unit_of_[static_cast<std::size_t>(region)] != unit_of_[static_cast<std::size_t>(region - 1)];
+    if (!first) continue;
+    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].reads) {
+      int& made = region_of_maker[static_cast<std::size_t>(item)];
+      if (made != region - 1) continue;
+      bytes += graph_->problem.items[static_cast<std::size_t>(item)];
+      made = regions::kOutside;  // counted
+    }
+  }
+  return bytes;
+}
+
+double RegionPlans::seconds_of(const std::vector<const regions::Edge*>& path) const {
+  double seconds = lanes_ ? lanes_->stall(by_place(path)) : 0;
+  for (const regions::Edge* edge : path) seconds += edge->seconds;
+  return seconds;
+}
+
+void RegionPlans::solve(const std::vector<regions::End>& ends, std::int64_t outside, const regions::Windows& windows) {
+  const std::size_t most = lanes_ ? kMostWithLinks : kMostLabels;
+  for (regions::ChainPlan& chain : regions::solve_chain(edges_, ends, outside, most, windows)) {
+    double seconds = chain.seconds;
+    if (lanes_) seconds = ends[static_cast<std::size_t>(chain.end)].seconds + seconds_of(chain.edges);
+    plans_.push_back({chain.bytes, seconds, chain.end, std::move(chain.edges)});
   }
 }
 
-std::vector<NodeReplay> RegionPlans::replays(const regions::ChainPlan& plan) const {
-  std::vector<NodeReplay> replays;
-  for (const regions::Edge* edge : plan.edges) {
-    for (const auto& [op, before] : edge->replays) {
-      if (first_[static_cast<std::size_t>(op)] == 0) continue;
-      const NodeId behind = nodes_[static_cast<std::size_t>(before)];
-      ensure(behind.valid(), "regions", "what runs again stands before no node");
-      replays.push_back({nodes_[static_cast<std::size_t>(op)], behind});
+std::vector<const regions::Edge*> RegionPlans::path_of_units(int units, Rest rest) const {
+  std::vector<const regions::Edge*> path;
+  const int count = static_cast<int>(edges_.size());
+  for (int region = 0; region < count; region = path.back()->end) {
+    const int unit = unit_of_[static_cast<std::size_t>(region)];
+    const Rest what = unit < 0 ? Rest::keep : unit < units ? Rest::least : rest;
+    int end = region + 1;  // of the regions of the unit
+    while (unit >= 0 && end < count && unit_of_[static_cast<std::size_t>(end)] == unit) ++end;
+    const auto price = [&](const regions::Edge& edge) {
+      const bool keeps = edge.replays.empty();
+      switch (what) {
+        case Rest::keep: return std::tuple(!keeps, edge.seconds, edge.end);
+        case Rest::cheapest: return std::tuple(keeps, edge.seconds, edge.end);
+        case Rest::least: break;
+      }
+      return std::tuple(edge.end != end, static_cast<double>(edge.saved), edge.end);
+    };
+    const regions::Edge* best = nullptr;
+    for (const regions::Edge& edge : edges_[static_cast<std::size_t>(region)]) {
+      const bool fits = what == Rest::least ? edge.end <= end : edge.end == region + 1;
+      if (fits && (best == nullptr || price(edge) < price(*best))) best = &edge;
     }
+    ensure(best != nullptr, "regions", "a region without a way of its own");
+    path.push_back(best);
   }
-  return replays;
+  return path;
+}
+
+std::vector<NodeReplay> RegionPlans::least_of_units(int units, Rest rest) const { return by_nodes(path_of_units(units, rest)); }
+
+double RegionPlans::seconds_of_units(Rest rest) const { return least_loss_seconds_ + seconds_of(path_of_units(0, rest)); }
+
+bool RegionPlans::inputs_count() const {
+  constexpr int kLeastPart = 16;
+  std::int64_t held = between_;
+  for (const regions::Edge* edge : path_of_units(0, Rest::least)) held += edge->saved;
+  return inputs_ * kLeastPart >= held;
+}
+
+std::vector<NodeReplay> RegionPlans::replays(const Plan& plan) const { return by_nodes(plan.edges); }
+
+// What only repeats another node for another micro-batch follows from that one.
+std::vector<NodeReplay> RegionPlans::by_nodes(const std::vector<const regions::Edge*>& path) const {
+  std::vector<NodeReplay> nodes;
+  for (const auto& [op, before] : by_place(path)) {
+    const int like = graph_->problem.ops[static_cast<std::size_t>(op)].like;
+    if (like >= 0 && like != op) continue;
+    const NodeId behind = graph_->nodes[static_cast<std::size_t>(before)];
+    ensure(behind.valid(), "regions", "what runs again stands before no node");
+    nodes.push_back({graph_->nodes[static_cast<std::size_t>(op)], behind});
+  }
+  return nodes;
 }
 
 }  // namespace plimsoll

@@ -1,17 +1,21 @@
-// All plans of one micro-batch size and group whose values stay in memory, from one simulation that keeps everything: its
-// micro-step is a problem of recomputation, cut into a chain of regions (plan/regions).
+// All plans of one micro-batch size, paging and group, from one simulation that keeps everything: its micro-step is a problem of
+// recomputation, cut into a chain of regions (plan/regions).
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "plan/regions/chain.h"
 #include "plan/replays/from_graph.h"
 #include "plan/simulation.h"
+#include "plan/tier_lanes.h"
 
 namespace plimsoll {
 
-// The loss in so many chunks: the scratch of the loss that needs most, the seconds of all losses of a micro-step.
+// The loss in so many chunks: the scratch of the loss that needs most; the seconds of all losses of a micro-step, with what they
+// wait more than in the simulation.
 struct LossChunks {
   std::int64_t scratch = 0;
   double seconds = 0;
@@ -19,22 +23,50 @@ struct LossChunks {
 
 class RegionPlans {
  public:
-  // The simulation keeps everything.
-  RegionPlans(const Simulation& keep, const std::vector<LossChunks>& chunks, RecomputePolicy policy);
+  struct Plan {
+    std::int64_t bytes = 0;  // the most that is live
+    double seconds = 0;      // of clones, losses and waits in a micro-step
+    int chunks = 0;          // the number of a LossChunks
+    std::vector<const regions::Edge*> edges;
+  };
 
-  // From the most live bytes to the fewest, each faster than all smaller ones; `end` is the number of a LossChunks. Seconds are
-  // those of clones and losses in a micro-step.
-  const std::vector<regions::ChainPlan>& plans() const { return plans_; }
-  std::vector<NodeReplay> replays(const regions::ChainPlan& plan) const;
+  // The simulation keeps everything.
+  RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
+              const std::vector<LossChunks>& chunks, RecomputePolicy policy);
+
+  // From the most live bytes to the fewest.
+  const std::vector<Plan>& plans() const { return plans_; }
+  std::vector<NodeReplay> replays(const Plan& plan) const;
+  // What units do whose inputs do not leave memory.
+  enum class Rest : std::uint8_t { keep, cheapest, least };
+  // The first units keep as little as they can, and the others do `rest`.
+  std::vector<NodeReplay> least_of_units(int units, Rest rest) const;
+  // Of clones, the fastest loss and waits in a micro-step in which all units do that.
+  double seconds_of_units(Rest rest) const;
+  // Whether what crosses into units is a good part of what is held where everything else is made again.
+  bool inputs_count() const;
+
   // Whether the bytes are exact; else they are an upper bound.
   bool exact() const { return exact_; }
+  // Whether the seconds are; else a simulation of the plan tells them.
+  bool exact_seconds() const { return exact_seconds_; }
 
  private:
-  std::vector<NodeId> nodes_;  // by op
-  std::vector<char> first_;    // by op: it stands for those that repeat it for other micro-batches
+  void solve(const std::vector<regions::End>& ends, std::int64_t outside, const regions::Windows& windows);
+  std::vector<const regions::Edge*> path_of_units(int units, Rest rest) const;
+  double seconds_of(const std::vector<const regions::Edge*>& path) const;
+  std::vector<NodeReplay> by_nodes(const std::vector<const regions::Edge*>& path) const;
+  std::int64_t bytes_of_inputs(const regions::Regions& regions) const;
+
+  std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
-  std::vector<regions::ChainPlan> plans_;
-  bool exact_ = true;
+  std::vector<int> unit_of_;         // by region
+  std::optional<TierLanes> lanes_;   // where something rests on another tier
+  double least_loss_seconds_ = 0;
+  std::int64_t between_ = 0;         // live between the passes, where everything is kept
+  std::int64_t inputs_ = 0;          // of what crosses into units
+  std::vector<Plan> plans_;
+  bool exact_ = true, exact_seconds_ = true;
 };
 
 }  // namespace plimsoll

@@ -196,12 +196,10 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
   // later: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
-  const bool exact = plan.decisions.late.empty() && batch.composes();
+  const bool exact = plan.decisions.late.empty() && batch.exact(candidate);
   const bool agree = exact ? plan.live == candidate.live : plan.live <= candidate.live;
   if (!agree)
-    fmt::print(stderr, "DISAGREE micro {} group {} chunks {} early {}: {} composed {} replays {} outside\n",
-               decisions.micro_batch, decisions.group, decisions.loss_chunks, plan.timeline.early_updates, plan.live.n,
-               candidate.live.n, plan.decisions.replays.size());
+    fmt::print(stderr, "DISAGREE micro {} group {}: {} composed {} replays {}, narrow {} params {} accs {} tables {} res {} page {} whole {}\n", decisions.micro_batch, decisions.group, plan.live.n, candidate.live.n, plan.decisions.replays.size(), decisions.paging.narrow, decisions.paging.parameters, decisions.paging.accumulators, decisions.paging.tables, decisions.paging.resident, decisions.paging.page, candidate.whole);
   return plan;
 }
 

@@ -16,9 +16,11 @@ namespace {
 
 // A pass of the forward or the backward through one block: the stretch of the order that reads its parameters.
 struct Pass {
+  int unit = -1;
   Section section = Section::micro;
   bool backward = false;
-  std::size_t begin = 0, end = 0;  // places of its first and last reader or writer
+  std::size_t begin = 0, end = 0;  // places of its first and last reader or writer; what runs again does not begin it
+  bool begun = false;
   struct Use {
     ValueId value;  // persistent, on another tier
     std::size_t first = 0, last = 0;
@@ -31,7 +33,12 @@ struct Pass {
 class Rewrite {
  public:
   Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds)
-      : result_(std::move(graph)), narrow_(narrow), adds_(adds), before_(result_.order.size()), after_(result_.order.size()) {
+      : result_(std::move(graph)),
+        narrow_(narrow),
+        adds_(adds),
+        unit_of_(blocks_of_lines(result_, blocks)),
+        before_(result_.order.size()),
+        after_(result_.order.size()) {
     find_passes(blocks_of_values(result_, blocks));
     for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
   }
@@ -74,8 +81,12 @@ class Rewrite {
         if (!rests_elsewhere(input)) continue;
         const ValueId value = origin_of(result_, input);
         const auto [found, fresh] = known.emplace(std::tuple(block_of[value], node.section, node.backward), passes_.size());
-        if (fresh) passes_.push_back({node.section, node.backward, place, place, {}});
-        add_use(passes_[found->second], value, place);
+        if (fresh)
+          passes_.push_back(
+              {.unit = block_of[value], .section = node.section, .backward = node.backward, .begin = place, .end = place, .uses = {}});
+        Pass& pass = passes_[found->second];
+        if (!pass.begun && !node.clone_of.valid()) pass.begin = place, pass.begun = true;
+        add_use(pass, value, place);
       }
     }
   }
@@ -97,7 +108,7 @@ class Rewrite {
 
   void move(std::size_t index, std::size_t number, std::size_t early, std::size_t late) {
     const Pass::Use& use = passes_[index].uses[number];
-    before_[early].push_back({What::fetch, index, number});
+    before_[std::min(early, use.first)].push_back({What::fetch, index, number});
     before_[use.first].push_back({What::fetched, index, number});
     if (!use.written) return;
     after_[use.last].push_back({What::store, index, number});
@@ -123,12 +134,25 @@ class Rewrite {
     const auto like = [&](std::size_t other) {
       return other < passes_.size() && passes_[other].section == pass.section && passes_[other].backward == pass.backward;
     };
-    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : pass.backward ? pass.begin : section_begin(pass);
+    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : pass.backward ? unit_begin(pass) : section_begin(pass);
     const std::size_t late = like(index + 1) ? std::max(pass.end, passes_[index + 1].end) : section_end(pass);
     for (std::size_t i = 0; i < pass.uses.size(); ++i) {
       const Pass::Use& use = pass.uses[i];
       move(index, i, !use.written ? early : adds_ ? pass.begin : use.first, late);
     }
+  }
+
+  // Before all nodes that stand right before the pass and work for the same unit, with what runs again for them.
+  std::size_t unit_begin(const Pass& pass) const {
+    std::size_t place = pass.begin;
+    while (place > 0 && works_for(pass, result_.nodes[result_.order[place - 1]])) --place;
+    return place;
+  }
+  bool works_for(const Pass& pass, const Node& node) const {
+    if (node.section != pass.section || node.backward != pass.backward) return false;
+    if (node.clone_of.valid()) return true;
+    const auto unit = unit_of_.find(node.line);
+    return unit != unit_of_.end() && unit->second == pass.unit;
   }
 
   std::size_t section_begin(const Pass& pass) const {
@@ -189,7 +213,7 @@ class Rewrite {
 
   Pass::Use& use_at(ValueId value, std::size_t place) {
     for (Pass& pass : passes_) {
-      if (place < pass.begin || place > pass.end) continue;
+      if (place > pass.end) continue;
       const auto use = std::find_if(pass.uses.begin(), pass.uses.end(), [&](const Pass::Use& each) {
         return each.value == value && each.first <= place && place <= each.last;
       });
@@ -200,6 +224,7 @@ class Rewrite {
 
   Graph result_;
   bool narrow_, adds_;
+  std::unordered_map<Symbol, int> unit_of_;  // by model line
   std::vector<Pass> passes_;  // in the order of their beginnings
   std::vector<std::vector<Event>> before_, after_;
   std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators

@@ -20,8 +20,13 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBloc
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
+  Segment again;  // what runs again for the next node: it goes where that goes, unless it needs a matrix by itself
   for (const NodeId id : graph.section_order(Section::micro)) {
     const Node& node = graph.nodes[id];
+    if (node.clone_of.valid() && !narrow) {
+      again.push_back(id);
+      continue;
+    }
     for (const ValueId input : node.inputs) {
       if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
     }
@@ -29,6 +34,8 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBloc
     const std::tuple key(block == block_of_line.end() ? -1 : block->second, node.backward, node.pages.valid() ? id : NodeId{},
                          matrix);
     if (segments.empty() || key != last) segments.emplace_back();
+    segments.back().insert(segments.back().end(), again.begin(), again.end());
+    again.clear();
     segments.back().push_back(id);
     last = key;
   }

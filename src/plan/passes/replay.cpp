@@ -66,6 +66,7 @@ class Rewrite {
 
 bool may_run_again(const Graph& graph, const Node& node) {
   if (node.section != Section::micro || node.backward || !node.op->replayable || node.op->view || node.op->chunked) return false;
+  if (node.pages.valid()) return false;  // what streams would have to stream again
   const std::vector<NodeAlias> aliases = aliases_of(graph, node);
   return std::none_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return in_place(alias.kind); });
 }

@@ -13,7 +13,7 @@ struct NodeReplay {
   friend bool operator==(const NodeReplay&, const NodeReplay&) = default;
 };
 
-// Whether a node may run again: a forward node without side effects, whose results are no views.
+// Whether a node may run again: a forward node without side effects, whose results are no views and whose operands do not stream.
 bool may_run_again(const Graph& graph, const Node& node);
 
 // Whether every replay is of a node that may run again, before a later one.

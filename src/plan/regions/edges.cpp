@@ -374,6 +374,7 @@ class EdgeFinder {
 
   void add(int begin, int end, const Kept& kept, const std::vector<LocalReplay>& replays) {
     const Stretch& stretch = kept.stretch;
+    if (!brings_what_it_needs(stretch, replays)) return;
     Stretch::Outcome outcome;
     if (!stretch.evaluate(replays, outcome)) return;
     Edge edge{.begin = begin, .end = end, .seconds = outcome.seconds, .saved = outcome.held - kept.outcome.held, .replays = {}};
@@ -382,7 +383,19 @@ class EdgeFinder {
           std::max(edge.peak, live_[at(stretch.op(position))] + outcome.live[at(position)] - kept.outcome.live[at(position)]);
     }
     for (const LocalReplay& replay : replays) edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
+    for (const LocalReplay& replay : replays) {
+      const int unit = stretch.unit(replay.before);
+      if (edge.windows.empty() || edge.windows.back().unit != unit) edge.windows.push_back({unit, 0});
+      edge.windows.back().seconds += stretch.what(replay.op).seconds;
+    }
     edges_[at(begin)].push_back(std::move(edge));
+  }
+
+  // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.
+  bool brings_what_it_needs(const Stretch& stretch, const std::vector<LocalReplay>& replays) const {
+    return std::none_of(replays.begin(), replays.end(), [&](const LocalReplay& replay) {
+      return !stretch.what(replay.op).paged.empty() && stretch.unit(replay.op) != stretch.unit(replay.before);
+    });
   }
 
   static void without_beaten(std::vector<Edge>& edges) {

@@ -81,6 +81,8 @@ class Cutter {
     friend bool operator==(const Crossing&, const Crossing&) = default;
   };
 
+  int unit(int place) const { return problem_.ops[at(forward_[at(place)])].unit; }
+
   bool counts(int item) const { return made_[at(item)] != kNone && !carried_[at(item)] && problem_.items[at(item)] > kSmall; }
 
   // Ends of the regions, as places of the forward order.
@@ -116,9 +118,10 @@ class Cutter {
         now->sum += change->sum;
       }
       const auto single = static_cast<std::size_t>(live_first.sum);
+      const bool inside = problem_.narrow && place + 1 < count && unit(place) >= 0 && unit(place) == unit(place + 1);
       const bool cut = place + 1 == count || (live_first.count == 1 && held_[single] && live == alike_[single]);
       const bool alone = place == begin && place + 1 < count;  // a region of one op joins the next one
-      if (!cut || alone) continue;
+      if (!cut || alone || inside) continue;
       ends.push_back(begin = place + 1);
     }
     return ends;

@@ -20,7 +20,8 @@ struct Regions {
 };
 
 // Where long-lived values cross a stretch of more than 24 forward ops, the longest-lived are carried across its cuts and do not
-// count. Values of at most 4 KiB never count. Regions whose backward passes mix are one region.
+// count. Values of at most 4 KiB never count. Regions whose backward passes mix are one region. Where values come from another
+// tier one by one, a unit is not cut.
 Regions find_regions(const replays::Problem& problem);
 
 }  // namespace plimsoll::regions

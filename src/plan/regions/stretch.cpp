@@ -1,6 +1,8 @@
 #include "plan/regions/stretch.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace plimsoll::regions {
 namespace {
@@ -32,6 +34,7 @@ Stretch::Stretch(const ProblemFacts& facts, int begin, int end) : facts_(facts) 
     return static_cast<int>(std::lower_bound(ops_.begin(), ops_.end(), op) - ops_.begin());
   };
   turn_ = position_of(facts.regions.turn);
+  pages_ = facts.problem.narrow && std::any_of(ops_.begin(), ops_.end(), [&](int op) { return !facts.problem.ops[at(op)].paged.empty(); });
   std::vector<int> items;  // of the problem
   for (const int op : ops_) {
     const Op& what = facts.problem.ops[at(op)];
@@ -74,6 +77,40 @@ Stretch::Stretch(const ProblemFacts& facts, int begin, int end) : facts_(facts) 
     }
     outside_last_.push_back(last);
     held_to_.push_back(last == kNone ? 0 : position_of(last));
+  }
+}
+
+// What each pass through a unit needs of another tier comes while it uses what it needed before, and goes out while it uses what
+// it needs next (plan/passes/fetching).
+void Stretch::add_transfers(const std::vector<int>& position_at, int turn_place, std::vector<std::int64_t>& change) const {
+  struct Use {
+    int value, first, last;
+    std::int64_t bytes;
+    bool written;
+  };
+  std::map<std::pair<int, bool>, std::vector<Use>> passes;  // by unit and direction
+  for (int place = 0; place < static_cast<int>(position_at.size()); ++place) {
+    const Op& op = what(position_at[at(place)]);
+    for (const replays::Paged& paged : op.paged) {
+      std::vector<Use>& uses = passes[{op.unit, place >= turn_place}];
+      const auto begin = !paged.written && !uses.empty() ? uses.end() - 1 : uses.begin();
+      const auto use = std::find_if(begin, uses.end(), [&](const Use& each) { return each.value == paged.value; });
+      if (use == uses.end()) {
+        uses.push_back({paged.value, place, place, paged.bytes, paged.written});
+      } else {
+        use->last = place;
+      }
+    }
+  }
+  for (const auto& [pass, uses] : passes) {
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      const Use& use = uses[i];
+      const bool early = i > 0 && (!use.written || facts_.problem.adds);
+      const int begin = early ? uses[i - 1].first : use.first;
+      const int end = use.written && i + 1 < uses.size() ? std::max(use.last, uses[i + 1].last) : use.last;
+      change[at(begin)] += use.bytes;
+      change[at(end) + 1] -= use.bytes;
+    }
   }
 }
 
@@ -145,6 +182,7 @@ bool Stretch::evaluate(std::span<const LocalReplay> replays, Outcome& outcome) c
     change[at(last) + 1] -= bytes_[at(copy.item)];
     if (copy.made < turn_place && last >= turn_place) outcome.held += bytes_[at(copy.item)];
   }
+  if (pages_) add_transfers(position_at, turn_place, change);
   const auto dies = [&](int place, int item) {
     for (int i = read_begin[at(place)]; i < read_begin[at(place) + 1]; ++i) {
       const Copy& copy = copies[at(read_copies[at(i)])];

@@ -55,11 +55,16 @@ class Stretch {
   bool own(int item) const { return maker(item) >= 0 && outside_last_[static_cast<std::size_t>(item)] < 0; }
   // Whether the op may run again: what it makes is the stretch's own.
   bool may_run_again(int position) const;
+  // The repeated layer that the op at a position works for.
+  int unit(int position) const { return what(position).unit; }
   // The same for all stretches that may do the same things.
   std::string signature() const;
 
  private:
+  void add_transfers(const std::vector<int>& position_at, int turn_place, std::vector<std::int64_t>& change) const;
+
   const ProblemFacts& facts_;
+  bool pages_ = false;  // values come from another tier one by one
   std::vector<int> ops_;
   int turn_ = 0;
   std::vector<std::vector<int>> reads_, writes_;  // by position: items of the stretch

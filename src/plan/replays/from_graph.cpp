@@ -8,8 +8,17 @@ namespace {
 
 class Conversion {
  public:
-  Conversion(const Simulation& simulation, std::int64_t least_loss_scratch)
-      : simulation_(simulation), graph_(simulation.graph), least_loss_scratch_(least_loss_scratch) {}
+  Conversion(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow, std::int64_t least_loss_scratch)
+      : simulation_(simulation),
+        graph_(simulation.graph),
+        unit_of_(graph_.nodes.size(), -1),
+        least_loss_scratch_(least_loss_scratch) {
+    result_.problem.narrow = narrow;
+    result_.problem.adds = simulation.timeline.rounds > 1;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      for (const NodeId id : units[i].nodes) unit_of_[id] = static_cast<int>(i);
+    }
+  }
 
   GraphProblem run() {
     const StepRange micro = simulation_.timeline.micro;
@@ -35,6 +44,7 @@ class Conversion {
       if (!node.valid()) continue;
       const Node& what = graph_.nodes[node];
       if (what.gradient_of.valid()) op.of = op_of[what.gradient_of];
+      op.unit = unit_of_[what.gradient_of.valid() ? what.gradient_of : what.replica_of.valid() ? what.replica_of : node];
       if (!what.replica_of.valid()) continue;
       op.like = op_of[what.replica_of];
       result_.problem.ops[static_cast<std::size_t>(op.like)].like = op.like;
@@ -88,6 +98,12 @@ class Conversion {
     if (node.section == Section::micro && node.op->transfer == Transfer::none)
       op.pass = node.backward ? Pass::backward : Pass::forward;
     op.replayable = may_run_again(graph_, node);
+    for (const ValueId input : node.inputs) {
+      if (node.op->transfer != Transfer::none || !graph_.values[input].copy_of.valid()) continue;
+      const ValueId rests = origin_of(graph_, input);
+      op.paged.push_back({static_cast<int>(rests.index), align_up(graph_.values[rests].bytes(), kAlignment).n,
+                          graph_.values[rests].role == Role::accumulator});
+    }
     if (node.op->chunked && node.section == Section::micro) op.scratch = least_loss_scratch_;
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       const auto read = item_of_.find(origin_of(graph_, alias.input)), written = item_of_.find(origin_of(graph_, alias.output));
@@ -102,6 +118,7 @@ class Conversion {
 
   const Simulation& simulation_;
   const Graph& graph_;
+  PerNode<int> unit_of_;  // of forward nodes
   std::int64_t least_loss_scratch_;
   std::map<ValueId, int> item_of_;  // by origin
   GraphProblem result_;
@@ -109,8 +126,9 @@ class Conversion {
 
 }  // namespace
 
-GraphProblem problem_of(const Simulation& simulation, std::int64_t least_loss_scratch) {
-  return Conversion(simulation, least_loss_scratch).run();
+GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow,
+                        std::int64_t least_loss_scratch) {
+  return Conversion(simulation, units, narrow, least_loss_scratch).run();
 }
 
 std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {

@@ -16,8 +16,9 @@ struct GraphProblem {
   std::vector<NodeId> nodes;  // of each op; invalid for steps that run none
 };
 
-// `least_loss_scratch`: of the chunked loss, over all its numbers of chunks.
-GraphProblem problem_of(const Simulation& simulation, std::int64_t least_loss_scratch);
+// `least_loss_scratch`: of the chunked loss, over all its numbers of chunks. `narrow`: as of the paging.
+GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow,
+                        std::int64_t least_loss_scratch);
 
 // Schedules for bytes from what keeping everything needs down to where none is found: always the same ones, whatever the budget.
 std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& problem);

@@ -18,6 +18,13 @@ struct Overwrite {
 
 enum class Pass : std::uint8_t { other, forward, backward };  // other: feeds, transfers, updates
 
+// What an op needs of another tier: it is on its way before, and goes back where the op changes it.
+struct Paged {
+  int value = 0;
+  std::int64_t bytes = 0;
+  bool written = false;
+};
+
 struct Op {
   std::vector<int> reads, writes;  // items, each once; what is written was not there before
   std::vector<Overwrite> overwrites;
@@ -28,11 +35,16 @@ struct Op {
   Pass pass = Pass::other;
   int of = -1;    // of a backward op: the forward op whose gradient it computes; -1: nobody said
   int like = -1;  // the op that it repeats for another micro-batch: both run again, or none; -1: decided on by itself
+  int unit = -1;  // the repeated layer that it works for
+  std::vector<Paged> paged;
 };
 
 struct Problem {
   std::vector<std::int64_t> items;  // bytes; an item that no op writes is there from the beginning and takes none
   std::vector<Op> ops;
+  // Whether what is needed of another tier comes one by one, and not for a unit at once; whether what is changed there comes in
+  // before.
+  bool narrow = false, adds = false;
 };
 
 // An op that runs again, right before the first run of another one. Of several before the same op the order counts.

@@ -1,0 +1,95 @@
+#include "plan/tier_lanes.h"
+
+#include <algorithm>
+#include <map>
+
+namespace plimsoll {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
+    : problem_(&graph.problem), ops_(graph.problem.ops.size()), rounds_(keep.timeline.rounds) {
+  const LaneModel model(keep, paging, machine);
+  std::map<int, int> unit_of;  // of values on other tiers, by the ops that need them
+  for (const replays::Op& op : graph.problem.ops) {
+    for (const replays::Paged& paged : op.paged) unit_of[paged.value] = op.unit;
+  }
+  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
+    OpEvents& own = ops_[at(op)];
+    own.events = model.events_of(keep.timeline.micro.begin + op);
+    const NodeId id = graph.nodes[at(op)];
+    if (!id.valid()) continue;
+    const Node& node = keep.graph.nodes[id];
+    own.backward = node.backward;
+    own.transfer = node.op->transfer;
+    if (own.transfer != Transfer::fetch && own.transfer != Transfer::fetched) continue;
+    own.value = static_cast<int>(origin_of(keep.graph, node.inputs[0]).index);
+    const auto unit = unit_of.find(own.value);
+    own.unit = unit == unit_of.end() ? -1 : unit->second;
+    if (transfers_of_.size() <= at(own.value)) transfers_of_.resize(at(own.value) + 1);
+    transfers_of_[at(own.value)].push_back(op);
+  }
+}
+
+// Clones of an op stand before the transfers right before it, but for those that bring what the op's own unit needs: these begin
+// before all that works for the unit.
+void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays) const {
+  std::vector<char> done(ops_.size(), 0);
+  auto next = replays.begin();
+  const auto run_op = [&](int op) {
+    if (done[at(op)]) return;
+    done[at(op)] = 1;
+    clock.run(ops_[at(op)].events);
+  };
+  const auto run_clone = [&](int op, int before) {
+    for (const replays::Paged& paged : problem_->ops[at(op)].paged) {
+      if (at(paged.value) >= transfers_of_.size()) continue;
+      const std::vector<int>& transfers = transfers_of_[at(paged.value)];
+      // The next fetch of it that is behind or underway, and its wait.
+      auto wait = std::find_if(transfers.begin(), transfers.end(), [&](int each) {
+        return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !done[at(each)]);
+      });
+      if (wait == transfers.end() || done[at(*wait)]) continue;
+      if (wait != transfers.begin()) run_op(*std::prev(wait));
+      run_op(*wait);
+    }
+    LaneEvent kernels{.kind = LaneEvent::Kind::kernels, .kernels = problem_->ops[at(op)].seconds};
+    clock.run(LaneEvents{kernels});
+  };
+  for (int op = 0; op < static_cast<int>(ops_.size());) {
+    int end = op;  // the op behind the transfers that stand here
+    while (end + 1 < static_cast<int>(ops_.size()) && ops_[at(end)].transfer != Transfer::none) ++end;
+    if (next != replays.end() && next->before == end) {
+      for (int each = op; each < end; ++each) {
+        if (ops_[at(each)].transfer == Transfer::fetch && ops_[at(each)].unit == problem_->ops[at(end)].unit) run_op(each);
+      }
+      for (; next != replays.end() && next->before == end; ++next) run_clone(next->op, end);
+    }
+    for (; op <= end; ++op) run_op(op);
+  }
+}
+
+double TierLanes::stall(const std::vector<replays::Replay>& replays) const {
+  return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays); }).stall;
+}
+
+std::vector<double> TierLanes::slack(std::size_t units) const {
+  std::vector<double> slack(units, 0);
+  LaneClock clock(/*first=*/rounds_ == 1);
+  double before = 0;
+  int unit = -1;
+  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
+    const bool backward = problem_->ops[at(op)].pass == replays::Pass::backward;
+    if (backward && problem_->ops[at(op)].unit >= 0) unit = problem_->ops[at(op)].unit;
+    clock.run(ops_[at(op)].events);
+    const int waits = ops_[at(op)].transfer == Transfer::none ? unit : ops_[at(op)].unit;  // for what this unit needs
+    if (waits >= 0 && at(waits) + 1 < units && ops_[at(op)].backward) slack[at(waits) + 1] += clock.stall() - before;
+    before = clock.stall();
+  }
+  return slack;
+}
+
+}  // namespace plimsoll
