@@ -255,11 +255,18 @@ BatchCandidates::WholeProfile BatchCandidates::profile_whole(const Simulation& s
 }
 
 Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
-  const auto chunks = std::ranges::find(chunks_, candidate.loss_chunks, &ChunkChoice::chunks);
-  const Graph paged = apply_paging(model_->graph, model_->blocks, paging_);
-  const WholeProfile profile = profile_whole(simulate_window(with_replays(paged, replays(candidate), 0)), machine);
-  candidate.live = Bytes{std::max(profile.peak, profile.loss_base + chunks->scratch)};
-  candidate.update_seconds = seconds_of(profile, *chunks);
+  const Paging own = paging(candidate);
+  const Graph graph = apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_);
+  const Simulation simulation = simulate(graph, window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
+  candidate.live = {};
+  for (const Phase phase : simulation.timeline.phases()) {
+    if (simulation.timeline.of(phase).empty()) continue;
+    candidate.live = std::max(candidate.live, live_profile(simulation.lifetimes, simulation.timeline, phase).peak);
+  }
+  const Costs costs = costs_of(simulation, own, machine);
+  const double rounds = static_cast<double>(window_.rounds());
+  candidate.update_seconds =
+      without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
   return candidate;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -13,9 +15,9 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
     : problem_(&graph.problem), ops_(graph.problem.ops.size()), rounds_(keep.timeline.rounds) {
   const LaneModel model(keep, paging, machine);
-  std::map<int, int> unit_of;  // of values on other tiers, by the ops that need them
+  std::map<int, std::pair<int, bool>> needed;  // values on other tiers: by which unit, and whether it changes them
   for (const replays::Op& op : graph.problem.ops) {
-    for (const replays::Paged& paged : op.paged) unit_of[paged.value] = op.unit;
+    for (const replays::Paged& paged : op.paged) needed[paged.value] = {op.unit, paged.written};
   }
   for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
     OpEvents& own = ops_[at(op)];
@@ -27,19 +29,53 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
     own.transfer = node.op->transfer;
     if (own.transfer != Transfer::fetch && own.transfer != Transfer::fetched) continue;
     own.value = static_cast<int>(origin_of(keep.graph, node.inputs[0]).index);
-    const auto unit = unit_of.find(own.value);
-    own.unit = unit == unit_of.end() ? -1 : unit->second;
+    if (const auto found = needed.find(own.value); found != needed.end()) std::tie(own.unit, own.written) = found->second;
     if (transfers_of_.size() <= at(own.value)) transfers_of_.resize(at(own.value) + 1);
     transfers_of_[at(own.value)].push_back(op);
   }
 }
 
-// Clones of an op stand before the transfers right before it, but for those that bring what the op's own unit needs: these begin
-// before all that works for the unit.
+// What a unit needs in its backward pass is fetched in the order in which it is first needed. By fetch: the one in its place.
+std::vector<int> TierLanes::fetches_by_first_use(const std::vector<replays::Replay>& replays) const {
+  std::vector<int> instead(ops_.size(), -1);
+  std::vector<std::vector<int>> needed;  // by unit: values
+  const auto need = [&](const replays::Op& op) {
+    for (const replays::Paged& paged : op.paged) {
+      if (paged.written || op.unit < 0) continue;
+      if (needed.size() <= at(op.unit)) needed.resize(at(op.unit) + 1);
+      std::vector<int>& values = needed[at(op.unit)];
+      if (std::find(values.begin(), values.end(), paged.value) == values.end()) values.push_back(paged.value);
+    }
+  };
+  auto next = replays.begin();
+  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
+    for (; next != replays.end() && next->before == op; ++next) need(problem_->ops[at(next->op)]);
+    if (ops_[at(op)].backward) need(problem_->ops[at(op)]);
+  }
+  std::vector<std::size_t> taken(needed.size(), 0);
+  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
+    const OpEvents& what = ops_[at(op)];
+    if (what.transfer != Transfer::fetch || !what.backward || what.unit < 0 || at(what.unit) >= needed.size()) continue;
+    const std::vector<int>& values = needed[at(what.unit)];
+    if (std::find(values.begin(), values.end(), what.value) == values.end()) continue;
+    std::size_t& place = taken[at(what.unit)];
+    if (place >= values.size()) continue;
+    for (const int fetch : transfers_of_[at(values[place])]) {
+      if (ops_[at(fetch)].transfer == Transfer::fetch && ops_[at(fetch)].backward) instead[at(op)] = fetch;
+    }
+    ++place;
+  }
+  return instead;
+}
+
+// Clones of an op stand before the transfers that bring something right before it, and behind those that take something away
+// right behind the op before. What the op's own unit needs begins before all that works for the unit.
 void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays) const {
   std::vector<char> done(ops_.size(), 0);
+  std::vector<int> fetches = fetches_by_first_use(replays);
   auto next = replays.begin();
   const auto run_op = [&](int op) {
+    if (fetches[at(op)] >= 0) op = fetches[at(op)];
     if (done[at(op)]) return;
     done[at(op)] = 1;
     clock.run(ops_[at(op)].events);
@@ -53,7 +89,10 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
         return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !done[at(each)]);
       });
       if (wait == transfers.end() || done[at(*wait)]) continue;
-      if (wait != transfers.begin()) run_op(*std::prev(wait));
+      if (const int fetch = *std::prev(wait); !done[at(fetch)]) {
+        done[at(fetch)] = 1;
+        clock.run(ops_[at(fetch)].events);
+      }
       run_op(*wait);
     }
     LaneEvent kernels{.kind = LaneEvent::Kind::kernels, .kernels = problem_->ops[at(op)].seconds};
@@ -64,7 +103,10 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
     while (end + 1 < static_cast<int>(ops_.size()) && ops_[at(end)].transfer != Transfer::none) ++end;
     if (next != replays.end() && next->before == end) {
       for (int each = op; each < end; ++each) {
-        if (ops_[at(each)].transfer == Transfer::fetch && ops_[at(each)].unit == problem_->ops[at(end)].unit) run_op(each);
+        const OpEvents& what = ops_[at(each)];
+        const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
+        const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
+        if (leaves || begins) run_op(each);
       }
       for (; next != replays.end() && next->before == end; ++next) run_clone(next->op, end);
     }

@@ -27,9 +27,10 @@ class TierLanes {
     LaneEvents events;
     Transfer transfer = Transfer::none;
     int value = -1, unit = -1;  // of what a transfer moves
-    bool backward = false;
+    bool written = false, backward = false;
   };
 
+  std::vector<int> fetches_by_first_use(const std::vector<replays::Replay>& replays) const;
   void run(LaneClock& clock, const std::vector<replays::Replay>& replays) const;
 
   const replays::Problem* problem_;

@@ -393,6 +393,7 @@ class EdgeFinder {
 
   // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.
   bool brings_what_it_needs(const Stretch& stretch, const std::vector<LocalReplay>& replays) const {
+    if (facts_.problem.narrow) return true;
     return std::none_of(replays.begin(), replays.end(), [&](const LocalReplay& replay) {
       return !stretch.what(replay.op).paged.empty() && stretch.unit(replay.op) != stretch.unit(replay.before);
     });
