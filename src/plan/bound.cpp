@@ -1,9 +1,11 @@
 #include "plan/bound.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -20,17 +22,38 @@ bool contains(const Bits& bits, int i) {
 // writer and stay to its end, or where updates run early to the last one that adds to them.
 enum class Accumulators : std::uint8_t { elsewhere, to_the_end, to_the_last_writer };
 
+// What covers a place: intervals of places, in lists of those that come near it.
+class Covering {
+ public:
+  // [begin, end], both places included.
+  void add(int begin, int end, int what) {
+    const auto last = static_cast<std::size_t>(end / kPlaces);
+    if (last >= near_.size()) near_.resize(last + 1);
+    for (auto list = static_cast<std::size_t>(begin / kPlaces); list <= last; ++list) near_[list].push_back(what);
+  }
+  // In the order in which they were added; others are among them.
+  std::span<const int> near(int place) const {
+    const auto list = static_cast<std::size_t>(place / kPlaces);
+    return list < near_.size() ? std::span<const int>(near_[list]) : std::span<const int>();
+  }
+
+ private:
+  static constexpr int kPlaces = 64;
+  std::vector<std::vector<int>> near_;
+};
+
 // What any order of the backward pass obeys. A gradient that was made before a step and is read after it is live at that step;
 // so is an accumulator that was written before, and where it was not, the gradient that it waits for.
 class BackwardOrder {
  public:
-  explicit BackwardOrder(const Graph& graph) : graph_(graph), index_(graph.nodes.size(), -1), readers_(graph.values.size()) {
+  explicit BackwardOrder(const Graph& graph)
+      : graph_(graph), index_(graph.nodes.size(), -1), readers_(graph.values.size()), accumulator_of_(graph.values.size(), -1) {
     for (const NodeId id : graph.order) {
       const Node& node = graph.nodes[id];
       if (node.section != Section::micro || !node.backward) continue;
       index_[id] = static_cast<int>(nodes_.size());
       nodes_.push_back(id);
-      collect(id, node);
+      collect(node, index_[id]);
     }
   }
 
@@ -39,29 +62,26 @@ class BackwardOrder {
   std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, Accumulators accumulators) const {
     const int made = index_[from], read = index_[to];
     if (made < 0 || read < 0) return 0;
-    find_ancestors();
+    prepare();
     std::int64_t bytes = 0;
-    const auto earlier = [&](NodeId node) { return before(node, made) || (from != to && node == from); };
-    const auto later = [&](int node) {
-      return contains(before_[static_cast<std::size_t>(node)], read) || (from != to && node == read);
-    };
-    const auto crosses = [&](ValueId value) {
-      return earlier(graph_.values[value].producer) && std::any_of(readers_[value].begin(), readers_[value].end(), later);
-    };
+    // In the order of the graph what comes earlier in every order comes earlier, too.
+    const auto earlier = [&](int node) { return node <= made && (before(node, made) || (from != to && node == made)); };
+    const auto later = [&](int node) { return node >= read && (before(read, node) || (from != to && node == read)); };
     std::set<ValueId> held = touched;
-    for (const ValueId value : gradients_) {
-      // In the order of the graph what comes earlier in every order comes earlier, too.
-      if (index_[graph_.values[value].producer] > made) break;
-      if (readers_[value].empty() || readers_[value].back() < read || touched.contains(value) || !crosses(value)) continue;
-      held.insert(value);
-      bytes += aligned_bytes(value);
+    for (const int each : live_gradients_.near(made)) {
+      const ValueId value = gradients_[static_cast<std::size_t>(each)];
+      const std::vector<int>& readers = readers_[value];
+      if (!earlier(index_[graph_.values[value].producer]) || !std::any_of(readers.begin(), readers.end(), later)) continue;
+      if (held.insert(value).second) bytes += aligned_bytes(value);
     }
     if (accumulators == Accumulators::elsewhere) return bytes;
     if (accumulators == Accumulators::to_the_end) return bytes + accumulators_beside(made, touched, held);
-    for (const auto& [accumulator, writers] : writers_) {
+    for (const int each : live_accumulators_.near(made)) {
+      const Accumulator& accumulator = accumulators_[static_cast<std::size_t>(each)];
+      const std::vector<int>& writers = accumulator.writers;
       const bool begun = std::any_of(writers.begin(), writers.end(), earlier);
-      const bool goes_on = std::any_of(writers.begin(), writers.end(), [&](NodeId writer) { return later(index_[writer]); });
-      if (begun && goes_on && !touched.contains(accumulator)) bytes += aligned_bytes(accumulator);
+      const bool goes_on = begun && std::any_of(writers.begin(), writers.end(), later);
+      if (goes_on && !touched.contains(accumulator.value)) bytes += accumulator.bytes;
     }
     return bytes;
   }
@@ -69,15 +89,33 @@ class BackwardOrder {
   bool backward(NodeId node) const { return node.valid() && index_[node] >= 0; }
 
  private:
+  struct Accumulator {
+    ValueId value;
+    std::int64_t bytes = 0;
+    std::vector<int> writers;                        // backward nodes, ascending
+    std::vector<std::pair<ValueId, int>> gradients;  // that the first of them reads, with the backward node that made each
+  };
+
   std::int64_t aligned_bytes(ValueId value) const { return align_up(graph_.values[value].bytes(), kAlignment).n; }
 
-  bool before(NodeId producer, int at) const {
-    return producer.valid() && index_[producer] >= 0 && contains(before_[static_cast<std::size_t>(at)], index_[producer]);
-  }
+  // Whether a backward node runs earlier than another one in every order.
+  bool before(int node, int other) const { return contains(before_[static_cast<std::size_t>(other)], node); }
 
-  // Only where a moment comes close to the bound: they are the square of the nodes.
-  void find_ancestors() const {
-    for (std::size_t i = before_.size(); i < nodes_.size(); ++i) before_.push_back(ancestors(graph_.nodes[nodes_[i]]));
+  // Only where a moment comes close to the bound: ancestors are the square of the nodes.
+  void prepare() const {
+    if (before_.size() == nodes_.size()) return;
+    for (const NodeId id : nodes_) before_.push_back(ancestors(graph_.nodes[id]));
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      const std::vector<int>& readers = readers_[gradients_[i]];
+      const int producer = index_[graph_.values[gradients_[i]].producer];
+      if (!readers.empty()) live_gradients_.add(producer, std::max(producer, readers.back()), static_cast<int>(i));
+    }
+    for (std::size_t i = 0; i < accumulators_.size(); ++i) {
+      const Accumulator& accumulator = accumulators_[i];
+      live_accumulators_.add(accumulator.writers.front(), accumulator.writers.back(), static_cast<int>(i));
+      for (const auto& [gradient, maker] : accumulator.gradients) waiting_for_[gradient].push_back(static_cast<int>(i));
+    }
+    bytes_of_all_.assign(nodes_.size(), -1);
   }
 
   Bits ancestors(const Node& node) const {
@@ -94,45 +132,99 @@ class BackwardOrder {
     return result;
   }
 
-  void collect(NodeId id, const Node& node) {
-    for (const ValueId input : node.inputs) readers_[without_views(graph_, input)].push_back(index_[id]);
+  void collect(const Node& node, int index) {
+    for (const ValueId input : node.inputs) readers_[without_views(graph_, input)].push_back(index);
     for (const ValueId output : node.outputs) {
       const Value& value = graph_.values[output];
       if (value.version_of.valid()) {
-        if (value.tier == 0) writers_[value.version_of].push_back(id);
+        if (value.tier == 0) write(value.version_of, node, index);
       } else if (!node.op->view) {
         gradients_.push_back(output);
       }
     }
   }
 
-  std::int64_t accumulators_beside(int at, const std::set<ValueId>& touched, const std::set<ValueId>& held) const {
-    std::int64_t bytes = 0;
-    std::map<ValueId, std::int64_t> waiting;  // by the gradient that is held instead
-    for (const auto& [accumulator, writers] : writers_) {
-      if (touched.contains(accumulator)) continue;
-      if (std::any_of(writers.begin(), writers.end(), [&](NodeId writer) { return before(writer, at); })) {
-        bytes += aligned_bytes(accumulator);
-        continue;
-      }
-      for (const ValueId input : graph_.nodes[writers.front()].inputs) {
+  void write(ValueId value, const Node& node, int index) {
+    if (accumulator_of_[value] < 0) {
+      accumulator_of_[value] = static_cast<int>(accumulators_.size());
+      Accumulator accumulator{value, aligned_bytes(value), {}, {}};
+      for (const ValueId input : node.inputs) {
         const ValueId gradient = without_views(graph_, input);
-        if (!before(graph_.values[gradient].producer, at)) continue;
-        if (!held.contains(gradient)) waiting[gradient] += aligned_bytes(accumulator);
-        break;
+        const NodeId producer = graph_.values[gradient].producer;
+        const std::pair from(gradient, backward(producer) ? index_[producer] : -1);
+        const auto known = std::find(accumulator.gradients.begin(), accumulator.gradients.end(), from);
+        if (from.second >= 0 && known == accumulator.gradients.end()) accumulator.gradients.push_back(from);
+      }
+      accumulators_.push_back(std::move(accumulator));
+    }
+    accumulators_[static_cast<std::size_t>(accumulator_of_[value])].writers.push_back(index);
+  }
+
+  bool begun(const Accumulator& accumulator, int at) const {
+    return std::any_of(accumulator.writers.begin(), accumulator.writers.end(), [&](int writer) { return before(writer, at); });
+  }
+
+  // The gradient that is there instead of an accumulator that has not begun; invalid where there is none yet.
+  ValueId waits_for(const Accumulator& accumulator, int at) const {
+    const auto first = std::find_if(accumulator.gradients.begin(), accumulator.gradients.end(),
+                                    [&](const auto& gradient) { return before(gradient.second, at); });
+    return first == accumulator.gradients.end() ? ValueId{} : first->first;
+  }
+
+  // Of all accumulators, or of the gradients that they wait for.
+  std::int64_t bytes_of_all(int at) const {
+    std::int64_t& bytes = bytes_of_all_[static_cast<std::size_t>(at)];
+    if (bytes >= 0) return bytes;
+    bytes = 0;
+    for (const Accumulator& accumulator : accumulators_) bytes += begun(accumulator, at) ? accumulator.bytes : 0;
+    for (const auto& [gradient, accumulators] : waiting_for_) bytes += bytes_waiting(gradient, at, {});
+    return bytes;
+  }
+
+  // Of accumulators that wait for a gradient, but at most its own. Not of those in `touched`.
+  std::int64_t bytes_waiting(ValueId gradient, int at, const std::set<ValueId>& touched) const {
+    const auto found = waiting_for_.find(gradient);
+    if (found == waiting_for_.end()) return 0;
+    std::int64_t bytes = 0;
+    for (const int each : found->second) {
+      const Accumulator& accumulator = accumulators_[static_cast<std::size_t>(each)];
+      if (waits_for(accumulator, at) != gradient || begun(accumulator, at) || touched.contains(accumulator.value)) continue;
+      bytes += accumulator.bytes;
+    }
+    return std::min(bytes, aligned_bytes(gradient));
+  }
+
+  std::int64_t accumulators_beside(int at, const std::set<ValueId>& touched, const std::set<ValueId>& held) const {
+    std::int64_t bytes = bytes_of_all(at);
+    std::set<ValueId> changed = held;  // gradients whose accumulators count otherwise
+    for (const ValueId value : touched) {
+      if (accumulator_of_[value] < 0) continue;
+      const Accumulator& accumulator = accumulators_[static_cast<std::size_t>(accumulator_of_[value])];
+      if (begun(accumulator, at)) {
+        bytes -= accumulator.bytes;
+      } else if (const ValueId gradient = waits_for(accumulator, at); gradient.valid()) {
+        changed.insert(gradient);
       }
     }
-    for (const auto& [gradient, accumulators] : waiting) bytes += std::min(aligned_bytes(gradient), accumulators);
+    for (const ValueId gradient : changed) {
+      bytes -= bytes_waiting(gradient, at, {});
+      if (!held.contains(gradient)) bytes += bytes_waiting(gradient, at, touched);
+    }
     return bytes;
   }
 
   const Graph& graph_;
-  PerNode<int> index_;                              // among backward nodes; -1 for the others
-  std::vector<NodeId> nodes_;                       // backward nodes, in order
-  mutable std::vector<Bits> before_;                // of a backward node: those that run earlier in every order
-  PerValue<std::vector<int>> readers_;              // backward nodes that read a value or a view of it
-  std::vector<ValueId> gradients_;                  // made by backward nodes
-  std::map<ValueId, std::vector<NodeId>> writers_;  // of each accumulator
+  PerNode<int> index_;                  // among backward nodes; -1 for the others
+  std::vector<NodeId> nodes_;           // backward nodes, in order
+  PerValue<std::vector<int>> readers_;  // backward nodes that read a value or a view of it, ascending
+  std::vector<ValueId> gradients_;      // made by backward nodes, in their order
+  std::vector<Accumulator> accumulators_;
+  PerValue<int> accumulator_of_;  // -1 for other values
+  // Of the rest, known once it is needed:
+  mutable std::vector<Bits> before_;  // of a backward node: those that run earlier in every order
+  mutable Covering live_gradients_, live_accumulators_;
+  mutable std::unordered_map<ValueId, std::vector<int>> waiting_for_;  // by a gradient: accumulators
+  mutable std::vector<std::int64_t> bytes_of_all_;                     // by backward node; -1: unknown
 };
 
 // The least that is live at one step.

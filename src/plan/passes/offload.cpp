@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 #include <utility>
 
 #include "graph/transfer.h"
-#include "plan/passes/grouping.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/transfer.h"
 
@@ -21,10 +21,11 @@ struct Trip {
 // What one block reads that another one or none has made; invalid where that is not a single value.
 ValueId crossing_into(const Graph& graph, const GraphBlock& block) {
   ValueId crossing;
+  const std::unordered_set<NodeId> nodes(block.nodes.begin(), block.nodes.end());
   for (const NodeId id : block.nodes) {
     for (const ValueId input : graph.nodes[id].inputs) {
       const NodeId producer = graph.values[input].producer;
-      const bool inside = std::find(block.nodes.begin(), block.nodes.end(), producer) != block.nodes.end();
+      const bool inside = nodes.contains(producer);
       const bool transfer = producer.valid() && graph.nodes[producer].op->transfer != Transfer::none;
       if (!producer.valid() || inside || transfer || input == crossing) continue;
       if (crossing.valid()) return {};
@@ -41,8 +42,11 @@ class Rewrite {
     PerValue<char> goes(result_.values.size(), 0);
     for (std::size_t i = 0; i < std::min(count, blocks.size()); ++i) {
       const ValueId crossing = crossing_into(result_, blocks[i]);
-      if (!crossing.valid()) continue;
-      for (const ValueId replica : replicas_of(result_, crossing)) goes[replica] = 1;
+      if (crossing.valid()) goes[crossing] = 1;
+    }
+    for (std::size_t i = 0; i < result_.values.size(); ++i) {
+      const ValueId original = result_.values[ValueId{i}].replica_of;
+      if (original.valid() && goes[original]) goes[ValueId{i}] = 1;
     }
     find_trips(goes);
   }

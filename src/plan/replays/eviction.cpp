@@ -7,13 +7,19 @@
 namespace plimsoll::replays {
 namespace {
 
+constexpr std::size_t kMostEntries = 4;  // of the queue, for each item: more, and those that do not count go
 constexpr int kNone = -1, kNever = std::numeric_limits<int>::max();
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-Evictor::Evictor(const Problem& problem) : problem_(problem), maker_(problem.items.size(), kNone), uses_(problem.items.size()) {
+Evictor::Evictor(const Problem& problem)
+    : problem_(problem),
+      maker_(problem.items.size(), kNone),
+      uses_(problem.items.size()),
+      end_(problem.ops.size()),
+      expire_(problem.ops.size()) {
   for (int op = 0; op < static_cast<int>(problem.ops.size()); ++op) {
     begins_.push_back(seconds_);
     seconds_ += problem.ops[at(op)].seconds;
@@ -27,9 +33,16 @@ Evictor::Evictor(const Problem& problem) : problem_(problem), maker_(problem.ite
       last = std::max(last, problem.ops[at(op)].replayable ? std::min(last_[at(item)], problem.ops[at(op)].until) : op);
     for (const int item : problem.ops[at(op)].reads) last_[at(item)] = std::max(last_[at(item)], last);
   }
+  for (std::size_t item = 0; item < problem.items.size(); ++item) {
+    if (maker_[item] == kNone) continue;
+    if (last_[item] != kNone) end_[at(last_[item])].push_back(static_cast<int>(item));
+    const int until = problem.ops[at(maker_[item])].until;
+    if (until < static_cast<int>(problem.ops.size()) - 1) expire_[at(until) + 1].push_back(static_cast<int>(item));
+  }
 }
 
-// One run through the ops.
+// One run through the ops. What an item is worth is looked at again only where something has changed: a queue has each item at
+// the worth that it had when it was weighed, which is the most that it can have later on, until a change touches the item.
 class Eviction {
  public:
   Eviction(const Evictor& fixed, std::int64_t bytes, const Weights& weights, std::span<const double> keys, const Effort& effort)
@@ -39,17 +52,13 @@ class Eviction {
         weights_(weights),
         keys_(keys),
         effort_(effort),
-        careful_(fixed.limited_ || effort.last_resort),
-        live_(problem_.items.size(), 0),
-        locked_(problem_.items.size(), 0),
-        passed_(problem_.items.size(), 0),
-        needed_(problem_.items.size(), 0),
-        needed_stamp_(problem_.items.size(), 0),
-        cost_(problem_.items.size(), 0),
-        cost_stamp_(problem_.items.size(), 0),
-        deadline_(careful_ ? problem_.items.size() : 0, 0),
-        deadline_stamp_(careful_ ? problem_.items.size() : 0, 0) {
+        least_(fixed.seconds_ * 1e-9),
+        careful_(effort.last_resort),
+        items_(problem_.items.size()) {
     schedule_.seconds = fixed.seconds_;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (!fixed.uses_[i].empty()) items_[i].needed = fixed.uses_[i].front();
+    }
   }
 
   std::optional<Schedule> run() {
@@ -62,139 +71,279 @@ class Eviction {
   std::int64_t looks() const { return looks_; }
 
  private:
+  struct Item {
+    bool live = false;
+    bool touched = false;    // it has to be weighed before the next choice
+    bool parked = false;     // it has to be weighed when it is unlocked
+    bool queued = false;     // its entry of this version is in the queue
+    bool known = false;      // `cost` and `deadline` are
+    bool suspected = false;  // it is in `suspects_`
+    int locked = 0;
+    int needed = kNever;     // the next use of it, or of something that is gone and would be made from it
+    int weighed = kNone;     // the op whose turn it was
+    unsigned version = 0;    // of its entry in the queue: older ones do not count
+    std::size_t passed = 0;  // of its uses
+    std::size_t place = 0;   // in `here_`
+    double worth = 0;        // when it was weighed
+    double cost = 0;         // seconds to make it again from what is there
+    int deadline = kNone;    // the last op before which it could be made again from what is there, if it were gone
+  };
+  struct Entry {
+    double worth;
+    std::size_t place;
+    int item;
+    unsigned version;
+    // The queue has the one of the most worth in front; of equals, the first one of `here_`.
+    bool operator<(const Entry& other) const { return worth != other.worth ? worth < other.worth : place > other.place; }
+  };
+
   const Op& op(int index) const { return problem_.ops[at(index)]; }
+  Item& of(int item) { return items_[at(item)]; }
+  const Op& maker(int item) const { return op(fixed_.maker_[at(item)]); }
+  bool made(int item) const { return fixed_.maker_[at(item)] != kNone; }
 
-  // The next use of an item by an op in its own place, this one or later.
-  int next_use(int item) {
+  // The next use of an item by op `from` in its own place or a later one, or that of something that is gone and would be made
+  // from the item.
+  int needed_from(int item, int from) {
     const std::vector<int>& uses = fixed_.uses_[at(item)];
-    std::size_t& passed = passed_[at(item)];
-    while (passed < uses.size() && uses[passed] < from_) ++passed;
-    return passed < uses.size() ? uses[passed] : kNever;
-  }
-
-  // The same, or that of something that is gone and would be made from it.
-  int needed(int item) {
-    if (needed_stamp_[at(item)] == stamp_) return needed_[at(item)];
-    needed_stamp_[at(item)] = stamp_;
-    looks_ += static_cast<std::int64_t>(fixed_.uses_[at(item)].size()) + 1;
-    needed_[at(item)] = next_use(item);
-    int soonest = needed_[at(item)];
-    for (const int user : fixed_.uses_[at(item)]) {
+    looks_ += static_cast<std::int64_t>(uses.size()) + 1;
+    std::size_t next = of(item).passed;
+    while (next < uses.size() && uses[next] < from) ++next;
+    int soonest = next < uses.size() ? uses[next] : kNever;
+    for (const int user : uses) {
       if (user >= now_) break;
       if (!op(user).replayable) continue;
-      for (const int made : op(user).writes) {
-        if (!live_[at(made)]) soonest = std::min(soonest, needed(made));
+      for (const int result : op(user).writes) {
+        if (!of(result).live) soonest = std::min(soonest, of(result).needed);
       }
     }
-    return needed_[at(item)] = soonest;
+    return soonest;
   }
 
-  // Seconds to make an item again from what is there.
-  double cost(int item) {
-    if (cost_stamp_[at(item)] == stamp_) return cost_[at(item)];
-    cost_stamp_[at(item)] = stamp_;
-    ++looks_;
-    cost_[at(item)] = 0;
-    const int maker = fixed_.maker_[at(item)];
-    double seconds = op(maker).seconds;
-    for (const int read : op(maker).reads) {
-      if (!live_[at(read)] && fixed_.maker_[at(read)] != kNone) seconds += cost(read);
+  void need(int item, int use) {
+    of(item).needed = use;
+    touch(item);
+    if (use == kNever) suspect(item);
+  }
+
+  // An item is gone: what it is made from is needed as soon as the item.
+  void need_inputs(int item) {
+    if (!maker(item).replayable) return;
+    const int use = of(item).needed;
+    for (const int read : maker(item).reads) {
+      ++looks_;
+      if (!made(read) || of(read).needed <= use) continue;
+      need(read, use);
+      if (!of(read).live) need_inputs(read);
     }
-    return cost_[at(item)] = seconds;
   }
 
-  // The last op before which an item that is gone could be made again, from what is there now. kNone: none.
-  int deadline(int item) {
-    if (deadline_stamp_[at(item)] == stamp_) return deadline_[at(item)];
-    deadline_stamp_[at(item)] = stamp_;
-    ++looks_;
-    const Op& maker = op(fixed_.maker_[at(item)]);
-    int latest = maker.replayable ? maker.until : kNone;
-    for (const int read : maker.reads) {
-      if (!live_[at(read)] && fixed_.maker_[at(read)] != kNone) latest = std::min(latest, deadline(read));
+  // An item that was needed before `use` is back, or needed later.
+  void relieve_inputs(int item, int use) {
+    if (!maker(item).replayable) return;
+    for (const int read : maker(item).reads) {
+      ++looks_;
+      if (!made(read) || of(read).needed != use) continue;
+      const int then = needed_from(read, from_);
+      if (then == use) continue;
+      need(read, then);
+      if (!of(read).live) relieve_inputs(read, use);
     }
-    return deadline_[at(item)] = latest;
   }
 
-  bool can_be_made_again(int item) const {
-    const Op& maker = op(fixed_.maker_[at(item)]);
-    return maker.replayable && now_ <= maker.until;
+  // An item is gone or back: to make others again takes longer or shorter.
+  void forget_costs_behind(int item) {
+    for (const int user : fixed_.uses_[at(item)]) {
+      if (user >= now_) break;
+      for (const int result : op(user).writes) {
+        ++looks_;
+        if (!of(result).known) continue;
+        of(result).known = false;
+        if (of(result).live) {
+          touch(result);
+        } else {
+          forget_costs_behind(result);
+        }
+      }
+    }
   }
+
+  // The seconds to make an item again from what is there, and until when that is possible.
+  void find_cost(int item) {
+    if (of(item).known) return;
+    ++looks_;
+    const Op& how = maker(item);
+    double seconds = how.seconds;
+    int latest = how.replayable ? how.until : kNone;
+    for (const int read : how.reads) {
+      if (of(read).live || !made(read)) continue;
+      find_cost(read);
+      seconds += of(read).cost;
+      latest = std::min(latest, of(read).deadline);
+    }
+    of(item).cost = seconds;
+    of(item).deadline = latest;
+    of(item).known = true;
+  }
+
+  bool can_be_made_again(int item) const { return maker(item).replayable && now_ <= maker(item).until; }
 
   // Whether an item could be made again by the time that it is needed.
   bool may_go(int item) {
-    if (!can_be_made_again(item)) return effort_.last_resort && needed(item) == kNever;
-    return !careful_ || needed(item) == kNever || needed(item) <= deadline(item);
+    if (!can_be_made_again(item)) return effort_.last_resort && of(item).needed == kNever;
+    if (!careful_ || of(item).needed == kNever) return true;
+    find_cost(item);
+    return of(item).needed <= of(item).deadline;
   }
 
   // Nothing needs it any more. What cannot be made again stays for whatever could be made from it.
-  bool dead(int item) { return can_be_made_again(item) ? needed(item) == kNever : fixed_.last_[at(item)] < from_; }
-
-  void drop(std::size_t place) {
-    const int item = here_[place];
-    live_[at(item)] = 0;
-    held_ -= problem_.items[at(item)];
-    here_[place] = here_.back();
-    here_.pop_back();
+  bool dead(int item) const {
+    return can_be_made_again(item) ? items_[at(item)].needed == kNever : fixed_.last_[at(item)] < from_;
   }
 
-  // Without what nothing needs any more.
-  void drop_dead() {
-    ++stamp_;
-    looks_ += static_cast<std::int64_t>(here_.size());
-    for (std::size_t i = here_.size(); i-- > 0;) {
-      if (locked_[at(here_[i])] == 0 && dead(here_[i])) drop(i);
+  void touch(int item) {
+    if (!of(item).live || of(item).touched) return;
+    of(item).touched = true;
+    touched_.push_back(item);
+  }
+
+  void suspect(int item) {
+    if (!of(item).live || of(item).suspected) return;
+    of(item).suspected = true;
+    suspects_.push_back(item);
+  }
+
+  void put(int item) {
+    items_[at(item)].live = true;
+    held_ += problem_.items[at(item)];
+    of(item).place = here_.size();
+    here_.push_back(item);
+    touch(item);
+    if (dead(item)) suspect(item);
+  }
+
+  void drop(int item) {
+    const std::size_t place = of(item).place;
+    of(item).live = of(item).queued = of(item).parked = false;
+    held_ -= problem_.items[at(item)];
+    const int moved = here_[place] = here_.back();
+    here_.pop_back();
+    if (moved != item) {
+      of(moved).place = place;
+      if (of(moved).queued) queue(moved);
     }
+    forget_costs_behind(item);
+    need_inputs(item);
+  }
+
+  // What nothing needs any more, behind `here_` first. What is locked waits for later.
+  std::vector<int> take_dead() {
+    std::vector<int> gone, locked;
+    for (const int item : suspects_) {
+      ++looks_;
+      of(item).suspected = false;
+      if (!of(item).live || !dead(item)) continue;
+      (of(item).locked > 0 ? locked : gone).push_back(item);
+    }
+    suspects_.clear();
+    for (const int item : locked) suspect(item);
+    sort_by_place(gone);
+    return gone;
+  }
+
+  void sort_by_place(std::vector<int>& items) {
+    std::sort(items.begin(), items.end(), [&](int a, int b) { return of(a).place > of(b).place; });
   }
 
   bool make_room(std::int64_t wanted) {
     if (held_ + wanted <= bytes_) return true;
-    drop_dead();
+    for (const int item : take_dead()) drop(item);
     while (held_ + wanted > bytes_) {
-      ++stamp_;
-      looks_ += static_cast<std::int64_t>(here_.size());
-      double most = -1;
-      std::size_t chosen = 0;
-      for (std::size_t i = 0; i < here_.size(); ++i) {
-        const int item = here_[i];
-        if (locked_[at(item)] > 0 || problem_.items[at(item)] == 0 || !may_go(item)) continue;
-        const double worth = can_be_made_again(item) ? keys_[at(item)] * worth_of(item) : 0;
-        if (worth <= most) continue;
-        most = worth;
-        chosen = i;
-      }
-      if (most < 0 || looks_ > effort_.most_looks) return false;
+      const int chosen = worthiest();
+      if (chosen == kNone || looks_ > effort_.most_looks) return false;
       drop(chosen);
     }
     return true;
   }
 
+  // What may go and is worth most. kNone: nothing.
+  int worthiest() {
+    for (const int item : touched_) {
+      of(item).touched = false;
+      if (of(item).live) weigh(item);
+    }
+    touched_.clear();
+    while (!queue_.empty()) {
+      const Entry first = queue_.front();
+      const Item& item = of(first.item);
+      const bool valid = counts(first);
+      if (valid && item.locked == 0 && (item.weighed == now_ || weights_.distance == 0)) return first.item;
+      ++looks_;
+      std::pop_heap(queue_.begin(), queue_.end());
+      queue_.pop_back();
+      if (valid) weigh(first.item);
+    }
+    return kNone;
+  }
+
+  void weigh(int item) {
+    ++looks_;
+    of(item).queued = false;
+    of(item).parked = of(item).locked > 0;
+    if (of(item).parked || problem_.items[at(item)] == 0 || !may_go(item)) return;
+    of(item).worth = can_be_made_again(item) ? keys_[at(item)] * worth_of(item) : 0;
+    of(item).weighed = now_;
+    queue(item);
+  }
+
+  void queue(int item) {
+    of(item).queued = true;
+    if (queue_.size() > kMostEntries * items_.size()) tidy_up();
+    queue_.push_back({of(item).worth, of(item).place, item, ++of(item).version});
+    std::push_heap(queue_.begin(), queue_.end());
+  }
+
+  void tidy_up() {
+    std::erase_if(queue_, [&](const Entry& entry) { return !counts(entry); });
+    std::make_heap(queue_.begin(), queue_.end());
+  }
+
+  bool counts(const Entry& entry) const {
+    return items_[at(entry.item)].queued && items_[at(entry.item)].version == entry.version;
+  }
+
+  static double power(double base, double exponent) {
+    return exponent == 0 ? 1 : exponent == 1 ? base : std::pow(base, exponent);
+  }
+
   double worth_of(int item) {
-    const int use = needed(item);
+    find_cost(item);
+    const int use = of(item).needed;
     const double until = use == kNever ? fixed_.seconds_ : fixed_.begins_[at(use)];
-    const double distance = std::max(until - fixed_.begins_[at(now_)], fixed_.seconds_ * 1e-9);
+    const double distance = std::max(until - fixed_.begins_[at(now_)], least_);
     const auto bytes = static_cast<double>(problem_.items[at(item)]);
-    return std::pow(distance, weights_.distance) * std::pow(bytes, weights_.bytes) /
-           std::pow(std::max(cost(item), fixed_.seconds_ * 1e-9), weights_.seconds);
+    return power(distance, weights_.distance) * power(bytes, weights_.bytes) /
+           power(std::max(of(item).cost, least_), weights_.seconds);
   }
 
   // What an op's results take over from what it reads last: items.
   std::vector<int> taken_over(const Op& what, bool first) {
     std::vector<int> taken;
     if (!first || what.overwrites.empty()) return taken;
-    from_ = now_ + 1;
-    ++stamp_;
     for (const int result : what.writes) {
       for (const auto& [read, written] : what.overwrites) {
         if (written != result || problem_.items[at(read)] != problem_.items[at(result)]) continue;
-        if (locked_[at(read)] > 1 || std::find(taken.begin(), taken.end(), read) != taken.end() || !dead(read)) continue;
+        if (of(read).locked > 1 || std::find(taken.begin(), taken.end(), read) != taken.end() || !dies_here(read)) continue;
         taken.push_back(read);
         break;
       }
     }
-    from_ = now_;
-    ++stamp_;
     return taken;
+  }
+
+  // Nothing needs it behind the op whose turn it is.
+  bool dies_here(int item) {
+    return can_be_made_again(item) ? needed_from(item, now_ + 1) == kNever : fixed_.last_[at(item)] <= now_;
   }
 
   std::int64_t bytes_of(const std::vector<int>& items) const {
@@ -209,10 +358,10 @@ class Eviction {
     std::int64_t wanted = what.scratch;
     std::vector<int> there;
     for (const int item : what.writes) {
-      if (live_[at(item)]) there.push_back(item);
-      wanted += live_[at(item)] ? 0 : problem_.items[at(item)];
+      if (of(item).live) there.push_back(item);
+      wanted += of(item).live ? 0 : problem_.items[at(item)];
     }
-    for (const int item : there) ++locked_[at(item)];
+    for (const int item : there) ++of(item).locked;
     // What goes to make room may need again what was to be taken over.
     std::vector<int> taken = taken_over(what, first);
     for (bool enough = false; !enough;) {
@@ -221,58 +370,82 @@ class Eviction {
       enough = held_ + wanted - bytes_of(still) <= bytes_;
       taken = std::move(still);
     }
-    for (const int item : there) --locked_[at(item)];
+    for (const int item : there) unlock(item);
     if (first) taken_ = std::move(taken);
     for (const int item : what.writes) {
-      if (live_[at(item)]) continue;
-      live_[at(item)] = 1;
-      held_ += problem_.items[at(item)];
-      here_.push_back(item);
+      if (of(item).live) continue;
+      put(item);
+      if (first) continue;
+      forget_costs_behind(item);
+      relieve_inputs(item, of(item).needed);
     }
     return true;
   }
 
   bool bring_inputs(const Op& what) {
     for (const int read : what.reads) {
-      if (fixed_.maker_[at(read)] == kNone) continue;
-      if (!live_[at(read)] && !make_again(read)) return false;
-      ++locked_[at(read)];
+      if (!made(read)) continue;
+      if (!of(read).live && !make_again(read)) return false;
+      ++of(read).locked;
     }
     return true;
   }
 
+  void unlock(int item) {
+    if (--of(item).locked == 0 && of(item).parked) touch(item);
+  }
+
   void let_go(const Op& what) {
     for (const int read : what.reads) {
-      if (fixed_.maker_[at(read)] != kNone) --locked_[at(read)];
+      if (made(read)) unlock(read);
     }
   }
 
   bool make_again(int item) {
-    const int maker = fixed_.maker_[at(item)];
     if (!can_be_made_again(item)) return false;
-    if (!bring_inputs(op(maker)) || !perform(maker, false)) return false;
-    let_go(op(maker));
-    schedule_.replays.push_back({maker, now_});
-    schedule_.seconds += op(maker).seconds;
-    return schedule_.seconds <= effort_.most_seconds && looks_ <= effort_.most_looks;
+    const int index = fixed_.maker_[at(item)];
+    if (!bring_inputs(op(index)) || !perform(index, false)) return false;
+    let_go(op(index));
+    schedule_.replays.push_back({index, now_});
+    schedule_.seconds += op(index).seconds;
+    return schedule_.seconds <= effort_.most_seconds && schedule_.replays.size() <= effort_.most_replays &&
+           looks_ <= effort_.most_looks;
   }
 
   bool execute(int index) {
     from_ = index;
     taken_.clear();
+    for (const int item : fixed_.expire_[at(index)]) {
+      touch(item);
+      suspect(item);
+    }
     const Op& what = op(index);
     if (!bring_inputs(what) || !perform(index, true)) return false;
     let_go(what);
-    from_ = index + 1;
+    pass(what);
     // What dies here may go at once, and what a result has taken over is gone.
-    ++stamp_;
-    for (std::size_t i = here_.size(); i-- > 0;) {
-      if (std::find(taken_.begin(), taken_.end(), here_[i]) != taken_.end()) drop(i);
-    }
-    for (std::size_t i = here_.size(); i-- > 0 && held_ > bytes_;) {
-      if (dead(here_[i])) drop(i);
+    sort_by_place(taken_);
+    for (const int item : taken_) drop(item);
+    if (held_ <= bytes_) return true;
+    for (const int item : take_dead()) {
+      if (held_ > bytes_) {
+        drop(item);
+      } else {
+        suspect(item);
+      }
     }
     return true;
+  }
+
+  // The op whose turn it is has read what it reads.
+  void pass(const Op& what) {
+    from_ = now_ + 1;
+    for (const int read : what.reads) {
+      if (!made(read)) continue;
+      ++of(read).passed;
+      if (const int use = needed_from(read, from_); use != of(read).needed) need(read, use);
+    }
+    for (const int item : fixed_.end_[at(now_)]) suspect(item);
   }
 
   const Evictor& fixed_;
@@ -281,23 +454,17 @@ class Eviction {
   const Weights weights_;
   const std::span<const double> keys_;
   const Effort effort_;
+  const double least_;  // seconds
   const bool careful_;  // what is gone may be impossible to make again
   std::int64_t looks_ = 0;
   int now_ = 0, from_ = 0;  // the op whose turn it is; uses from this op on still come
-  std::vector<char> live_;
-  std::vector<int> locked_;
-  std::vector<std::size_t> passed_;
-  std::vector<int> here_;   // live items
-  std::int64_t held_ = 0;   // their bytes
-  std::vector<int> taken_;  // of the op whose turn it is: what it had to take over
-  // Known for the moment: a stamp says for which.
-  std::int64_t stamp_ = 1;
-  std::vector<int> needed_;
-  std::vector<std::int64_t> needed_stamp_;
-  std::vector<double> cost_;
-  std::vector<std::int64_t> cost_stamp_;
-  std::vector<int> deadline_;
-  std::vector<std::int64_t> deadline_stamp_;
+  std::vector<Item> items_;
+  std::vector<int> here_;      // live items
+  std::int64_t held_ = 0;      // their bytes
+  std::vector<int> taken_;     // of the op whose turn it is: what it had to take over
+  std::vector<int> touched_;   // items to weigh
+  std::vector<int> suspects_;  // whatever is dead is among these
+  std::vector<Entry> queue_;   // a heap
   Schedule schedule_;
 };
 

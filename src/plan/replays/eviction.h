@@ -26,7 +26,8 @@ struct Schedule {
 // How far one schedule may go.
 struct Effort {
   double most_seconds = std::numeric_limits<double>::infinity();
-  std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // at items
+  std::size_t most_replays = std::numeric_limits<std::size_t>::max();
+  std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // at items, whatever for
   // Whether what cannot run again may go before everything that could be made from it is read for the last time. What is made
   // from it then has to stay.
   bool last_resort = false;
@@ -45,11 +46,12 @@ class Evictor {
  private:
   friend class Eviction;
   const Problem& problem_;
-  std::vector<int> maker_;              // by item: the op that writes it; -1: there from the beginning
-  std::vector<std::vector<int>> uses_;  // by item: ops that read it, ascending
-  std::vector<int> last_;               // by item: the last op that could need it, through whatever runs again
-  std::vector<double> begins_;          // by op: seconds before it where every op runs once
-  bool limited_ = false;                // some op may run again only up to some other one
+  std::vector<int> maker_;                // by item: the op that writes it; -1: there from the beginning
+  std::vector<std::vector<int>> uses_;    // by item: ops that read it, ascending
+  std::vector<int> last_;                 // by item: the last op that could need it, through whatever runs again
+  std::vector<std::vector<int>> end_;     // by op: the items that it is the last one to need
+  std::vector<std::vector<int>> expire_;  // by op: the items that cannot be made again from it on
+  std::vector<double> begins_;            // by op: seconds before it where every op runs once
   double seconds_ = 0;
 };
 

@@ -13,6 +13,7 @@ namespace {
 constexpr std::array kWeights{Weights{1, 1, 1}, Weights{1, 0, 0}, Weights{0, 1, 1},   Weights{1, 0, 1},
                               Weights{2, 1, 1}, Weights{1, 1, 0}, Weights{0.5, 1, 1}, Weights{0, 0, 1}};
 
+constexpr int kSlowest = 10;               // times the seconds and the ops of keeping everything: a schedule of more is given up
 constexpr double kSlack = 0.01;            // of the seconds beyond those of keeping everything
 constexpr int kRounds = 3, kFewest = 300;  // walks from different weights, where there is work for them
 
@@ -56,7 +57,7 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   std::int64_t looks = 0;
   const auto tried = [&](State state, double most) -> std::optional<State> {
     if (looks >= given.looks) return {};
-    const Effort effort{most, given.looks - looks, given.last_resort};
+    const Effort effort{most, kSlowest * problem_.ops.size(), given.looks - looks, given.last_resort};
     std::optional<Schedule> found = evictor_.schedule(bytes, state.weights, state.keys, effort, &looks);
     if (!found) return {};
     if (seen_) seen_(*found);
@@ -70,7 +71,7 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   int work = given.schedules;
   std::vector<State> starts;
   const auto start = [&](const Weights& weights, std::vector<double> keys) {
-    if (auto state = tried({{}, weights, std::move(keys)}, infinity)) starts.push_back(*std::move(state));
+    if (auto state = tried({{}, weights, std::move(keys)}, kSlowest * evictor_.seconds())) starts.push_back(*std::move(state));
   };
   if (begun_) start(weights_, keys_);
   for (const Weights& weights : kWeights) {
