@@ -72,7 +72,11 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
 }
 
 std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
-  std::vector<Candidate> candidates{candidate_of(batch_index, 0), candidate_of(batch_index, regions_->plans().size() - 1)};
+  std::vector<Candidate> candidates;
+  for (std::size_t chain = 0; chain < regions_->plans().size(); ++chain) candidates.push_back(candidate_of(batch_index, chain));
+  const auto fastest = std::ranges::min_element(candidates, {}, &Candidate::update_seconds);
+  const auto smallest = std::ranges::min_element(candidates, {}, &Candidate::held);
+  candidates = {*fastest, *smallest};
   for (std::size_t i = 0; i < wholes_.size(); ++i) add_candidates(batch_index, i, candidates);
   return candidates;
 }
@@ -258,6 +262,7 @@ Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine
   const Paging own = paging(candidate);
   const Graph graph = apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_);
   const Simulation simulation = simulate(graph, window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
+  candidate.simulated = true;
   candidate.live = {};
   for (const Phase phase : simulation.timeline.phases()) {
     if (simulation.timeline.of(phase).empty()) continue;
@@ -265,8 +270,7 @@ Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine
   }
   const Costs costs = costs_of(simulation, own, machine);
   const double rounds = static_cast<double>(window_.rounds());
-  candidate.update_seconds =
-      without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
+  candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
   return candidate;
 }
 

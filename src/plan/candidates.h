@@ -55,7 +55,8 @@ class BatchCandidates {
   std::vector<Candidate> ends(std::size_t batch_index) const;
   // After complete: every candidate that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
-  // Whether bytes and seconds of a candidate are those of its plan. Else bytes are an upper bound, and a simulation tells seconds.
+  // Whether bytes and seconds of a candidate are those of its plan. Else bytes are an upper bound, and a simulation tells
+  // seconds.
   bool exact(const Candidate& candidate) const { return candidate.whole >= 0 || regions_->exact(); }
   bool exact_seconds(const Candidate& candidate) const { return candidate.whole >= 0 || regions_->exact_seconds(); }
   // The candidate with bytes and seconds from a simulation of its own.

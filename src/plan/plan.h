@@ -156,6 +156,7 @@ struct Candidate {
   int loss_chunks = 1;
   int whole = -1;         // one of the batch's plans that were simulated as a whole
   std::size_t chain = 0;  // or one of its chain plans
+  bool simulated = false;  // by itself: bytes and seconds are those of its plan
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
   double update_seconds = 0;

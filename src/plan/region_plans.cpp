@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // With links each plan's waits are found one by one.
-constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 128;
+constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 192;
 
 // What no choice changes: the phases around, and the steps of the update.
 std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
@@ -82,6 +82,8 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     windows = {unit_of_, lanes_->slack(units.size())};
   }
   solve(ends, outside, windows);
+  // What a window hides is foreseen for each by itself: plans that count on nothing of it are looked at as well.
+  if (lanes_) solve(ends, outside, {});
 }
 
 // What the region before makes for the first region of a unit.
@@ -90,7 +92,8 @@ std::int64_t RegionPlans::bytes_of_inputs(const regions::Regions& regions) const
   std::vector<int> region_of_maker(graph_->problem.items.size(), regions::kOutside);
   for (int op = 0; op < regions.turn; ++op) {
     const int region = regions.of[static_cast<std::size_t>(op)];
-    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].writes) region_of_maker[static_cast<std::size_t>(item)] = region;
+    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].writes)
+      region_of_maker[static_cast<std::size_t>(item)] = region;
     const bool first = region > 0 && unit_of_[static_cast<std::size_t>(region)] >= 0 &&
                        unit_of_[static_cast<std::size_t>(region)] != unit_of_[static_cast<std::size_t>(region - 1)];
     if (!first) continue;

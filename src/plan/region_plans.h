@@ -34,7 +34,7 @@ class RegionPlans {
   RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
               const std::vector<LossChunks>& chunks, RecomputePolicy policy);
 
-  // From the most live bytes to the fewest.
+  // From the most live bytes to the fewest; with links, two such lists.
   const std::vector<Plan>& plans() const { return plans_; }
   std::vector<NodeReplay> replays(const Plan& plan) const;
   // What units do whose inputs do not leave memory.
@@ -60,11 +60,11 @@ class RegionPlans {
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
-  std::vector<int> unit_of_;         // by region
-  std::optional<TierLanes> lanes_;   // where something rests on another tier
+  std::vector<int> unit_of_;        // by region
+  std::optional<TierLanes> lanes_;  // where something rests on another tier
   double least_loss_seconds_ = 0;
-  std::int64_t between_ = 0;         // live between the passes, where everything is kept
-  std::int64_t inputs_ = 0;          // of what crosses into units
+  std::int64_t between_ = 0;  // live between the passes, where everything is kept
+  std::int64_t inputs_ = 0;   // of what crosses into units
   std::vector<Plan> plans_;
   bool exact_ = true, exact_seconds_ = true;
 };

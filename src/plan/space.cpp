@@ -48,12 +48,13 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
 // The fewest rungs with which no budget gets a plan that is slower by more than this share, and the smallest one.
 constexpr double kLeastSlowdown = 0.0005;
 
-std::vector<Candidate> without_close_rungs(const std::vector<Candidate>& ladder) {
-  std::vector<Candidate> kept{ladder.front()};
-  for (std::size_t i = 1; i < ladder.size();) {
+std::vector<std::size_t> without_close_rungs(const std::vector<Candidate>& all, const std::vector<std::size_t>& rungs) {
+  const auto seconds = [&](std::size_t rung) { return all[rungs[rung]].update_seconds; };
+  std::vector<std::size_t> kept{rungs.front()};
+  for (std::size_t i = 1; i < rungs.size();) {
     std::size_t last = i;
-    while (last + 1 < ladder.size() && ladder[last + 1].update_seconds <= (1 + kLeastSlowdown) * ladder[i].update_seconds) ++last;
-    kept.push_back(ladder[last]);
+    while (last + 1 < rungs.size() && seconds(last + 1) <= (1 + kLeastSlowdown) * seconds(i)) ++last;
+    kept.push_back(rungs[last]);
     i = last + 1;
   }
   return kept;
@@ -88,7 +89,10 @@ struct PlanSpace::State {
   Bytes least_process(const Candidate& candidate) const;
   // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
   // between are taken for too small, as they are before there is a plan.
-  Bytes needs(std::size_t index) { return std::max(rung(index).process, least_process(ladder[index])); }
+  Bytes needs(std::size_t index) {
+    return agrees(index) ? std::max(rung(index).process, least_process(ladder[index])) : kNoBound;
+  }
+  bool agrees(std::size_t index);
   Bytes find_floor();
   // What rests there was chosen so that its process fits beside it: for what that could not know.
   bool fits_host(const Plan& plan) const {
@@ -145,27 +149,52 @@ void PlanSpace::State::leave_out_beaten(const std::function<bool(std::size_t)>& 
   }
 }
 
-// The ladder: candidates by time, each holding fewer bytes than all faster ones. It does not depend on any budget.
+// Candidates by time, each holding fewer bytes than all faster ones.
+std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
+  std::vector<std::size_t> order(all.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(all[a].update_seconds, all[a].held()) < std::pair(all[b].update_seconds, all[b].held());
+  });
+  std::vector<std::size_t> kept;
+  for (const std::size_t i : order) {
+    if (kept.empty() || all[i].held() < all[kept.back()].held()) kept.push_back(i);
+  }
+  return without_close_rungs(all, kept);
+}
+
+// The ladder does not depend on any budget. Where only a simulation tells what a rung comes to, it is simulated, and the ladder
+// made anew; rungs that are too many for that are left out.
 void PlanSpace::State::climb() {
+  constexpr std::size_t kMostSimulated = 200;
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     if (beaten[i]) continue;
     const std::vector<Candidate> some = batches[i].all(i);
     all.insert(all.end(), some.begin(), some.end());
   }
-  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.update_seconds, a.held()) < std::pair(b.update_seconds, b.held());
-  });
-  for (const Candidate& candidate : all) {
-    const bool fewer = ladder.empty() || candidate.held() < ladder.back().held();
-    if (fewer) ladder.push_back(candidate);
-  }
-  if (ladder.empty()) {
+  if (all.empty()) {
     throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
                        "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
                        {"--set plan.activations=auto"});
   }
-  ladder = without_close_rungs(ladder);
+  for (std::size_t left = kMostSimulated;;) {
+    std::vector<std::size_t> rungs = undominated(all), unknown;
+    for (const std::size_t i : rungs) {
+      if (!all[i].simulated && !batches[all[i].batch].exact_seconds(all[i])) unknown.push_back(i);
+    }
+    if (left == 0) std::erase_if(rungs, [&](std::size_t i) { return std::ranges::count(unknown, i) > 0; });
+    if (unknown.empty() || left == 0) {
+      for (const std::size_t i : rungs) ladder.push_back(all[i]);
+      return;
+    }
+    unknown.resize(std::min(unknown.size(), left));
+    left -= unknown.size();
+    run_tasks(unknown.size(), [&](std::size_t i) {
+      Candidate& candidate = all[unknown[i]];
+      candidate = batches[candidate.batch].simulated(candidate, machine);
+    });
+  }
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -196,11 +225,15 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
   // later: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
-  const bool exact = plan.decisions.late.empty() && batch.exact(candidate);
-  const bool agree = exact ? plan.live == candidate.live : plan.live <= candidate.live;
-  if (!agree)
-    fmt::print(stderr, "DISAGREE micro {} group {}: {} composed {} replays {}, narrow {} params {} accs {} tables {} res {} page {} whole {}\n", decisions.micro_batch, decisions.group, plan.live.n, candidate.live.n, plan.decisions.replays.size(), decisions.paging.narrow, decisions.paging.parameters, decisions.paging.accumulators, decisions.paging.tables, decisions.paging.resident, decisions.paging.page, candidate.whole);
   return plan;
+}
+
+// Whether the simulator finds the bytes that put the rung into its place. If not, no budget gets it.
+bool PlanSpace::State::agrees(std::size_t index) {
+  const Plan& plan = rung(index);
+  const Candidate& candidate = ladder[index];
+  const bool exact = plan.decisions.late.empty() && (candidate.simulated || batches[candidate.batch].exact(candidate));
+  return exact ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
@@ -263,7 +296,10 @@ Bytes PlanSpace::floor_bound() {
 }
 
 Bytes PlanSpace::ceiling() {
-  if (!state_->ceiling) state_->ceiling = state_->needs(0);
+  for (std::size_t i = 0; !state_->ceiling && i < state_->ladder.size(); ++i) {
+    if (state_->agrees(i)) state_->ceiling = state_->needs(i);
+  }
+  ensure(state_->ceiling.has_value(), "planner", "the simulator refuses every rung");
   return *state_->ceiling;
 }
 
@@ -276,7 +312,9 @@ std::size_t PlanSpace::State::find_knee() const {
 }
 
 Bytes PlanSpace::knee() {
-  if (!state_->knee) state_->knee = state_->needs(state_->find_knee());
+  std::size_t rung = state_->find_knee();
+  while (rung > 0 && !state_->agrees(rung)) --rung;
+  if (!state_->knee) state_->knee = state_->needs(rung);
   return *state_->knee;
 }
 
@@ -293,7 +331,9 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   };
   for (const Bytes budget : wanted) add(budget);
   // A rung that layout has made larger than a faster one gives way to that one.
-  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) add(state_->needs(i));
+  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) {
+    if (state_->agrees(i)) add(state_->needs(i));
+  }
   std::vector<FrontierPoint> points;
   for (const std::size_t i : rungs) {
     const Plan& plan = state_->rung(i);

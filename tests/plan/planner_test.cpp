@@ -114,12 +114,15 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         }
         const Costs costs = costs_of(full, paging, machine);
         EXPECT_TRUE(batch.exact(candidate));
-        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << text_of(batch, candidate) << " round " << round << " group " << group << " micro " << micro << " whole " << candidate.whole;
+        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << text_of(batch, candidate)
+                                        << " round " << round << " group " << group << " micro " << micro << " whole "
+                                        << candidate.whole;
         const double seconds =
             static_cast<double>(batch.window().rounds()) * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall;
         const double known =
             batch.exact_seconds(candidate) ? candidate.update_seconds : batch.simulated(candidate, machine).update_seconds;
-        EXPECT_NEAR(known, seconds, 1.5e-11 * seconds) << text_of(batch, candidate) << " round " << round << " group " << group << " micro " << micro << " whole " << candidate.whole;
+        EXPECT_NEAR(known, seconds, 1.5e-11 * seconds) << text_of(batch, candidate) << " round " << round << " group " << group
+                                                       << " micro " << micro << " whole " << candidate.whole;
       }
     }
   }

@@ -82,8 +82,12 @@ class Rewrite {
         const ValueId value = origin_of(result_, input);
         const auto [found, fresh] = known.emplace(std::tuple(block_of[value], node.section, node.backward), passes_.size());
         if (fresh)
-          passes_.push_back(
-              {.unit = block_of[value], .section = node.section, .backward = node.backward, .begin = place, .end = place, .uses = {}});
+          passes_.push_back({.unit = block_of[value],
+                             .section = node.section,
+                             .backward = node.backward,
+                             .begin = place,
+                             .end = place,
+                             .uses = {}});
         Pass& pass = passes_[found->second];
         if (!pass.begun && !node.clone_of.valid()) pass.begin = place, pass.begun = true;
         add_use(pass, value, place);
@@ -225,7 +229,7 @@ class Rewrite {
   Graph result_;
   bool narrow_, adds_;
   std::unordered_map<Symbol, int> unit_of_;  // by model line
-  std::vector<Pass> passes_;  // in the order of their beginnings
+  std::vector<Pass> passes_;                 // in the order of their beginnings
   std::vector<std::vector<Event>> before_, after_;
   std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators
 };

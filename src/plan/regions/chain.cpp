@@ -120,9 +120,7 @@ class Program {
   }
 
  private:
-  int unit(int region) const {
-    return region < 0 || at(region) >= windows_.unit.size() ? -1 : windows_.unit[at(region)];
-  }
+  int unit(int region) const { return region < 0 || at(region) >= windows_.unit.size() ? -1 : windows_.unit[at(region)]; }
   double slack(int unit) const { return unit < 0 || at(unit) >= windows_.slack.size() ? 0 : windows_.slack[at(unit)]; }
 
   // What runs again in a unit's window costs only what the links do not take anyway.

@@ -1,7 +1,7 @@
-// The chain program: what every region does, for all budgets at once. A plan is a path of edges from the first region to the last.
-// A suffix of the chain is one stretch of time, so few numbers describe it: the most that is live in it while all regions before
-// it keep everything, its seconds, and the link seconds that are left of the window in which it ends. What comes before only adds
-// to these, so of two suffixes the one that is better in nothing is dropped, and no bytes are rounded.
+// The chain program: what every region does, for all budgets at once. A plan is a path of edges from the first region to the
+// last. A suffix of the chain is one stretch of time, so few numbers describe it: the most that is live in it while all regions
+// before it keep everything, its seconds, and the link seconds that are left of the window in which it ends. What comes before
+// only adds to these, so of two suffixes the one that is better in nothing is dropped, and no bytes are rounded.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ struct End {
   double seconds = 0;
 };
 
-// While the backward pass is in a unit, a link brings what the next unit needs. What that takes longer than the kernels hides what
-// runs again there.
+// While the backward pass is in a unit, a link brings what the next unit needs. What that takes longer than the kernels hides
+// what runs again there.
 struct Windows {
   std::vector<int> unit;      // by region; -1: of none
   std::vector<double> slack;  // by unit: link seconds beyond those of the kernels

@@ -34,7 +34,8 @@ Stretch::Stretch(const ProblemFacts& facts, int begin, int end) : facts_(facts) 
     return static_cast<int>(std::lower_bound(ops_.begin(), ops_.end(), op) - ops_.begin());
   };
   turn_ = position_of(facts.regions.turn);
-  pages_ = facts.problem.narrow && std::any_of(ops_.begin(), ops_.end(), [&](int op) { return !facts.problem.ops[at(op)].paged.empty(); });
+  pages_ = facts.problem.narrow &&
+           std::any_of(ops_.begin(), ops_.end(), [&](int op) { return !facts.problem.ops[at(op)].paged.empty(); });
   std::vector<int> items;  // of the problem
   for (const int op : ops_) {
     const Op& what = facts.problem.ops[at(op)];
