@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "device/cpu/parallel.h"
 #include "ops/op_catalogue.h"
-#include "plan/block_replays.h"
 #include "plan/build_plan.h"
 #include "program/program.h"
 #include "run/executor.h"
@@ -20,15 +19,36 @@ namespace {
 
 constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
 
+// All that may run again in each block but its last node, right before the first backward node that reads what it makes.
+std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+  PerNode<char> absent(graph.nodes.size(), 0);
+  for (const GraphBlock& block : blocks) {
+    for (const NodeId id : block.nodes) absent[id] = id != block.nodes.back() && may_run_again(graph, graph.nodes[id]) ? 1 : 0;
+  }
+  std::vector<NodeReplay> replays;
+  const auto bring = [&](auto&& self, ValueId value, NodeId before) -> void {
+    const NodeId maker = graph.values[origin_of(graph, value)].producer;
+    if (!maker.valid() || absent[maker] == 0) return;
+    absent[maker] = 0;
+    for (const ValueId input : graph.nodes[maker].inputs) self(self, input, before);
+    replays.push_back({maker, before});
+  };
+  for (const NodeId id : graph.section_order(Section::micro)) {
+    if (!graph.nodes[id].backward) continue;
+    for (const ValueId input : graph.nodes[id].inputs) bring(bring, input, id);
+  }
+  return replays;
+}
+
 // Keeps everything where that fits, else nothing but the inputs of blocks.
 std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const Machine& machine, Bytes memory) {
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   PlanRequest request;
   request.effective_batch = 2 * micro_batch;
   request.saves = false;
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
+  for (const bool again : {false, true}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
-    decisions.replays = replays_of_blocks(graph, blocks, std::vector<BlockChoice>(blocks.size(), mode));
+    if (again) decisions.replays = replays_of_all(graph, blocks);
     OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
     Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;

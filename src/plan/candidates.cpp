@@ -52,42 +52,72 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       paged_(apply_paging(model.graph, model.blocks, paging)) {
   const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
   look_at(keep, request, machine, floor);
-  std::vector<LossChunks> chunks;
-  for (const ChunkChoice& choice : chunks_) chunks.push_back({choice.scratch, choice.seconds + choice.stall});
-  regions_.emplace(keep, model.blocks, paging, machine, chunks, request.recompute);
-  if (offloads(request)) add_offloaded(most_offloaded(), RegionPlans::Rest::least, request, machine);
+  add_level(0, keep, request, machine);
+  if (offloads(request) && (only_offloaded_ || looks_for_floor_ || levels_.front().regions.inputs_count()))
+    add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
-  if (offloads(request)) add_more_offloaded(request, machine);
+  const bool few = paging_.narrow || window_.group > 1;  // little memory, or so many nodes that a level takes long
+  if (offloads(request) && (only_offloaded_ || (!few && levels_.front().regions.inputs_count()))) {
+    const int most = static_cast<int>(model_->blocks.size()) - 1;
+    for (const int part : {1, 2, 3}) {
+      const int activations = most * part / 4;
+      if (activations > 0) add_offloaded(activations, request, machine);
+    }
+  }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
   constexpr std::size_t kMostSteps = 1500;
   const bool wanted = model_->blocks.size() <= 1 || (looks_for_floor_ && least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) add_schedules(request, machine);
+  if (wanted && possible) add_schedules(machine);
   paged_ = {};
 }
 
-std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
+void BatchCandidates::add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine) {
+  std::vector<LossChunks> chunks;
+  for (const ChunkChoice& choice : chunks_) chunks.push_back({choice.scratch, choice.seconds + choice.stall});
+  Paging paging = paging_;
+  paging.activations = activations;
+  levels_.push_back({activations, total(paging_reserve(keep.graph, paging, machine, 0)),
+                     RegionPlans(keep, model_->blocks, paging, machine, chunks, request.recompute)});
+}
+
+// What crosses into the first blocks rests on another tier between the passes, if that has room for it.
+void BatchCandidates::add_offloaded(int activations, const PlanRequest& request, const Machine& machine) {
+  Graph graph = with_replays(paged_, {}, activations);
+  if (!has_room(stored_layout(graph), paging_, request.beyond)) return;
+  add_level(activations, simulate_window(std::move(graph)), request, machine);
+}
+
+std::vector<Candidate> BatchCandidates::of_level(std::size_t batch_index, std::size_t level) const {
   std::vector<Candidate> candidates;
-  for (std::size_t chain = 0; chain < regions_->plans().size(); ++chain) candidates.push_back(candidate_of(batch_index, chain));
-  const auto fastest = std::ranges::min_element(candidates, {}, &Candidate::update_seconds);
-  const auto smallest = std::ranges::min_element(candidates, {}, &Candidate::held);
-  candidates = {*fastest, *smallest};
-  for (std::size_t i = 0; i < wholes_.size(); ++i) add_candidates(batch_index, i, candidates);
+  for (std::size_t chain = 0; chain < levels_[level].regions.plans().size(); ++chain)
+    candidates.push_back(candidate_of(batch_index, level, chain));
   return candidates;
+}
+
+std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
+  std::vector<Candidate> ends;
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    const std::vector<Candidate> all = of_level(batch_index, level);
+    ends.push_back(*std::ranges::min_element(all, {}, &Candidate::update_seconds));
+    ends.push_back(*std::ranges::min_element(all, {}, &Candidate::held));
+  }
+  return ends;
 }
 
 std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   std::vector<Candidate> candidates;
-  for (std::size_t chain = 0; !only_offloaded_ && chain < regions_->plans().size(); ++chain)
-    candidates.push_back(candidate_of(batch_index, chain));
-  for (std::size_t i = 0; i < wholes_.size(); ++i) {
-    if (!only_offloaded_ || wholes_[i].activations > 0) add_candidates(batch_index, i, candidates);
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    if (only_offloaded_ && levels_[level].activations == 0) continue;
+    const std::vector<Candidate> some = of_level(batch_index, level);
+    candidates.insert(candidates.end(), some.begin(), some.end());
   }
+  for (std::size_t i = 0; !only_offloaded_ && i < wholes_.size(); ++i) add_candidates(batch_index, i, candidates);
   return candidates;
 }
 
@@ -133,55 +163,13 @@ bool BatchCandidates::offloads(const PlanRequest& request) const {
   return wanted && allowed && model_->blocks.size() > 1;
 }
 
-// What crosses into the first blocks, which make everything again, rests on another tier between the passes. The seconds of an
-// update; infinite where that tier has no room.
-double BatchCandidates::add_offloaded(int activations, RegionPlans::Rest rest, const PlanRequest& request,
-                                      const Machine& machine) {
-  const bool added = add_whole({regions_->least_of_units(activations, rest), activations, {}, {}}, request, machine);
-  return added ? seconds_of(wholes_.back().profile) : std::numeric_limits<double>::infinity();
-}
-
-// Of fewer blocks, where the others make everything again, too, keep everything or only what is dear. Worth a look where that is
-// a good part of what is held when everything is made again.
-void BatchCandidates::add_more_offloaded(const PlanRequest& request, const Machine& machine) {
-  if (!only_offloaded_ && !regions_->inputs_count()) return;
-  const auto most = std::find_if(wholes_.begin(), wholes_.end(), [](const Whole& whole) { return whole.activations > 0; });
-  const SomeBlocks slowest{most_offloaded(),
-                           most != wholes_.end() ? seconds_of(most->profile) : std::numeric_limits<double>::infinity()};
-  const auto add_between = [&](auto&& self, RegionPlans::Rest rest, SomeBlocks fewer, SomeBlocks more) -> void {
-    const std::optional<int> middle = middle_of(fewer, more);
-    if (!middle) return;
-    const SomeBlocks between{*middle, add_offloaded(*middle, rest, request, machine)};
-    self(self, rest, fewer, between);
-    self(self, rest, between, more);
-  };
-  const auto add = [&](RegionPlans::Rest rest) {
-    add_between(add_between, rest, {0, update_seconds(regions_->seconds_of_units(rest))}, slowest);
-  };
-  add(RegionPlans::Rest::least);
-  // What the others do past a link that is fast enough: the cheapest of what lies between, or nothing.
-  const bool fast = has_host(machine) || only_offloaded_;
-  const bool keeps = request.recompute != RecomputePolicy::all;
-  if (fast && keeps) add(RegionPlans::Rest::cheapest);
-  if (fast && keeps) add(RegionPlans::Rest::keep);
-}
-
-void BatchCandidates::add_schedules(const PlanRequest& request, const Machine& machine) {
+void BatchCandidates::add_schedules(const Machine& machine) {
   const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
   const replays::GraphProblem problem = replays::problem_of(keep, model_->blocks, false, chunks_.back().least);
-  for (std::vector<NodeReplay>& replays : replays::schedules(problem))
-    add_whole({std::move(replays), 0, {}, {}}, request, machine);
-}
-
-// Unless the other tier has no room for it.
-bool BatchCandidates::add_whole(Whole whole, const PlanRequest& request, const Machine& machine) {
-  Graph graph = with_replays(paged_, whole.replays, whole.activations);
-  if (whole.activations > 0 && !has_room(stored_layout(graph), paging_, request.beyond)) return false;
-  const Simulation simulation = simulate_window(std::move(graph));
-  whole.profile = profile_whole(simulation, machine);
-  whole.outside = total(paging_reserve(simulation.graph, paging_, machine, 0));
-  wholes_.push_back(std::move(whole));
-  return true;
+  for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
+    const WholeProfile profile = profile_whole(simulate_window(with_replays(paged_, replays, 0)), machine);
+    wholes_.push_back({std::move(replays), profile});
+  }
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
@@ -276,12 +264,13 @@ Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine
 
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
   if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].replays;
-  return regions_->replays(regions_->plans()[candidate.chain]);
+  const RegionPlans& regions = levels_[candidate.level].regions;
+  return regions.replays(regions.plans()[candidate.chain]);
 }
 
 Paging BatchCandidates::paging(const Candidate& candidate) const {
   Paging paging = paging_;
-  if (candidate.whole >= 0) paging.activations = wholes_[static_cast<std::size_t>(candidate.whole)].activations;
+  if (candidate.whole < 0) paging.activations = levels_[candidate.level].activations;
   return paging;
 }
 
@@ -293,20 +282,14 @@ double BatchCandidates::seconds_of(const WholeProfile& whole, const ChunkChoice&
   return update_seconds(whole.seconds + chunks.seconds + whole.stall + chunks.stall);
 }
 
-// With the number of loss chunks that is fastest.
-double BatchCandidates::seconds_of(const WholeProfile& whole) const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const ChunkChoice& chunks : chunks_) least = std::min(least, seconds_of(whole, chunks));
-  return least;
-}
-
-Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t chain) const {
-  const RegionPlans::Plan& plan = regions_->plans()[chain];
+Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {
+  const RegionPlans::Plan& plan = levels_[level].regions.plans()[chain];
   return {.batch = batch_index,
           .loss_chunks = chunks_[static_cast<std::size_t>(plan.chunks)].chunks,
+          .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
-          .outside = outside_,
+          .outside = levels_[level].outside,
           .update_seconds = update_seconds(plan.seconds)};
 }
 
@@ -318,7 +301,7 @@ void BatchCandidates::add_candidates(std::size_t batch_index, std::size_t whole,
                   .loss_chunks = chunk.chunks,
                   .whole = static_cast<int>(whole),
                   .live = Bytes{std::max(what.profile.peak, what.profile.loss_base + chunk.scratch)},
-                  .outside = what.outside,
+                  .outside = outside_,
                   .update_seconds = seconds_of(what.profile, chunk)});
   }
 }

@@ -57,8 +57,10 @@ class BatchCandidates {
   std::vector<Candidate> all(std::size_t batch_index) const;
   // Whether bytes and seconds of a candidate are those of its plan. Else bytes are an upper bound, and a simulation tells
   // seconds.
-  bool exact(const Candidate& candidate) const { return candidate.whole >= 0 || regions_->exact(); }
-  bool exact_seconds(const Candidate& candidate) const { return candidate.whole >= 0 || regions_->exact_seconds(); }
+  bool exact(const Candidate& candidate) const { return candidate.whole >= 0 || levels_[candidate.level].regions.exact(); }
+  bool exact_seconds(const Candidate& candidate) const {
+    return candidate.whole >= 0 || levels_[candidate.level].regions.exact_seconds();
+  }
   // The candidate with bytes and seconds from a simulation of its own.
   Candidate simulated(Candidate candidate, const Machine& machine) const;
 
@@ -86,12 +88,16 @@ class BatchCandidates {
     int primitives;
     double stall;  // more than in the simulation, where the loss streams
   };
-  // Schedules of single nodes, inputs that rest elsewhere.
+  // A schedule of single nodes.
   struct Whole {
     std::vector<NodeReplay> replays;
-    int activations = 0;
-    Bytes outside;
     WholeProfile profile;
+  };
+  // The inputs of so many units rest elsewhere between the passes.
+  struct Level {
+    int activations;
+    Bytes outside;
+    RegionPlans regions;
   };
 
   Graph with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const;
@@ -101,15 +107,13 @@ class BatchCandidates {
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   WholeProfile profile_whole(const Simulation& simulation, const Machine& machine) const;
   bool offloads(const PlanRequest& request) const;
-  int most_offloaded() const { return static_cast<int>(model_->blocks.size()) - 1; }
-  double add_offloaded(int activations, RegionPlans::Rest rest, const PlanRequest& request, const Machine& machine);
-  void add_more_offloaded(const PlanRequest& request, const Machine& machine);
-  void add_schedules(const PlanRequest& request, const Machine& machine);
-  bool add_whole(Whole whole, const PlanRequest& request, const Machine& machine);
+  void add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine);
+  void add_offloaded(int activations, const PlanRequest& request, const Machine& machine);
+  void add_schedules(const Machine& machine);
   double update_seconds(double micro) const;
   double seconds_of(const WholeProfile& whole, const ChunkChoice& chunks) const;
-  double seconds_of(const WholeProfile& whole) const;
-  Candidate candidate_of(std::size_t batch_index, std::size_t chain) const;
+  Candidate candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const;
+  std::vector<Candidate> of_level(std::size_t batch_index, std::size_t level) const;
   void add_candidates(std::size_t batch_index, std::size_t whole, std::vector<Candidate>& to) const;
 
   BatchModel* model_;
@@ -120,7 +124,7 @@ class BatchCandidates {
   bool only_offloaded_;  // activations have to leave memory
   bool looks_for_floor_;
   Graph paged_;  // while candidates are simulated
-  std::optional<RegionPlans> regions_;
+  std::vector<Level> levels_;
   std::vector<Whole> wholes_;
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss

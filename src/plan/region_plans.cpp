@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // With links each plan's waits are found one by one.
-constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 192;
+constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 96;
 
 // What no choice changes: the phases around, and the steps of the update.
 std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
@@ -67,17 +67,20 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     if (region == regions::kBetween) between = std::max(between, live.back());
     if (region == regions::kOutside) outside = std::max(outside, live.back());
   }
-  edges_ = regions::find_edges(problem, regions, live,
-                               {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none});
+  const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
+  // What a unit fetches at once keeps segments within it.
+  const int longest = paging.parameters && !paging.narrow ? 2 : grouped || paging.narrow ? 4 : 8;
+  edges_ =
+      regions::find_edges(problem, regions, live,
+                          {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none, .longest = longest});
   std::vector<regions::End> ends;
   for (const LossChunks& each : chunks) ends.push_back({std::max(between, loss + each.scratch), each.seconds});
-  least_loss_seconds_ = std::ranges::min_element(chunks, {}, &LossChunks::seconds)->seconds;
   unit_of_ = units_of(problem, regions);
   between_ = std::max(between, loss);
   inputs_ = bytes_of_inputs(regions);
   regions::Windows windows;
   if (paging.active()) {
-    exact_seconds_ = !paging.narrow;
+    exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
     lanes_.emplace(keep, *graph_, paging, machine);
     windows = {unit_of_, lanes_->slack(units.size())};
   }
@@ -122,51 +125,24 @@ void RegionPlans::solve(const std::vector<regions::End>& ends, std::int64_t outs
   }
 }
 
-std::vector<const regions::Edge*> RegionPlans::path_of_units(int units, Rest rest) const {
-  std::vector<const regions::Edge*> path;
-  const int count = static_cast<int>(edges_.size());
-  for (int region = 0; region < count; region = path.back()->end) {
-    const int unit = unit_of_[static_cast<std::size_t>(region)];
-    const Rest what = unit < 0 ? Rest::keep : unit < units ? Rest::least : rest;
-    int end = region + 1;  // of the regions of the unit
-    while (unit >= 0 && end < count && unit_of_[static_cast<std::size_t>(end)] == unit) ++end;
-    const auto price = [&](const regions::Edge& edge) {
-      const bool keeps = edge.replays.empty();
-      switch (what) {
-        case Rest::keep: return std::tuple(!keeps, edge.seconds, edge.end);
-        case Rest::cheapest: return std::tuple(keeps, edge.seconds, edge.end);
-        case Rest::least: break;
-      }
-      return std::tuple(edge.end != end, static_cast<double>(edge.saved), edge.end);
-    };
-    const regions::Edge* best = nullptr;
-    for (const regions::Edge& edge : edges_[static_cast<std::size_t>(region)]) {
-      const bool fits = what == Rest::least ? edge.end <= end : edge.end == region + 1;
-      if (fits && (best == nullptr || price(edge) < price(*best))) best = &edge;
-    }
-    ensure(best != nullptr, "regions", "a region without a way of its own");
-    path.push_back(best);
-  }
-  return path;
-}
-
-std::vector<NodeReplay> RegionPlans::least_of_units(int units, Rest rest) const { return by_nodes(path_of_units(units, rest)); }
-
-double RegionPlans::seconds_of_units(Rest rest) const { return least_loss_seconds_ + seconds_of(path_of_units(0, rest)); }
-
+// Where each region keeps as little as it can.
 bool RegionPlans::inputs_count() const {
   constexpr int kLeastPart = 16;
   std::int64_t held = between_;
-  for (const regions::Edge* edge : path_of_units(0, Rest::least)) held += edge->saved;
+  for (std::size_t region = 0; region < edges_.size(); ++region) {
+    std::int64_t least = 0;
+    for (const regions::Edge& edge : edges_[region]) {
+      if (edge.end == static_cast<int>(region) + 1) least = std::min(least, edge.saved);
+    }
+    held += least;
+  }
   return inputs_ * kLeastPart >= held;
 }
 
-std::vector<NodeReplay> RegionPlans::replays(const Plan& plan) const { return by_nodes(plan.edges); }
-
 // What only repeats another node for another micro-batch follows from that one.
-std::vector<NodeReplay> RegionPlans::by_nodes(const std::vector<const regions::Edge*>& path) const {
+std::vector<NodeReplay> RegionPlans::replays(const Plan& plan) const {
   std::vector<NodeReplay> nodes;
-  for (const auto& [op, before] : by_place(path)) {
+  for (const auto& [op, before] : by_place(plan.edges)) {
     const int like = graph_->problem.ops[static_cast<std::size_t>(op)].like;
     if (like >= 0 && like != op) continue;
     const NodeId behind = graph_->nodes[static_cast<std::size_t>(before)];

@@ -37,12 +37,6 @@ class RegionPlans {
   // From the most live bytes to the fewest; with links, two such lists.
   const std::vector<Plan>& plans() const { return plans_; }
   std::vector<NodeReplay> replays(const Plan& plan) const;
-  // What units do whose inputs do not leave memory.
-  enum class Rest : std::uint8_t { keep, cheapest, least };
-  // The first units keep as little as they can, and the others do `rest`.
-  std::vector<NodeReplay> least_of_units(int units, Rest rest) const;
-  // Of clones, the fastest loss and waits in a micro-step in which all units do that.
-  double seconds_of_units(Rest rest) const;
   // Whether what crosses into units is a good part of what is held where everything else is made again.
   bool inputs_count() const;
 
@@ -53,18 +47,15 @@ class RegionPlans {
 
  private:
   void solve(const std::vector<regions::End>& ends, std::int64_t outside, const regions::Windows& windows);
-  std::vector<const regions::Edge*> path_of_units(int units, Rest rest) const;
   double seconds_of(const std::vector<const regions::Edge*>& path) const;
-  std::vector<NodeReplay> by_nodes(const std::vector<const regions::Edge*>& path) const;
   std::int64_t bytes_of_inputs(const regions::Regions& regions) const;
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
   std::vector<int> unit_of_;        // by region
   std::optional<TierLanes> lanes_;  // where something rests on another tier
-  double least_loss_seconds_ = 0;
-  std::int64_t between_ = 0;  // live between the passes, where everything is kept
-  std::int64_t inputs_ = 0;   // of what crosses into units
+  std::int64_t between_ = 0;        // live between the passes, where everything is kept
+  std::int64_t inputs_ = 0;         // of what crosses into units
   std::vector<Plan> plans_;
   bool exact_ = true, exact_seconds_ = true;
 };

@@ -105,8 +105,10 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
       for (int each = op; each < end; ++each) {
         const OpEvents& what = ops_[at(each)];
         const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
+        const bool comes = what.transfer == Transfer::fetch || what.transfer == Transfer::fetched;
         const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
-        if (leaves || begins) run_op(each);
+        const bool activation = comes && what.unit < 0;  // what crosses into a unit is there when the pass enters it
+        if (leaves || begins || activation) run_op(each);
       }
       for (; next != replays.end() && next->before == end; ++next) run_clone(next->op, end);
     }

@@ -1,7 +1,9 @@
 #include "plan/passes/offload.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -15,7 +17,9 @@ namespace {
 // One that goes and comes back.
 struct Trip {
   ValueId value;
-  std::size_t last_forward = 0, first_backward = 0;  // places of its readers
+  std::size_t last_forward = 0;    // place of the last reader of the forward pass
+  std::size_t first_backward = 0;  // the place before which it has to be there again
+  int unit = 0;
 };
 
 // What one block reads that another one or none has made; invalid where that is not a single value.
@@ -39,14 +43,16 @@ class Rewrite {
  public:
   Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near)
       : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
-    PerValue<char> goes(result_.values.size(), 0);
+    const std::unordered_map<Symbol, int> unit_of_line = blocks_of_lines(result_, blocks);
+    find_begins(unit_of_line, blocks.size());
+    PerValue<int> goes(result_.values.size(), kStays);  // the unit that it crosses into
     for (std::size_t i = 0; i < std::min(count, blocks.size()); ++i) {
       const ValueId crossing = crossing_into(result_, blocks[i]);
-      if (crossing.valid()) goes[crossing] = 1;
+      if (crossing.valid()) goes[crossing] = static_cast<int>(i);
     }
     for (std::size_t i = 0; i < result_.values.size(); ++i) {
       const ValueId original = result_.values[ValueId{i}].replica_of;
-      if (original.valid() && goes[original]) goes[ValueId{i}] = 1;
+      if (original.valid() && goes[original] != kStays) goes[ValueId{i}] = goes[original];
     }
     find_trips(goes);
   }
@@ -70,16 +76,42 @@ class Rewrite {
   enum class What : std::uint8_t { stored, fetch, fetched, store };
   using Events = std::vector<std::pair<What, std::size_t>>;
 
-  void find_trips(const PerValue<char>& goes) {
+  // Where the backward pass enters each unit, with what runs again for its first node; nowhere where several micro-batches go
+  // together, each of which enters it.
+  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, std::size_t units) {
+    begins_.assign(units + 1, kNowhere);
+    std::size_t clones = 0;  // right before a place
+    for (std::size_t place = 0; place < result_.order.size(); ++place) {
+      const Node& node = result_.nodes[result_.order[place]];
+      if (node.replica_of.valid()) return begins_.assign(units + 1, kNowhere);
+      if (node.section != Section::micro || !node.backward) continue;
+      if (node.clone_of.valid()) {
+        ++clones;
+        continue;
+      }
+      const auto unit = unit_of_line.find(node.line);
+      if (unit != unit_of_line.end() && node.op->transfer == Transfer::none) {
+        std::size_t& begin = begins_[static_cast<std::size_t>(unit->second)];
+        if (begin == kNowhere) begin = place - clones;
+      }
+      clones = 0;
+    }
+  }
+
+  void find_trips(const PerValue<int>& goes) {
     std::map<ValueId, Trip> trips;
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
       const Node& node = result_.nodes[result_.order[place]];
       if (node.section != Section::micro) continue;
       for (const ValueId input : node.inputs) {
-        if (!goes[input]) continue;
+        if (goes[input] == kStays) continue;
         Trip& trip = trips[input];
+        trip.unit = goes[input];
         if (!node.backward) trip.last_forward = place;
-        if (node.backward && !trip.value.valid()) trip.value = input, trip.first_backward = place;
+        if (node.backward && !trip.value.valid()) {
+          trip.value = input;
+          trip.first_backward = std::min(place, begins_[static_cast<std::size_t>(trip.unit)]);
+        }
       }
     }
     for (const auto& [value, trip] : trips) {
@@ -109,8 +141,11 @@ class Rewrite {
     for (Events& events : after_) order_last(events);
   }
 
-  // As early before the first one that comes in as that one is before the second.
+  // While the backward pass is in the unit before; else as early before the first one that comes in as that one is before the
+  // second.
   std::size_t first_fetch(const std::vector<std::size_t>& back) const {
+    const std::size_t before = begins_[static_cast<std::size_t>(trips_[back.front()].unit) + 1];
+    if (before != kNowhere) return std::min(before, trips_[back.front()].first_backward);
     const std::size_t first = trips_[back.front()].first_backward;
     if (back.size() == 1) return first;
     const std::size_t early = first - std::min(first, trips_[back[1]].first_backward - first);
@@ -155,8 +190,12 @@ class Rewrite {
     }
   }
 
+  static constexpr int kStays = -1;
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
   Graph result_;
-  Bytes left_;  // of tier 1
+  Bytes left_;                       // of tier 1
+  std::vector<std::size_t> begins_;  // of the backward pass of each unit
   std::vector<Trip> trips_;
   std::vector<Events> before_, after_;
   std::map<std::size_t, ValueId> homes_, out_, away_;  // by trip: where it rests, what is on its way, what lies there

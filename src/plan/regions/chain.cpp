@@ -131,13 +131,13 @@ class Program {
     const bool open = own >= 0 && own == unit(edge.begin - 1);  // the window goes on
     for (int i = 0; i < static_cast<int>(suffix.size()); ++i) {
       const Label& label = suffix[at(i)];
-      double seconds = label.seconds, left = own == behind ? label.slack : slack(own);
+      double seconds = label.seconds + edge.seconds, left = own == behind ? label.slack : slack(own);
       for (const UnitSeconds& window : edge.windows) {
         double other = window.unit == behind ? label.slack : slack(window.unit);
         double& hides = window.unit == own ? left : other;
         const double hidden = std::min(hides, window.seconds);
         hides -= hidden;
-        seconds += window.seconds - hidden;
+        seconds -= hidden;
       }
       const Label longer{std::max(edge.peak, edge.saved + label.bytes), seconds, open ? left : 0, &edge, i};
       // Of equal bytes the later ones are faster.

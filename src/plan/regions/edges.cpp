@@ -1,8 +1,9 @@
 #include "plan/regions/edges.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "plan/regions/stretch.h"
 #include "plan/replays/eviction.h"
@@ -194,15 +195,8 @@ class EdgeFinder {
 
   std::vector<std::vector<Edge>> run() {
     for (int begin = 0; begin < count(); ++begin) {
-      for (int length = 1; length <= std::max(limits_.local, 2) && begin + length <= count(); ++length) {
-        const int end = begin + length;
-        const Kept kept = keep(begin, end);
-        if (length <= 2) add_sets(begin, end, kept);
-        if (length <= limits_.local && limits_.some && limits_.keeps && suits_local(kept.stretch)) add_local(begin, end, kept);
-      }
-      // What ends at the loss would run again at once.
-      for (int end = begin + 2; limits_.some && end <= std::min(begin + limits_.longest, count() - 1); ++end)
-        add_segment(begin, end);
+      const int most = limits_.some ? std::max({2, limits_.local, limits_.longest}) : 1;
+      for (int end = begin + 1; end <= std::min(begin + most, count()); ++end) add(begin, end);
       without_beaten(edges_[at(begin)]);
     }
     return std::move(edges_);
@@ -216,24 +210,63 @@ class EdgeFinder {
     Stretch::Outcome outcome;
   };
 
-  Kept keep(int begin, int end) const {
-    Kept kept{Stretch(facts_, begin, end), {}};
-    kept.stretch.evaluate({}, kept.outcome);
-    return kept;
+  // One way of a stretch, whatever lies around it.
+  struct Way {
+    std::vector<LocalReplay> replays;
+    std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
+    std::int64_t saved;              // as of an edge
+    double seconds;
+  };
+
+  // Stretches of equal structure have the same ways.
+  void add(int begin, int end) {
+    const Stretch stretch(facts_, begin, end);
+    const bool last = end == count();  // what ends at the loss would run again at once
+    const auto [place, fresh] = ways_.try_emplace(stretch.signature() + (last ? "last" : ""));
+    if (fresh) place->second = ways_of(stretch, end - begin, last, begin);
+    for (const Way& way : place->second) {
+      Edge edge{.begin = begin, .end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
+      for (int position = 0; position < stretch.size(); ++position)
+        edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + way.rise[at(position)]);
+      for (const LocalReplay& replay : way.replays) {
+        edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
+        const int unit = stretch.unit(replay.before);
+        if (edge.windows.empty() || edge.windows.back().unit != unit) edge.windows.push_back({unit, 0});
+        edge.windows.back().seconds += stretch.what(replay.op).seconds;
+      }
+      edges_[at(begin)].push_back(std::move(edge));
+    }
   }
 
-  void add_sets(int begin, int end, const Kept& kept) {
+  std::vector<Way> ways_of(const Stretch& stretch, int length, bool last, int begin) const {
+    Kept kept{stretch, {}};
+    stretch.evaluate({}, kept.outcome);
+    std::vector<Way> ways;
     if (!limits_.some) {
-      if (end == begin + 1) add(begin, end, kept, {});
-      return;
+      add_way(kept, {}, ways);
+      return ways;
     }
-    const auto [place, fresh] = sets_.try_emplace(kept.stretch.signature());
-    if (fresh) place->second = Sets(kept.stretch).hull(limits_.most_sets);
-    const std::vector<Set>& sets = place->second;
-    for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
-      if (sets[i].again.empty() && end > begin + 1) continue;  // each region by itself does that
-      add(begin, end, kept, replays_of(kept.stretch, sets[i]));
+    if (length <= 2) {
+      const std::vector<Set> sets = Sets(stretch).hull(limits_.most_sets);
+      for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
+        // Each region by itself keeps everything, too.
+        if (!sets[i].again.empty() || length == 1) add_way(kept, replays_of(stretch, sets[i]), ways);
+      }
     }
+    if (length <= limits_.local && limits_.keeps && suits_local(stretch)) {
+      for (const std::vector<LocalReplay>& replays : local_schedules(kept)) add_way(kept, replays, ways);
+    }
+    if (length >= 2 && length <= limits_.longest && !last) add_way(kept, segment_of(stretch, begin + length), ways);
+    return ways;
+  }
+
+  void add_way(const Kept& kept, std::vector<LocalReplay> replays, std::vector<Way>& ways) const {
+    if (!brings_what_it_needs(kept.stretch, replays)) return;
+    Stretch::Outcome outcome;
+    if (!kept.stretch.evaluate(replays, outcome)) return;
+    Way way{std::move(replays), std::move(outcome.live), outcome.held - kept.outcome.held, outcome.seconds};
+    for (std::size_t i = 0; i < way.rise.size(); ++i) way.rise[i] -= kept.outcome.live[i];
+    ways.push_back(std::move(way));
   }
 
   std::vector<LocalReplay> replays_of(const Stretch& stretch, const Set& set) const {
@@ -265,13 +298,6 @@ class EdgeFinder {
   }
 
   // Schedules of single ops within some bytes of the stretch's own and some between its passes.
-  void add_local(int begin, int end, const Kept& kept) {
-    const Stretch& stretch = kept.stretch;
-    const auto [place, fresh] = local_.try_emplace(stretch.signature());
-    if (fresh) place->second = local_schedules(kept);
-    for (const std::vector<LocalReplay>& replays : place->second) add(begin, end, kept, replays);
-  }
-
   std::vector<std::vector<LocalReplay>> local_schedules(const Kept& kept) const {
     constexpr int kLevels = 4;
     const Stretch& stretch = kept.stretch;
@@ -331,9 +357,7 @@ class EdgeFinder {
 
   // Only what comes into the first region stays. Before the last region's backward pass the regions run once more, for what
   // crosses into each; then each runs again for its own backward pass.
-  void add_segment(int begin, int end) {
-    const Kept kept = keep(begin, end);
-    const Stretch& stretch = kept.stretch;
+  std::vector<LocalReplay> segment_of(const Stretch& stretch, int end) const {
     Placement placement(stretch);
     std::vector<char> dropped(at(stretch.size()), 0);
     for (int position = 0; position < stretch.turn(); ++position) {
@@ -341,11 +365,11 @@ class EdgeFinder {
       if (dropped[at(position)]) placement.drop(position);
     }
     const auto region_at = [&](int position) { return facts_.regions.of[at(stretch.op(position))]; };
+    std::vector<char> read_by_another = crossing_items(stretch);
     const auto crosses = [&](int position) {  // whether another region reads what it makes
       return std::any_of(stretch.writes(position).begin(), stretch.writes(position).end(),
-                         [&](int item) { return read_by_another_[at(item)] != 0; });
+                         [&](int item) { return read_by_another[at(item)] != 0; });
     };
-    find_crossing(stretch);
     int now = end;
     for (int position = stretch.turn(); position < stretch.size(); ++position) {
       const bool enters = region_at(position) < now;
@@ -358,44 +382,29 @@ class EdgeFinder {
       }
       placement.bring_for(position);
     }
-    add(begin, end, kept, placement.replays());
+    return placement.replays();
   }
 
-  void find_crossing(const Stretch& stretch) {
-    read_by_another_.assign(at(stretch.items()), 0);
+  // By item: whether another region reads it than the one that makes it.
+  std::vector<char> crossing_items(const Stretch& stretch) const {
+    std::vector<char> crossing(at(stretch.items()), 0);
     for (int position = 0; position < stretch.size(); ++position) {
       for (const int item : stretch.reads(position)) {
         const int maker = stretch.maker(item);
-        if (maker >= 0 && facts_.regions.of[at(stretch.op(maker))] != facts_.regions.of[at(stretch.op(position))])
-          read_by_another_[at(item)] = 1;
+        const bool others = maker >= 0 && facts_.regions.of[at(stretch.op(maker))] != facts_.regions.of[at(stretch.op(position))];
+        if (others) crossing[at(item)] = 1;
       }
     }
-  }
-
-  void add(int begin, int end, const Kept& kept, const std::vector<LocalReplay>& replays) {
-    const Stretch& stretch = kept.stretch;
-    if (!brings_what_it_needs(stretch, replays)) return;
-    Stretch::Outcome outcome;
-    if (!stretch.evaluate(replays, outcome)) return;
-    Edge edge{.begin = begin, .end = end, .seconds = outcome.seconds, .saved = outcome.held - kept.outcome.held, .replays = {}};
-    for (int position = 0; position < stretch.size(); ++position) {
-      edge.peak =
-          std::max(edge.peak, live_[at(stretch.op(position))] + outcome.live[at(position)] - kept.outcome.live[at(position)]);
-    }
-    for (const LocalReplay& replay : replays) edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
-    for (const LocalReplay& replay : replays) {
-      const int unit = stretch.unit(replay.before);
-      if (edge.windows.empty() || edge.windows.back().unit != unit) edge.windows.push_back({unit, 0});
-      edge.windows.back().seconds += stretch.what(replay.op).seconds;
-    }
-    edges_[at(begin)].push_back(std::move(edge));
+    return crossing;
   }
 
   // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.
   bool brings_what_it_needs(const Stretch& stretch, const std::vector<LocalReplay>& replays) const {
-    if (facts_.problem.narrow) return true;
     return std::none_of(replays.begin(), replays.end(), [&](const LocalReplay& replay) {
-      return !stretch.what(replay.op).paged.empty() && stretch.unit(replay.op) != stretch.unit(replay.before);
+      if (stretch.unit(replay.op) == stretch.unit(replay.before)) return false;
+      const std::vector<int>& reads = stretch.reads(replay.op);
+      if (std::any_of(reads.begin(), reads.end(), [&](int item) { return stretch.away(item); })) return true;
+      return !facts_.problem.narrow && !stretch.what(replay.op).paged.empty();
     });
   }
 
@@ -416,9 +425,7 @@ class EdgeFinder {
   const std::vector<std::int64_t>& live_;
   EdgeLimits limits_;
   std::vector<std::vector<Edge>> edges_;
-  std::map<std::string, std::vector<Set>> sets_;  // by the signature of a stretch
-  std::map<std::string, std::vector<std::vector<LocalReplay>>> local_;
-  std::vector<char> read_by_another_;  // by item of a stretch: another region reads it
+  std::unordered_map<std::string, std::vector<Way>> ways_;  // by the signature of a stretch
 };
 
 }  // namespace

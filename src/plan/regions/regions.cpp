@@ -41,6 +41,7 @@ class Cutter {
       if (op.pass != Pass::backward) continue;
       for (const int item : op.reads) held_[at(item)] = 1;
     }
+    for (std::size_t item = 0; item < problem.away.size(); ++item) held_[item] |= problem.away[item];
     find_alike();
   }
 
@@ -198,7 +199,7 @@ class Cutter {
   int first_backward_ = 0;
   std::vector<int> forward_;      // ops
   std::vector<int> made_, last_;  // by item: places in the forward order of its maker and its last forward reader
-  std::vector<char> held_;        // by item: a backward op reads it
+  std::vector<char> held_;        // by item: a backward op reads it, or it comes back for one
   std::vector<char> carried_;     // by item
   std::vector<int> first_;        // by item: the one that stands for all alike
   std::vector<Crossing> alike_;   // by item that stands for others: all of them

@@ -70,6 +70,7 @@ Stretch::Stretch(const ProblemFacts& facts, int begin, int end) : facts_(facts) 
   for (const int item : items) {
     const int made = facts.maker[at(item)];
     bytes_.push_back(facts.problem.items[at(item)]);
+    away_.push_back(facts.problem.away.empty() ? 0 : facts.problem.away[at(item)]);
     maker_.push_back(inside(made) ? position_of(made) : kNone);
     comes_.push_back(position_of(made));
     int last = kNone;
@@ -138,7 +139,7 @@ bool Stretch::evaluate(std::span<const LocalReplay> replays, Outcome& outcome) c
   outcome.seconds = 0;
   auto replay = replays.begin();
   bool good = true;
-  const auto run = [&](int position) {
+  const auto run = [&](int position, bool again) {
     const int place = static_cast<int>(position_at.size());
     position_at.push_back(position);
     for (const int item : reads_[at(position)]) {
@@ -147,6 +148,7 @@ bool Stretch::evaluate(std::span<const LocalReplay> replays, Outcome& outcome) c
         good = false;
         return;
       }
+      if (again && away_[at(item)]) continue;
       copies[at(copy)].last = place;
       read_copies.push_back(copy);
     }
@@ -165,9 +167,9 @@ bool Stretch::evaluate(std::span<const LocalReplay> replays, Outcome& outcome) c
     }
     for (; replay != replays.end() && replay->before == position && good; ++replay) {
       outcome.seconds += what(replay->op).seconds;
-      run(replay->op);
+      run(replay->op, true);
     }
-    if (good) run(position);
+    if (good) run(position, false);
   }
   if (!good || replay != replays.end()) return false;
   const int runs = static_cast<int>(position_at.size());
@@ -215,25 +217,46 @@ bool Stretch::evaluate(std::span<const LocalReplay> replays, Outcome& outcome) c
   return true;
 }
 
-// Items of the stretch are told apart by their makers, all others are alike.
+// All that the ways of a stretch depend on; items and values of other tiers by the order in which they appear.
 std::string Stretch::signature() const {
   std::string text;
   const auto add = [&](auto value) { text.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  std::vector<int> names(bytes_.size(), kNone);
-  int made = 0;
+  std::vector<int> names(bytes_.size(), kNone), values;
+  int named = 0;
+  const auto name = [&](int item) {
+    int& own = names[at(item)];
+    if (own == kNone) {
+      own = named++;
+      add(bytes_[at(item)]);
+      add(maker_[at(item)]);
+      add(comes_[at(item)]);
+      add(held_to_[at(item)]);
+      add(static_cast<char>(this->own(item) ? 1 : 0));
+      add(away_[at(item)]);
+    }
+    add(own);
+  };
   add(turn_);
   for (int position = 0; position < size(); ++position) {
     const Op& op = what(position);
     const bool repeats = op.like >= 0 && op.like != this->op(position);
     add(op.seconds);
     add(op.scratch);
-    add(static_cast<int>(op.pass) * 4 + (op.replayable ? 2 : 0) + (repeats ? 1 : 0));
-    for (const int item : reads_[at(position)]) add(names[at(item)]);
+    add(static_cast<int>(op.pass) * 4 + (op.replayable ? 2 : 0) + (repeats ? 1 : 0) + (op.like >= 0 ? 64 : 0));
+    add(facts_.regions.of[at(this->op(position))] - facts_.regions.of[at(this->op(0))]);
+    add(op.unit - what(0).unit);
     add(static_cast<int>(reads_[at(position)].size()));
-    for (const int item : writes_[at(position)]) {
-      names[at(item)] = made++;
-      add(bytes_[at(item)]);
-      add(own(item));
+    for (const int item : reads_[at(position)]) name(item);
+    add(static_cast<int>(writes_[at(position)].size()));
+    for (const int item : writes_[at(position)]) name(item);
+    add(static_cast<int>(overwrites_[at(position)].size()));
+    for (const auto& [read, written] : overwrites_[at(position)]) name(read), name(written);
+    for (const replays::Paged& paged : op.paged) {
+      const auto found = std::find(values.begin(), values.end(), paged.value);
+      add(static_cast<int>(found - values.begin()));
+      if (found == values.end()) values.push_back(paged.value);
+      add(paged.bytes);
+      add(paged.written);
     }
   }
   return text;

@@ -52,7 +52,9 @@ class Stretch {
   // The position that makes an item; -1: another stretch does, or it was there before.
   int maker(int item) const { return maker_[static_cast<std::size_t>(item)]; }
   // Whether only ops of the stretch touch it.
-  bool own(int item) const { return maker(item) >= 0 && outside_last_[static_cast<std::size_t>(item)] < 0; }
+  bool own(int item) const { return maker(item) >= 0 && outside_last_[static_cast<std::size_t>(item)] < 0 && !away(item); }
+  // Whether it leaves after the forward pass, and is there for the backward pass whoever reads it.
+  bool away(int item) const { return away_[static_cast<std::size_t>(item)] != 0; }
   // Whether the op may run again: what it makes is the stretch's own.
   bool may_run_again(int position) const;
   // The repeated layer that the op at a position works for.
@@ -71,6 +73,7 @@ class Stretch {
   std::vector<std::vector<replays::Overwrite>> overwrites_;
   std::vector<std::int64_t> bytes_;  // by item, as the next
   std::vector<int> maker_;
+  std::vector<char> away_;
   std::vector<int> outside_last_;  // the last op of another stretch that reads it; -1: none
   std::vector<int> held_to_;       // it is there for others at all positions before this one
   std::vector<int> comes_;         // the position before which it is made

@@ -24,6 +24,7 @@ class Conversion {
     const StepRange micro = simulation_.timeline.micro;
     for (int step = micro.begin; step < micro.end; ++step) add(step);
     name_others();
+    if (!result_.problem.away.empty()) result_.problem.away.resize(result_.problem.items.size(), 0);
     // What an update at the end reads stays.
     for (const auto& [value, item] : item_of_) {
       if (graph_.values[value].persistent() && !simulation_.timeline.early_updates) use(result_.problem.ops.back(), item);
@@ -84,6 +85,10 @@ class Conversion {
       } else {
         use(op, found->second);
       }
+    }
+    if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->transfer == Transfer::store) {
+      result_.problem.away.resize(result_.problem.items.size(), 0);
+      for (const int item : op.reads) result_.problem.away[static_cast<std::size_t>(item)] = 1;
     }
     op.seconds = kernel.of(simulation_.timeline.rounds == 1).seconds;
     const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];

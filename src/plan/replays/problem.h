@@ -42,6 +42,8 @@ struct Op {
 struct Problem {
   std::vector<std::int64_t> items;  // bytes; an item that no op writes is there from the beginning and takes none
   std::vector<Op> ops;
+  // By item, or empty: it leaves after the forward pass and is there again when the backward pass enters its reader's unit.
+  std::vector<char> away;
   // Whether what is needed of another tier comes one by one, and not for a unit at once; whether what is changed there comes in
   // before.
   bool narrow = false, adds = false;

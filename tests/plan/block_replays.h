@@ -1,14 +1,53 @@
-#include "plan/block_replays.h"
+// Plans in which every repeated layer does something stated, as nodes that run again (plan/passes/replay.h): what tests of the
+// planner, the program and the executor try.
+#pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "graph/graph.h"
+#include "plan/blocks.h"
+#include "plan/passes/replay.h"
 
 namespace plimsoll {
-namespace {
+
+enum class BlockMode : std::uint8_t {
+  keep,       // everything that backward reads stays
+  cheap,      // some nodes run again: those that cost little for their bytes
+  recompute,  // only the block's input stays
+  pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
+  joined,     // the same, and the block's input is computed again with the block before it
+};
+
+inline std::string_view name(BlockMode mode) {
+  switch (mode) {
+    case BlockMode::keep: return "keep";
+    case BlockMode::cheap: return "cheap";
+    case BlockMode::recompute: return "recompute";
+    case BlockMode::pieces: return "recompute in pieces";
+    case BlockMode::joined: return "recompute with the one before";
+  }
+  return "?";
+}
+
+// What a block does. `again`: for `cheap`, which of its nodes run again, as positions in the block, ascending.
+struct BlockChoice {
+  BlockMode mode = BlockMode::keep;
+  std::vector<std::size_t> again;
+
+  BlockChoice(BlockMode mode) : mode(mode) {}  // NOLINT: a mode is a choice
+  BlockChoice(BlockMode mode, std::vector<std::size_t> again) : mode(mode), again(std::move(again)) {}
+  friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
+};
+
+namespace block_replays {
 
 // Values of the forward pass that backward nodes read.
-PerValue<char> saved_values(const Graph& graph) {
+inline PerValue<char> saved_values(const Graph& graph) {
   PerValue<char> saved(graph.values.size());
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward) continue;
@@ -119,11 +158,12 @@ class BlockPlacement {
   std::vector<NodeReplay> replays_;
 };
 
-}  // namespace
+}  // namespace block_replays
 
-std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<GraphBlock>& blocks,
-                                          const std::vector<BlockChoice>& choices) {
-  return BlockPlacement(graph, blocks, choices).run();
+// `choices[i]` is for `blocks[i]`. Each node runs again right before the first backward node that reads what it makes.
+inline std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<GraphBlock>& blocks,
+                                                 const std::vector<BlockChoice>& choices) {
+  return block_replays::BlockPlacement(graph, blocks, choices).run();
 }
 
 }  // namespace plimsoll
