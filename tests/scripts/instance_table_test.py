@@ -90,10 +90,10 @@ class WorkingSet(unittest.TestCase):
 
 
 class Floor(unittest.TestCase):
-    def floor(self, cheap, whole):
+    def floor(self, cheap, whole, nodes=100):
         """Of a search that finds schedules from `whole` MiB on, with little work from `cheap` on."""
         graph = TABLE.Recompute.__new__(TABLE.Recompute)
-        graph.keep, self.whole_searches = {"live_bytes": 1000 * MIB}, 0
+        graph.keep, graph.instance, self.whole_searches = {"live_bytes": 1000 * MIB}, {"nodes": [0] * nodes}, 0
 
         def answer(_, budget, work=None):
             self.whole_searches += work is None
@@ -110,6 +110,11 @@ class Floor(unittest.TestCase):
     def test_the_whole_search_looks_once_where_it_finds_nothing_below(self):
         self.floor(300, 300)
         self.assertLessEqual(self.whole_searches, 2)
+
+    def test_it_is_that_of_little_work_in_large_graphs(self):
+        floor = self.floor(300, 200, nodes=1000)
+        self.assertTrue(300 <= floor <= 301, floor)
+        self.assertEqual(self.whole_searches, 0)
 
 
 class Rows(unittest.TestCase):
