@@ -49,9 +49,35 @@ def exports(test):
             test.equal("live", instance["result"]["live_bytes"], plan["predicted"]["live_bytes"])
             test.near("seconds", instance["result"]["update_seconds"], plan["predicted"]["update_seconds"], 1e-12)
             test.equal("again", len(instance["result"]["recomputed"]) > 0, budget != ceiling)
+            owners(test, name, instance)
             if budget == ceiling:
                 test.equal("keeping everything", instance["keep_everything"]["live_bytes"], instance["result"]["live_bytes"])
             test.write(f"{name}.{'floor' if budget == floor else 'more'}.json", json.dumps(instance))
+
+
+def owners(test, name, instance):
+    """A backward node names the forward node whose gradient it computes: it has its line, and its op where the names say so.
+    Only the loss computes that of no single node."""
+    kinds, nodes = instance["kinds"], instance["nodes"]
+    unnamed, forward = [], set()
+    for number, (kind, line, _, _, *of) in enumerate(nodes):
+        op = kinds[kind]["op"]
+        if not kinds[kind].get("backward"):
+            test.equal(f"{name}: elements behind the outputs of node {number} ({op})", len(of), 0)
+            continue
+        if not of:
+            unnamed.append(op)
+            continue
+        owner = kinds[nodes[of[0]][0]]
+        forward.add(of[0])
+        test.that(of[0] < number and owner["section"] == "micro" and not owner.get("backward"), f"{name}: {number} of {of[0]}")
+        test.equal(f"{name}: line of what node {number} ({op}) is the gradient of", nodes[of[0]][1], line)
+        if op.endswith("_backward"):
+            test.equal(f"{name}: op of what node {number} is the gradient of", owner["op"] + "_backward", op)
+    test.equal(f"{name}: gradients of no single node", unnamed, ["linear_cross_entropy_backward", "sum_losses"])
+    computed = [i for i, node in enumerate(nodes) if kinds[node[0]]["op"] in ("matmul", "layer_norm", "attention", "gelu")
+                and kinds[node[0]].get("backward") is False]
+    test.that(forward.issuperset(computed), f"{name}: each forward node with a gradient is named")
 
 
 def transient(instance):
@@ -95,6 +121,13 @@ def mutants(instance):
             yield f"an input of node {number} missing", changed(lambda c, n=number: c["nodes"][n][2].pop())
     for step in range(0, len(steps), 9):
         yield f"step {step} missing", changed(lambda c, s=step: c["result"]["steps"].pop(s))
+    named = [number for number, node in enumerate(nodes) if len(node) > 4]
+    for number in named[::9]:
+        yield f"node {number} is the gradient of itself", changed(lambda c, n=number: c["nodes"][n].__setitem__(4, n))
+    for number in named[1::9]:
+        yield f"node {number} is the gradient of a gradient", changed(lambda c, n=number: c["nodes"][n].__setitem__(4, named[0]))
+    first = next(number for number, node in enumerate(nodes) if nodes[number][1] and len(node) == 4)
+    yield "a forward node that is a gradient", changed(lambda c: c["nodes"][first].append(0))
     yield "a peak too low", changed(lambda c: c["result"].__setitem__("live_bytes", c["result"]["live_bytes"] - 64))
     yield "seconds too low", changed(lambda c: c["result"].__setitem__("update_seconds", 0.99 * c["result"]["update_seconds"]))
     yield "nothing again", changed(lambda c: c["result"].__setitem__("recomputed", [*c["result"]["recomputed"], 0]))

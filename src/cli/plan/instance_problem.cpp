@@ -104,7 +104,7 @@ class Extraction {
   InstanceNode& add_node(const ordered_json& kind, std::string name) {
     const auto [known, added] = kinds_.try_emplace(kind.dump(), static_cast<int>(problem_.kinds.size()));
     if (added) problem_.kinds.push_back(known->first);
-    problem_.nodes.push_back({known->second, std::move(name), {}, {}, {}, {}, {}});
+    problem_.nodes.push_back({known->second, std::move(name), {}, {}, -1, {}, {}, {}});
     return problem_.nodes.back();
   }
 
@@ -178,6 +178,7 @@ class Extraction {
     added.inputs = std::move(inputs);
     added.outputs = std::move(outputs);
     added.positions = std::move(positions);
+    if (node.backward && node.gradient_of.valid()) added.of = problem_.node_of[node.gradient_of];
   }
 
   const Simulation& simulation_;
@@ -207,7 +208,10 @@ std::vector<ordered_json> kind_rows(const InstanceProblem& problem) {
 
 std::vector<ordered_json> node_rows(const InstanceProblem& problem) {
   std::vector<ordered_json> rows;
-  for (const InstanceNode& node : problem.nodes) rows.push_back({node.kind, node.name, node.inputs, node.outputs});
+  for (const InstanceNode& node : problem.nodes) {
+    rows.push_back({node.kind, node.name, node.inputs, node.outputs});
+    if (node.of >= 0) rows.back().push_back(node.of);
+  }
   return rows;
 }
 

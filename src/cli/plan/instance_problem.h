@@ -23,6 +23,7 @@ struct InstanceNode {
   int kind = 0;
   std::string name;
   std::vector<int> inputs, outputs;
+  int of = -1;                         // of a backward node: the node whose gradient it computes; -1: no single one
   std::vector<std::size_t> positions;  // of `inputs` among those of the graph's node
   std::vector<ValueId> reads, writes;  // of a node that feeds or fetches
 };
