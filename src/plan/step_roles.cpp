@@ -1,9 +1,6 @@
 #include "plan/step_roles.h"
 
 #include <algorithm>
-#include <unordered_map>
-
-#include "base/error.h"
 
 namespace plimsoll {
 
@@ -19,25 +16,6 @@ bool computes(const Simulation& simulation, int step, bool backward) {
 
 }  // namespace
 
-std::vector<int> block_of_steps(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
-  const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(simulation.graph, blocks);
-  std::vector<int> result;
-  for (std::size_t i = 0; i < simulation.timeline.steps.size(); ++i) {
-    const Step& step = simulation.timeline.steps[i];
-    int block = kOutside;
-    const bool follows = step.section == Section::update ||
-                         (step.kind == Step::Kind::node && simulation.graph.nodes[step.node].op->transfer != Transfer::none);
-    if (follows && simulation.timeline.micro.contains(static_cast<int>(i))) {
-      block = result.back();
-    } else if (step.kind == Step::Kind::node && step.section == Section::micro) {
-      const auto found = block_of_line.find(simulation.graph.nodes[step.node].line);
-      if (found != block_of_line.end()) block = found->second;
-    }
-    result.push_back(block);
-  }
-  return result;
-}
-
 bool is_chunked(const Simulation& simulation, int step) {
   const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
   return what.kind == Step::Kind::node && simulation.graph.nodes[what.node].op->chunked;
@@ -52,50 +30,6 @@ std::vector<int> find_losses(const Simulation& simulation) {
   }
   if (losses.empty()) losses.push_back(last_forward);
   return losses;
-}
-
-int block_that_saves(const Buffer& buffer, int loss, const std::vector<int>& block_of) {
-  const bool kept = !buffer.persistent && buffer.value.valid() && lives(buffer, loss, Phase::steady) && buffer.begin < loss;
-  return kept ? block_of[static_cast<std::size_t>(buffer.begin)] : kOutside;
-}
-
-namespace {
-
-// By its line alone one cannot tell then for which block a step works.
-bool share_a_line(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  std::unordered_map<Symbol, std::size_t> block_of_line;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const NodeId id : blocks[i].nodes) {
-      if (block_of_line.emplace(graph.nodes[id].line, i).first->second != i) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-bool blocks_compose(const Simulation& simulation, const std::vector<GraphBlock>& blocks) {
-  if (share_a_line(simulation.graph, blocks)) return false;
-  const std::vector<int> losses = find_losses(simulation), block_of = block_of_steps(simulation, blocks);
-  const auto first_of = [&](int step) {
-    const NodeId node = simulation.timeline.steps[static_cast<std::size_t>(step)].node;
-    const NodeId first = simulation.graph.nodes[node].replica_of;
-    return first.valid() ? first : node;
-  };
-  const auto another = [&](int loss) { return first_of(loss) != first_of(losses.front()); };
-  if (std::ranges::any_of(losses, another)) return false;
-  std::vector<int> end(blocks.size(), losses.front());  // of each block's backward pass
-  for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
-    const int block = block_of[static_cast<std::size_t>(step)];
-    if (block == kOutside) continue;
-    if (step > losses.front() && computes(simulation, step, /*backward=*/false)) return false;
-    if (step < losses.back() && computes(simulation, step, /*backward=*/true)) return false;
-    end[static_cast<std::size_t>(block)] = std::max(end[static_cast<std::size_t>(block)], step + 1);
-  }
-  return std::ranges::all_of(simulation.lifetimes.buffers, [&](const Buffer& buffer) {
-    const int block = block_that_saves(buffer, losses.front(), block_of);
-    return block == kOutside || buffer.end <= end[static_cast<std::size_t>(block)];
-  });
 }
 
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {
