@@ -70,9 +70,11 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
   const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
   // What a unit fetches at once keeps segments within it.
   const int longest = paging.parameters && !paging.narrow ? 2 : grouped || paging.narrow ? 4 : 8;
-  edges_ =
-      regions::find_edges(problem, regions, live,
-                          {.keeps = policy != RecomputePolicy::all, .some = policy != RecomputePolicy::none, .longest = longest});
+  edges_ = regions::find_edges(problem, regions, live,
+                               {.keeps = policy != RecomputePolicy::all,
+                                .some = policy != RecomputePolicy::none,
+                                .longest = longest,
+                                .local = paging.active() && !paging.narrow ? 0 : 2});
   std::vector<regions::End> ends;
   for (const LossChunks& each : chunks) ends.push_back({std::max(between, loss + each.scratch), each.seconds});
   unit_of_ = units_of(problem, regions);

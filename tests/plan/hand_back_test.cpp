@@ -40,7 +40,7 @@ TEST(HandBack, PlansWhoseTransfersBeginLaterAreKeptInFiles) {
   constexpr BlockMode kModes[] = {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces};
   std::mt19937 random(1);
   int late = 0;
-  for (int round = 0; round < 40 && late < 2; ++round) {
+  for (int round = 0; round < 400 && late < 2; ++round) {
     std::vector<BlockChoice> choices;
     for (int i = 0; i < 8; ++i) choices.emplace_back(kModes[random() % 4]);
     const std::int64_t micro = 1 + static_cast<std::int64_t>(random() % 2);

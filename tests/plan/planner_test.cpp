@@ -86,6 +86,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
                              {kPageStep, 3, true, false, 2, true, true}};
   std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.push_back({4, 32, 2, 8, 9001});
+  int exact = 0;
   for (const ModelShape& shape : shapes) {
     for (int round = 0; round < 14; ++round) {
       const std::int64_t micro = std::array{1, 3, 6}[static_cast<std::size_t>(round % 3)];
@@ -113,19 +114,21 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
           if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
         }
         const Costs costs = costs_of(full, paging, machine);
-        EXPECT_TRUE(batch.exact(candidate));
-        EXPECT_EQ(candidate.live, live) << shape.layers << " layers, micro " << micro << ": " << text_of(batch, candidate)
-                                        << " round " << round << " group " << group << " micro " << micro << " whole "
-                                        << candidate.whole;
+        const std::string what = text_of(batch, candidate);
+        const Candidate known = batch.exact_seconds(candidate) ? candidate : batch.simulated(candidate, machine);
+        if (known.simulated || batch.exact(candidate)) {
+          EXPECT_EQ(known.live, live) << shape.layers << " layers, micro " << micro << ", round " << round << ": " << what;
+        } else {
+          EXPECT_GE(known.live, live) << shape.layers << " layers, micro " << micro << ", round " << round << ": " << what;
+        }
+        exact += batch.exact(candidate) && batch.exact_seconds(candidate) ? 1 : 0;
         const double seconds =
             static_cast<double>(batch.window().rounds()) * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall;
-        const double known =
-            batch.exact_seconds(candidate) ? candidate.update_seconds : batch.simulated(candidate, machine).update_seconds;
-        EXPECT_NEAR(known, seconds, 1.5e-11 * seconds) << text_of(batch, candidate) << " round " << round << " group " << group
-                                                       << " micro " << micro << " whole " << candidate.whole;
+        EXPECT_NEAR(known.update_seconds, seconds, 1.5e-11 * seconds) << what << ", round " << round;
       }
     }
   }
+  EXPECT_GT(exact, 400);
 }
 
 TEST(Ladder, FewerBytesCostMoreTime) {
