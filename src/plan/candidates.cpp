@@ -63,8 +63,8 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   const bool few = paging_.narrow || window_.group > 1;  // little memory, or so many nodes that a level takes long
   if (offloads(request) && (only_offloaded_ || (!few && levels_.front().regions.inputs_count()))) {
     const int most = static_cast<int>(model_->blocks.size()) - 1;
-    for (const int part : {1, 2, 3}) {
-      const int activations = most * part / 4;
+    for (const int part : {1, 2}) {
+      const int activations = most * part / 3;
       if (activations > 0) add_offloaded(activations, request, machine);
     }
   }

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // With links each plan's waits are found one by one.
-constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 96;
+constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 64;
 
 // What no choice changes: the phases around, and the steps of the update.
 std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
@@ -69,7 +69,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
   }
   const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
   // What a unit fetches at once keeps segments within it.
-  const int longest = paging.parameters && !paging.narrow ? 2 : grouped || paging.narrow ? 4 : 8;
+  const int longest = paging.parameters && !paging.narrow ? 2 : grouped ? 2 : paging.narrow ? 4 : 8;
   edges_ = regions::find_edges(problem, regions, live,
                                {.keeps = policy != RecomputePolicy::all,
                                 .some = policy != RecomputePolicy::none,
@@ -88,7 +88,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
   }
   solve(ends, outside, windows);
   // What a window hides is foreseen for each by itself: plans that count on nothing of it are looked at as well.
-  if (lanes_) solve(ends, outside, {});
+  if (lanes_ && !grouped) solve(ends, outside, {});
 }
 
 // What the region before makes for the first region of a unit.

@@ -351,11 +351,7 @@ def changed_plans(test):
         test.write("bad.json", json.dumps(bad))
         test.fails(2, code, "train", "config.toml", "--plan", "bad.json", "--run", "none")
 
-    refused("E-PLAN-REPLAY", lambda record: record["blocks"][0].update(mode="cheap", again=[999]))
-    refused("E-PLAN-FILE", lambda record: (record["blocks"][0].update(mode="cheap"), record["blocks"][0].pop("again", None)))
-    refused("E-PLAN-FILE", lambda record: record["blocks"][0].update(mode="keep", again=[1]))
-    refused("E-PLAN-FILE", lambda record: record["blocks"][0].update(mode="sometimes"))
-    refused("E-PLAN-REPLAY", lambda record: record["blocks"].pop())
+    refused("E-PLAN-FILE", lambda record: record.update(blocks=[{"block": "h.0", "mode": "keep"}]))
     for rows in ([[0, 10**6]], [[10**6, 0]], [[5, 4]]):
         refused("E-PLAN-REPLAY", lambda record, rows=rows: record.update(replays=rows))
     refused("E-PLAN-FILE", lambda record: record.update(replays=[[1]]))

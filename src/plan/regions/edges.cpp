@@ -257,6 +257,7 @@ class EdgeFinder {
       for (const std::vector<LocalReplay>& replays : local_schedules(kept)) add_way(kept, replays, ways);
     }
     if (length >= 2 && length <= limits_.longest && !last) add_way(kept, segment_of(stretch, begin + length), ways);
+    if (length == 1 && ways.empty()) add_way(kept, {}, ways);  // nothing of it may run again
     return ways;
   }
 
