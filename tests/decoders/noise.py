@@ -46,4 +46,5 @@ def apart(one, other):
 for case in sys.argv[1:] or [name for name in CASES if CASES[name][2] <= 200]:
     for rule in ("adamw", "sgd"):
         runs = [train(case, rule, torch.float32, 1), train(case, rule, torch.float32, 2), train(case, rule, torch.float64, 2)]
-        print(f"{case:16} {rule:6} one thread from two: {apart(runs[0], runs[1])}; fp32 from fp64: {apart(runs[1], runs[2])}", flush=True)
+        print(f"{case:16} {rule:6} one thread from two: {apart(runs[0], runs[1])}; fp32 from fp64: {apart(runs[1], runs[2])}",
+              flush=True)  # fmt: skip

@@ -152,9 +152,7 @@ TEST(Recompute, JoinedBlocksShareOneKeptInput) {
   const Graph graph = training_graph({4, 32, 2, 16, 64});
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   ASSERT_EQ(blocks.size(), 4u);
-  const auto kept = [&](const std::vector<BlockChoice>& choices) {
-    return all_kept(recomputed(graph, blocks, choices)).size();
-  };
+  const auto kept = [&](const std::vector<BlockChoice>& choices) { return all_kept(recomputed(graph, blocks, choices)).size(); };
   const std::size_t each = kept(uniform(graph, blocks, BlockMode::pieces));
   EXPECT_EQ(each, kept(uniform(graph, blocks, BlockMode::recompute)));
   EXPECT_EQ(kept({BlockMode::pieces, BlockMode::joined, BlockMode::pieces, BlockMode::joined}), each - 2);
