@@ -12,7 +12,8 @@ const WordExplanation kWords[] = {
      "choose how it is split. The split decides how sums are rounded, so it decides the bits of the result."},
     {"blocks",
      "The repeated layers of a model. Each of them keeps what its backward pass reads (keep), computes again what is cheap "
-     "for its bytes (cheap) or all of it from its input (recompute), perhaps in pieces or joined with the block before."},
+     "for its bytes (cheap) or all but what crosses between its parts (recompute), perhaps in pieces or joined with the block "
+     "before."},
     {"bound",
      "A lower bound on the bytes of the process: some single instruction needs so much, in any order. The floor lies at or "
      "above it. Of times, \"bound\" is a lower bound from the machine's rates, not a measurement."},
@@ -53,11 +54,12 @@ const WordExplanation kWords[] = {
      "one, which adds to them, with the update; each forward pass (evaluate, generate) is one, and save writes files. Each has "
      "its own "
      "peak, and the arena holds the largest."},
-    {"pieces", "A block computes again in pieces, attention and MLP one after the other, so that both never exist at once."},
+    {"pieces",
+     "Some nodes of a block run again more than once: on the way to the values between its parts, and for each part by itself."},
     {"process", "The whole process: the arena and the reserve. It never passes the budget."},
     {"recompute", "A block keeps its input alone and computes the rest again before its backward pass. Results do not change."},
     {"remedies", "What makes a refused configuration fit. Each was planned; what leaves the results as they are comes first."},
-    {"replays", "Nodes that run again one by one, where the planner decides on each instead of on whole blocks."},
+    {"replays", "Nodes that run again, each before another node. All recomputation of a plan is in this list."},
     {"reserve",
      "What the process takes outside the arena: code, generated kernels, heap, stacks, staging of transfers. Measured on "
      "the machine, rounded up, and part of the budget."},

@@ -60,8 +60,8 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
-  const bool few = paging_.narrow || window_.group > 1;  // little memory, or so many nodes that a level takes long
-  if (offloads(request) && (only_offloaded_ || (!few && levels_.front().regions.inputs_count()))) {
+  const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
+  if (offloads(request) && (only_offloaded_ || (!ends_suffice && levels_.front().regions.inputs_count()))) {
     const int most = static_cast<int>(model_->blocks.size()) - 1;
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
@@ -127,15 +127,17 @@ Graph BatchCandidates::with_replays(Graph paged, const std::vector<NodeReplay>& 
   return apply_choices(std::move(paged), model_->blocks, replays, paging, window_);
 }
 
-Simulation BatchCandidates::simulate_window(Graph graph) const {
+Simulation BatchCandidates::simulate_window(Graph graph) {
+  ++simulations_;
   return simulate(std::move(graph), window_.rounds(), chunks_simulated_, saves_, model_->kernels);
 }
 
 // Every micro-batch of a group needs at least what it would need by itself.
-Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) const {
+Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) {
   const Bytes loss = least_loss_scratch();
   if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
   const WindowOrder alone{window_.rounds(), 1};
+  ++simulations_;
   return working_set_bound(simulate(apply_choices(paged_, model_->blocks, {}, paging_, alone), alone.rounds(), chunks_simulated_,
                                     saves_, model_->kernels),
                            loss, floor.enough);
@@ -260,6 +262,12 @@ Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
   return candidate;
+}
+
+std::int64_t BatchCandidates::labels() const {
+  std::int64_t labels = 0;
+  for (const Level& level : levels_) labels += level.regions.labels();
+  return labels;
 }
 
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {

@@ -64,6 +64,12 @@ class BatchCandidates {
   // The candidate with bytes and seconds from a simulation of its own.
   Candidate simulated(Candidate candidate, const Machine& machine) const;
 
+  // Full simulations so far, and labels of chains.
+  int simulations() const { return simulations_; }
+  std::int64_t labels() const;
+  std::size_t levels() const { return levels_.size(); }
+  const RegionPlans& regions(std::size_t level) const { return levels_[level].regions; }
+
   // No schedule of these ops needs less arena (plan/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
@@ -101,9 +107,9 @@ class BatchCandidates {
   };
 
   Graph with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const;
-  Simulation simulate_window(Graph graph) const;
+  Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
-  Bytes find_bound(const Simulation& keep, Floor floor) const;
+  Bytes find_bound(const Simulation& keep, Floor floor);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   WholeProfile profile_whole(const Simulation& simulation, const Machine& machine) const;
   bool offloads(const PlanRequest& request) const;
@@ -131,6 +137,7 @@ class BatchCandidates {
   double kernel_seconds_ = 0;
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
+  int simulations_ = 0;
   std::size_t least_steps_ = 0;
   int least_primitives_ = 0;
 };

@@ -173,6 +173,13 @@ struct FrontierPoint {
   double units_per_second = 0;
 };
 
+// What planning took: combinations of micro-batch, group, paging and level, full simulations for them and for rungs that only a
+// simulation tells, and labels of chains.
+struct PlanningEffort {
+  int combinations = 0, simulations = 0;
+  std::int64_t labels = 0;
+};
+
 class PlanSpace {
  public:
   // Throws config_error: E-BATCH-3 where the micro-batch does not divide the effective batch, E-DISK-SIZE where the optimizer
@@ -197,6 +204,7 @@ class PlanSpace {
   std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
   // All candidates that nothing else beats in both bytes (live and for transfers) and seconds, fastest first.
   const std::vector<Candidate>& ladder() const;
+  PlanningEffort effort() const;
 
  private:
   struct State;

@@ -1,7 +1,6 @@
 #include "plan/region_plans.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 #include "plan/step_roles.h"
@@ -33,13 +32,6 @@ std::vector<int> units_of(const replays::Problem& problem, const regions::Region
   return units;
 }
 
-std::vector<replays::Replay> by_place(const std::vector<const regions::Edge*>& edges) {
-  std::vector<replays::Replay> replays;
-  for (const regions::Edge* edge : edges) replays.insert(replays.end(), edge->replays.begin(), edge->replays.end());
-  std::stable_sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
-  return replays;
-}
-
 }  // namespace
 
 RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
@@ -51,7 +43,8 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
   const regions::Regions regions = regions::find_regions(problem);
   const LiveProfile steady = live_profile(keep.lifetimes, keep.timeline, Phase::steady);
   std::vector<std::int64_t> live;
-  std::int64_t outside = peak_around(keep, steady), between = 0, loss = 0;
+  std::int64_t between = 0, loss = 0;
+  outside_ = peak_around(keep, steady);
   for (int op = 0; op < static_cast<int>(problem.ops.size()); ++op) {
     const int step = keep.timeline.micro.begin + op, region = regions.of[static_cast<std::size_t>(op)];
     live.push_back(steady.bytes[static_cast<std::size_t>(op)].n);
@@ -65,7 +58,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
       exact_ = false;
     }
     if (region == regions::kBetween) between = std::max(between, live.back());
-    if (region == regions::kOutside) outside = std::max(outside, live.back());
+    if (region == regions::kOutside) outside_ = std::max(outside_, live.back());
   }
   const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
   // What a unit fetches at once keeps segments within it.
@@ -75,8 +68,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
                                 .some = policy != RecomputePolicy::none,
                                 .longest = longest,
                                 .local = paging.active() && !paging.narrow ? 0 : 2});
-  std::vector<regions::End> ends;
-  for (const LossChunks& each : chunks) ends.push_back({std::max(between, loss + each.scratch), each.seconds});
+  for (const LossChunks& each : chunks) ends_.push_back({std::max(between, loss + each.scratch), each.seconds});
   unit_of_ = units_of(problem, regions);
   between_ = std::max(between, loss);
   inputs_ = bytes_of_inputs(regions);
@@ -86,9 +78,9 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     lanes_.emplace(keep, *graph_, paging, machine);
     windows = {unit_of_, lanes_->slack(units.size())};
   }
-  solve(ends, outside, windows);
+  solve(windows);
   // What a window hides is foreseen for each by itself: plans that count on nothing of it are looked at as well.
-  if (lanes_ && !grouped) solve(ends, outside, {});
+  if (lanes_ && !grouped) solve({});
 }
 
 // What the region before makes for the first region of a unit.
@@ -113,16 +105,16 @@ std::int64_t RegionPlans::bytes_of_inputs(const regions::Regions& regions) const
 }
 
 double RegionPlans::seconds_of(const std::vector<const regions::Edge*>& path) const {
-  double seconds = lanes_ ? lanes_->stall(by_place(path)) : 0;
+  double seconds = lanes_ ? lanes_->stall(replays_of(path)) : 0;
   for (const regions::Edge* edge : path) seconds += edge->seconds;
   return seconds;
 }
 
-void RegionPlans::solve(const std::vector<regions::End>& ends, std::int64_t outside, const regions::Windows& windows) {
+void RegionPlans::solve(const regions::Windows& windows) {
   const std::size_t most = lanes_ ? kMostWithLinks : kMostLabels;
-  for (regions::ChainPlan& chain : regions::solve_chain(edges_, ends, outside, most, windows)) {
+  for (regions::ChainPlan& chain : regions::solve_chain(edges_, ends_, outside_, most, windows, &labels_)) {
     double seconds = chain.seconds;
-    if (lanes_) seconds = ends[static_cast<std::size_t>(chain.end)].seconds + seconds_of(chain.edges);
+    if (lanes_) seconds = ends_[static_cast<std::size_t>(chain.end)].seconds + seconds_of(chain.edges);
     plans_.push_back({chain.bytes, seconds, chain.end, std::move(chain.edges)});
   }
 }
@@ -144,7 +136,7 @@ bool RegionPlans::inputs_count() const {
 // What only repeats another node for another micro-batch follows from that one.
 std::vector<NodeReplay> RegionPlans::replays(const Plan& plan) const {
   std::vector<NodeReplay> nodes;
-  for (const auto& [op, before] : by_place(plan.edges)) {
+  for (const auto& [op, before] : replays_of(plan.edges)) {
     const int like = graph_->problem.ops[static_cast<std::size_t>(op)].like;
     if (like >= 0 && like != op) continue;
     const NodeId behind = graph_->nodes[static_cast<std::size_t>(before)];

@@ -40,13 +40,21 @@ class RegionPlans {
   // Whether what crosses into units is a good part of what is held where everything else is made again.
   bool inputs_count() const;
 
+  // Labels of the chain program that were looked at.
+  std::int64_t labels() const { return labels_; }
+  // Of the chain, for whoever composes paths of its own: the edges of each region, what stands behind the last one, and the bytes
+  // that no choice changes.
+  const std::vector<std::vector<regions::Edge>>& edges() const { return edges_; }
+  const std::vector<regions::End>& ends() const { return ends_; }
+  std::int64_t outside() const { return outside_; }
+
   // Whether the bytes are exact; else they are an upper bound.
   bool exact() const { return exact_; }
   // Whether the seconds are; else a simulation of the plan tells them.
   bool exact_seconds() const { return exact_seconds_; }
 
  private:
-  void solve(const std::vector<regions::End>& ends, std::int64_t outside, const regions::Windows& windows);
+  void solve(const regions::Windows& windows);
   double seconds_of(const std::vector<const regions::Edge*>& path) const;
   std::int64_t bytes_of_inputs(const regions::Regions& regions) const;
 
@@ -54,9 +62,12 @@ class RegionPlans {
   std::vector<std::vector<regions::Edge>> edges_;
   std::vector<int> unit_of_;        // by region
   std::optional<TierLanes> lanes_;  // where something rests on another tier
-  std::int64_t between_ = 0;        // live between the passes, where everything is kept
-  std::int64_t inputs_ = 0;         // of what crosses into units
+  std::vector<regions::End> ends_;
+  std::int64_t outside_ = 0;
+  std::int64_t between_ = 0;  // live between the passes, where everything is kept
+  std::int64_t inputs_ = 0;   // of what crosses into units
   std::vector<Plan> plans_;
+  std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;
 };
 

@@ -71,6 +71,7 @@ struct PlanSpace::State {
   std::vector<Candidate> ladder;
   std::map<std::size_t, Plan> plans;  // by rung of the ladder
   std::optional<Bytes> floor, knee, ceiling;
+  int simulated_rungs = 0;
 
   State(PlanRequest request, Machine machine) : request(std::move(request)), machine(std::move(machine)) {}
 
@@ -190,6 +191,7 @@ void PlanSpace::State::climb() {
     }
     unknown.resize(std::min(unknown.size(), left));
     left -= unknown.size();
+    simulated_rungs += static_cast<int>(unknown.size());
     run_tasks(unknown.size(), [&](std::size_t i) {
       Candidate& candidate = all[unknown[i]];
       candidate = batches[candidate.batch].simulated(candidate, machine);
@@ -319,6 +321,16 @@ Bytes PlanSpace::knee() {
 }
 
 const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder; }
+
+PlanningEffort PlanSpace::effort() const {
+  PlanningEffort effort{.simulations = state_->simulated_rungs};
+  for (const BatchCandidates& batch : state_->batches) {
+    effort.combinations += static_cast<int>(batch.levels());
+    effort.simulations += batch.simulations();
+    effort.labels += batch.labels();
+  }
+  return effort;
+}
 
 std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> budgets) {
   std::vector<Bytes> wanted{floor(), knee(), ceiling()};

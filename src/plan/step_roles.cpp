@@ -6,12 +6,12 @@ namespace plimsoll {
 
 namespace {
 
-// Whether the step runs a node of that pass for the first time.
-bool computes(const Simulation& simulation, int step, bool backward) {
+// Whether the step runs a node of the forward pass for the first time.
+bool runs_forward(const Simulation& simulation, int step) {
   const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
   if (what.kind != Step::Kind::node || what.section != Section::micro) return false;
   const Node& node = simulation.graph.nodes[what.node];
-  return node.backward == backward && !node.clone_of.valid() && node.op->transfer == Transfer::none;
+  return !node.backward && !node.clone_of.valid() && node.op->transfer == Transfer::none;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ std::vector<int> find_losses(const Simulation& simulation) {
   int last_forward = simulation.timeline.micro.begin;
   for (int step = simulation.timeline.micro.begin; step < simulation.timeline.micro.end; ++step) {
     if (is_chunked(simulation, step)) losses.push_back(step);
-    if (computes(simulation, step, /*backward=*/false)) last_forward = step;
+    if (runs_forward(simulation, step)) last_forward = step;
   }
   if (losses.empty()) losses.push_back(last_forward);
   return losses;

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+using replays::at;
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -75,15 +76,106 @@ std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
   return text + std::to_string(candidate.loss_chunks) + " chunks";
 }
 
+// What may rest elsewhere, on small pages.
+const Paging kPagings[] = {{},
+                           {1024, 4},
+                           {1024, 2, true, false},
+                           {1024, 4, true, true},
+                           {kPageStep, 2, true, true, 1, true},
+                           {1024, 3, true, true, 0, false, true},
+                           {kPageStep, 3, true, false, 2, true, true}};
+
+Bytes most_live(const Simulation& simulation) {
+  Bytes live;
+  for (const Phase phase : simulation.timeline.phases()) {
+    if (simulation.timeline.of(phase).empty()) continue;
+    live = std::max(live, live_profile(simulation.lifetimes, simulation.timeline, phase).peak);
+  }
+  return live;
+}
+
+// Of any edges, not of those alone that the chain program chooses.
+RegionPlans::Plan random_path(const RegionPlans& regions, std::mt19937& random) {
+  RegionPlans::Plan plan{.bytes = regions.outside(), .edges = {}};
+  std::int64_t saved = 0;
+  for (std::size_t region = 0; region < regions.edges().size();) {
+    const std::vector<regions::Edge>& edges = regions.edges()[region];
+    const regions::Edge& edge = edges[random() % edges.size()];
+    plan.bytes = std::max(plan.bytes, saved + edge.peak);
+    saved += edge.saved;
+    plan.edges.push_back(&edge);
+    region = static_cast<std::size_t>(edge.end);
+  }
+  plan.bytes = std::max(plan.bytes, saved + regions.ends().front().bytes);
+  return plan;
+}
+
+void expect_clones_are_read(const Graph& graph) {
+  std::set<ValueId> read;
+  for (const Node& node : graph.nodes) read.insert(node.inputs.begin(), node.inputs.end());
+  for (const Node& node : graph.nodes) {
+    if (!node.clone_of.valid() || node.op->view) continue;
+    EXPECT_TRUE(std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return read.contains(id); }))
+        << node.line.text() << " runs again for nobody";
+  }
+}
+
+TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
+  std::mt19937 random(7);
+  int paths = 0, grouped = 0, paged = 0, early = 0, away = 0;
+  std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.push_back({4, 32, 2, 8, 9001});
+  shapes.push_back({9, 64, 2, 8, 64});
+  for (const ModelShape& shape : shapes) {
+    const Config config = config_for(shape, 6);
+    const Machine machine = round_machine();
+    PlanRequest request = plan_request(config);
+    request.beyond = {kGiB * 8};
+    for (const std::int64_t micro : {1, 3, 6}) {
+      OpCatalogue catalogue = round_catalogue();
+      BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
+                       catalogue);
+      for (const Paging& paging : kPagings) {
+        for (const std::int64_t group : {std::int64_t{1}, 6 / micro}) {
+          if (group > 1 && paging.narrow) continue;  // the order of its segments follows from what runs again: simulated
+          const BatchCandidates batch(model, paging, group, request, machine, {.counts = true});
+          for (int round = 0; round < 8; ++round) {
+            const std::size_t level = group > 1 ? 0 : random() % batch.levels();  // grouped, a level is simulated
+            const RegionPlans& regions = batch.regions(level);
+            const RegionPlans::Plan plan = random_path(regions, random);
+            const Paging own = batch.paging({.level = level});
+            const Simulation full =
+                simulate(apply_decisions(model.graph, model.blocks, regions.replays(plan), own, batch.window()),
+                         batch.window().rounds(), 1, true, model.kernels);
+            expect_clones_are_read(full.graph);
+            const Bytes live = most_live(full);
+            SCOPED_TRACE(testing::Message() << shape.layers << " layers, micro " << micro << ", group " << group << ", page "
+                                            << own.page << ", parameters " << own.parameters << ", activations "
+                                            << own.activations << ", narrow " << own.narrow);
+            if (regions.exact()) {
+              EXPECT_EQ(plan.bytes, live.n);
+            } else {
+              EXPECT_GE(plan.bytes, live.n);
+            }
+            away += own.activations > 0;
+            ++paths;
+            grouped += group > 1;
+            paged += paging.active();
+            early += full.timeline.early_updates;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(paths, 1000);
+  EXPECT_GT(grouped, 100);
+  EXPECT_GT(paged, 500);
+  EXPECT_GT(early, 20);
+  EXPECT_GT(away, 50);
+}
+
 TEST(Candidates, ComposedProfileIsTheFullSimulation) {
   std::mt19937 random(20240611);
-  const Paging kPagings[] = {{},
-                             {1024, 4},
-                             {1024, 2, true, false},
-                             {1024, 4, true, true},
-                             {kPageStep, 2, true, true, 1, true},
-                             {1024, 3, true, true, 0, false, true},
-                             {kPageStep, 3, true, false, 2, true, true}};
   std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.push_back({4, 32, 2, 8, 9001});
   int exact = 0;
@@ -109,10 +201,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         const Simulation full = simulate(
             apply_decisions(model.graph, model.blocks, batch.replays(candidate), batch.paging(candidate), batch.window()),
             batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
-        Bytes live;
-        for (const Phase phase : full.timeline.phases()) {
-          if (!full.timeline.of(phase).empty()) live = std::max(live, live_profile(full.lifetimes, full.timeline, phase).peak);
-        }
+        const Bytes live = most_live(full);
         const Costs costs = costs_of(full, paging, machine);
         const std::string what = text_of(batch, candidate);
         const Candidate known = batch.exact_seconds(candidate) ? candidate : batch.simulated(candidate, machine);
@@ -201,6 +290,21 @@ TEST(Planner, ConstrainedRequestsAreObeyed) {
   config.plan.recompute = RecomputePolicy::none;
   Planner keeping(config);
   EXPECT_TRUE(keeping.plan(keeping.space.floor()).decisions.replays.empty());
+}
+
+TEST(Planner, SimulatesLittleMoreThanItsCombinations) {
+  for (const bool disk : {false, true}) {
+    const Config config = config_for({6, 64, 4, 32, 301}, 12);
+    PlanRequest request = plan_request(config);
+    if (disk) request.beyond = {kGiB * 8};
+    OpCatalogue catalogue = round_catalogue();
+    const PlanSpace space(source_for(config), request, round_machine(), catalogue);
+    const PlanningEffort effort = space.effort();
+    EXPECT_GE(effort.simulations, effort.combinations);
+    EXPECT_LE(effort.simulations, effort.combinations + 200);
+    EXPECT_GT(effort.labels, 100);
+    EXPECT_LT(effort.labels, 20'000'000);
+  }
 }
 
 TEST(Planner, IsAPureFunctionOfItsRequest) {

@@ -109,10 +109,6 @@ class RandomChain {
   std::vector<int> gradient_of_;  // by item
 };
 
-std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path) {
-  return ProblemChain::replays_of({0, 0, 0, path});
-}
-
 TEST(Regions, CutTheChainWhereOneValueCrosses) {
   int cut = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {

@@ -9,7 +9,7 @@
 namespace plimsoll::regions {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+using replays::at;
 
 struct Label {
   std::int64_t bytes;
@@ -156,6 +156,13 @@ class Program {
 };
 
 }  // namespace
+
+std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path) {
+  std::vector<replays::Replay> all;
+  for (const Edge* edge : path) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
+  return all;
+}
 
 std::vector<ChainPlan> solve_chain(const std::vector<std::vector<Edge>>& edges, const std::vector<End>& ends,
                                    std::int64_t outside, std::size_t most, const Windows& windows, std::int64_t* labels) {

@@ -32,6 +32,10 @@ struct ChainPlan {
   std::vector<const Edge*> edges;
 };
 
+// The replays of a path, by their places. A run before an op stands before those of earlier regions there, which it reads nothing
+// of.
+std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path);
+
 // The plans that no other beats, from the most bytes to the fewest. `outside`: bytes that no choice changes. `most`: labels that
 // each region keeps; past them those go that lie closest to others. `labels`, if given, grows by those that were looked at.
 std::vector<ChainPlan> solve_chain(const std::vector<std::vector<Edge>>& edges, const std::vector<End>& ends,

@@ -11,12 +11,11 @@
 namespace plimsoll::regions {
 namespace {
 
+using replays::at;
 using replays::Op;
 using replays::Problem;
 
 constexpr int kNone = -1;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // A set of ops of a stretch that run again, as positions, ascending; without those that only repeat one for another micro-batch.
 struct Set {
@@ -206,7 +205,7 @@ class EdgeFinder {
   int count() const { return facts_.regions.count(); }
 
   struct Kept {  // a stretch that keeps everything
-    Stretch stretch;
+    const Stretch& stretch;
     Stretch::Outcome outcome;
   };
 

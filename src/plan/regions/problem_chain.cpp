@@ -25,19 +25,11 @@ std::optional<replays::Schedule> ProblemChain::fastest_within(std::int64_t bytes
   constexpr std::size_t kMostLabels = 4096;
   for (const ChainPlan& plan : solve(kMostLabels)) {
     if (plan.bytes > bytes) continue;
-    std::vector<replays::Replay> replays = replays_of(plan);
+    std::vector<replays::Replay> replays = replays_of(plan.edges);
     const std::optional<replays::Outcome> outcome = replays::evaluate(problem_, replays);
     if (outcome && outcome->peak <= plan.bytes) return replays::Schedule{std::move(replays), outcome->seconds};
   }
   return {};
-}
-
-// A run before an op stands before those of earlier regions there, which it reads nothing of.
-std::vector<replays::Replay> ProblemChain::replays_of(const ChainPlan& plan) {
-  std::vector<replays::Replay> all;
-  for (const Edge* edge : plan.edges) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
-  return all;
 }
 
 }  // namespace plimsoll::regions

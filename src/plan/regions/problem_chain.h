@@ -24,7 +24,6 @@ class ProblemChain {
   std::int64_t outside() const { return outside_; }
 
   std::vector<ChainPlan> solve(std::size_t most, std::int64_t* labels = nullptr) const;
-  static std::vector<replays::Replay> replays_of(const ChainPlan& plan);
   // The fastest plan within so many bytes, as a schedule that `evaluate` has accepted. Nothing where there is none.
   std::optional<replays::Schedule> fastest_within(std::int64_t bytes) const;
 

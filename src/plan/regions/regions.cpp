@@ -6,6 +6,7 @@
 namespace plimsoll::regions {
 namespace {
 
+using replays::at;
 using replays::Op;
 using replays::Pass;
 using replays::Problem;
@@ -13,8 +14,6 @@ using replays::Problem;
 constexpr std::int64_t kSmall = 4096;  // bytes of what crosses unnoticed
 constexpr int kLong = 24;              // forward ops of a region that is worth to be cut further
 constexpr int kNone = -1;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Cutter {
  public:

@@ -7,12 +7,11 @@
 namespace plimsoll::regions {
 namespace {
 
+using replays::at;
 using replays::Op;
 using replays::Problem;
 
 constexpr int kNone = -1;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 

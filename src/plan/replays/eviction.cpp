@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kMostEntries = 4;  // of the queue, for each item: more, and those that do not count go
 constexpr int kNone = -1, kNever = std::numeric_limits<int>::max();
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 }  // namespace
 
 Evictor::Evictor(const Problem& problem)

@@ -2,6 +2,7 @@
 // op runs once at its place; one that is replayable may run again, earlier than a reader, so that what it makes need not stay.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -9,6 +10,8 @@
 #include <vector>
 
 namespace plimsoll::replays {
+
+constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // A result may have the bytes of something that the op reads, if that is equally large and nothing reads it later. A result takes
 // one item's bytes, and an item gives them to one result: in the order of the results, to each the first that it may take.
