@@ -83,7 +83,7 @@ void BatchCandidates::add_level(int activations, const Simulation& keep, const P
   Paging paging = paging_;
   paging.activations = activations;
   levels_.push_back({activations, total(paging_reserve(keep.graph, paging, machine, 0)),
-                     RegionPlans(keep, model_->blocks, paging, machine, chunks, request.recompute)});
+                     RegionPlans(keep, model_->blocks, paging, machine, chunks, request.recompute, model_->ways)});
 }
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.

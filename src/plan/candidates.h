@@ -31,6 +31,7 @@ struct BatchModel {
   std::int64_t micro_batch, accumulation;
   std::vector<GraphBlock> blocks;
   NodeKernels kernels;
+  regions::KnownWays ways;
 };
 
 class BatchCandidates {

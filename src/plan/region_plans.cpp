@@ -35,7 +35,8 @@ std::vector<int> units_of(const replays::Problem& problem, const regions::Region
 }  // namespace
 
 RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
-                         const Machine& machine, const std::vector<LossChunks>& chunks, RecomputePolicy policy) {
+                         const Machine& machine, const std::vector<LossChunks>& chunks, RecomputePolicy policy,
+                         regions::KnownWays& known) {
   const std::int64_t least_scratch = std::ranges::min_element(chunks, {}, &LossChunks::scratch)->scratch;
   const std::int64_t most_scratch = std::ranges::max_element(chunks, {}, &LossChunks::scratch)->scratch;
   graph_ = std::make_unique<replays::GraphProblem>(replays::problem_of(keep, units, paging.narrow, least_scratch));
@@ -67,7 +68,8 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
                                {.keeps = policy != RecomputePolicy::all,
                                 .some = policy != RecomputePolicy::none,
                                 .longest = longest,
-                                .local = paging.active() && !paging.narrow ? 0 : 2});
+                                .local = paging.active() && !paging.narrow ? 0 : 2},
+                               &known);
   for (const LossChunks& each : chunks) ends_.push_back({std::max(between, loss + each.scratch), each.seconds});
   unit_of_ = units_of(problem, regions);
   between_ = std::max(between, loss);

@@ -32,7 +32,7 @@ class RegionPlans {
 
   // The simulation keeps everything.
   RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
-              const std::vector<LossChunks>& chunks, RecomputePolicy policy);
+              const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known);
 
   // From the most live bytes to the fewest; with links, two such lists.
   const std::vector<Plan>& plans() const { return plans_; }

@@ -1,6 +1,7 @@
 #include "plan/regions/edges.h"
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,15 +18,15 @@ using replays::Problem;
 
 constexpr int kNone = -1;
 
-// A set of ops of a stretch that run again, as positions, ascending; without those that only repeat one for another micro-batch.
-struct Set {
-  std::vector<int> again;
+// What a set of ops that run again comes to.
+struct SetCost {
   double seconds = 0;
   std::int64_t kept = 0;  // bytes between the passes that the choice is about
+  std::size_t set = 0;    // its number
 };
 
 // Which sets of ops may run again, and what they keep: of all sets, or where these are too many of those that one finds by
-// dropping one value after the other.
+// dropping one value after the other. A set is positions, ascending, without those that only repeat one for another micro-batch.
 class Sets {
  public:
   explicit Sets(const Stretch& stretch)
@@ -43,9 +44,19 @@ class Sets {
     for (std::size_t i = 0; i < candidates_.size(); ++i) candidate_[at(candidates_[i])] = static_cast<int>(i);
   }
 
-  std::vector<Set> hull(int most) const {
+  // From what keeps everything to the fewest bytes.
+  std::vector<std::vector<int>> hull(int most) {
     constexpr std::size_t kMostEnumerated = 14;
-    return thinned(lower_hull(candidates_.size() <= kMostEnumerated ? every_set() : one_by_one()), most);
+    const bool all = candidates_.size() <= kMostEnumerated;
+    std::vector<std::vector<int>> sets;
+    for (const SetCost& cost : thinned(lower_hull(all ? every_set() : one_by_one()), most)) {
+      std::vector<char> dropped(candidates_.size(), 0);
+      for (std::size_t i = 0; i < dropped.size(); ++i)
+        dropped[i] = all ? static_cast<char>(cost.set >> i & 1) : found_[cost.set][i];
+      sets.emplace_back();
+      cost_of(dropped, &sets.back());
+    }
+    return sets;
   }
 
  private:
@@ -60,90 +71,96 @@ class Sets {
   }
 
   // What follows where these candidates are not kept: only those run again that something needs.
-  Set set_of(const std::vector<char>& dropped) const {
-    Set set;
-    std::vector<char> needed = saved_;
+  SetCost cost_of(const std::vector<char>& dropped, std::vector<int>* again = nullptr) {
+    SetCost cost;
+    needed_ = saved_;
     for (int position = stretch_.turn(); position-- > 0;) {
       const int candidate = candidate_[at(position)];
       if (candidate == kNone || !dropped[at(candidate)]) {
-        for (const int item : stretch_.writes(position)) set.kept += needed[at(item)] ? stretch_.bytes(item) : 0;
+        for (const int item : stretch_.writes(position)) cost.kept += needed_[at(item)] ? stretch_.bytes(item) : 0;
         continue;
       }
-      if (!makes_any(position, needed)) continue;
-      set.again.push_back(position);
-      set.seconds += stretch_.what(position).seconds;
-      for (const int item : stretch_.reads(position)) needed[at(item)] |= stretch_.own(item) ? 1 : 0;
+      if (!makes_any(position, needed_)) continue;
+      if (again != nullptr) again->push_back(position);
+      cost.seconds += stretch_.what(position).seconds;
+      for (const int item : stretch_.reads(position)) needed_[at(item)] |= stretch_.own(item) ? 1 : 0;
     }
-    std::reverse(set.again.begin(), set.again.end());
-    return set;
+    if (again != nullptr) std::reverse(again->begin(), again->end());
+    return cost;
   }
 
-  std::vector<Set> every_set() const {
-    std::vector<Set> all;
+  std::vector<SetCost> every_set() {
+    std::vector<SetCost> all;
     std::vector<char> dropped(candidates_.size(), 0);
-    for (std::uint32_t bits = 0; bits < std::uint32_t{1} << candidates_.size(); ++bits) {
+    for (std::size_t bits = 0; bits < std::size_t{1} << candidates_.size(); ++bits) {
       for (std::size_t i = 0; i < dropped.size(); ++i) dropped[i] = bits >> i & 1;
-      all.push_back(set_of(dropped));
+      all.push_back(cost_of(dropped));
+      all.back().set = bits;
     }
     return all;
   }
 
   // Always what saves most bytes for its seconds: one candidate, or two where one alone saves nothing.
-  std::vector<Set> one_by_one() const {
+  std::vector<SetCost> one_by_one() {
     constexpr std::size_t kMostPaired = 48;
     constexpr std::int64_t kMostLooks = 4000000;  // at ops, of all sets together
     std::int64_t looks = 0;
     std::vector<char> dropped(candidates_.size(), 0);
-    std::vector<Set> all{set_of(dropped)};
+    std::vector<SetCost> all{cost_of(dropped)};
+    found_ = {dropped};
     for (;;) {
       double best_rate = 0;
-      std::vector<char> best;
-      Set chosen;
+      std::size_t best_i = 0, best_j = 0;
+      SetCost chosen;
       const auto look = [&](std::size_t i, std::size_t j) {
-        std::vector<char> next = dropped;
-        next[i] = next[j] = 1;
-        if (next == dropped) return;
+        if (dropped[i] && dropped[j]) return;
         looks += stretch_.turn();
-        Set set = set_of(next);
-        const auto saved = static_cast<double>(all.back().kept - set.kept);
-        const double rate = saved / std::max(set.seconds - all.back().seconds, 1e-12);
+        const char was[] = {dropped[i], dropped[j]};
+        dropped[i] = dropped[j] = 1;
+        const SetCost cost = cost_of(dropped);
+        dropped[j] = was[1], dropped[i] = was[0];
+        const auto saved = static_cast<double>(all.back().kept - cost.kept);
+        const double rate = saved / std::max(cost.seconds - all.back().seconds, 1e-12);
         if (saved <= 0 || rate <= best_rate) return;
         best_rate = rate;
-        best = std::move(next);
-        chosen = std::move(set);
+        best_i = i, best_j = j;
+        chosen = cost;
       };
       for (std::size_t i = 0; i < candidates_.size(); ++i) {
         const std::size_t end = candidates_.size() <= kMostPaired ? candidates_.size() : std::min(i + 3, candidates_.size());
         for (std::size_t j = i; j < end; ++j) look(i, j);
       }
-      if (best.empty() || looks > kMostLooks) return all;
-      dropped = std::move(best);
-      all.push_back(std::move(chosen));
+      if (best_rate == 0 || looks > kMostLooks) return all;
+      dropped[best_i] = dropped[best_j] = 1;
+      chosen.set = found_.size();
+      all.push_back(chosen);
+      found_.push_back(dropped);
     }
   }
 
   // Seconds over bytes, from what keeps everything to the fewest bytes.
-  static std::vector<Set> lower_hull(std::vector<Set> all) {
-    std::erase_if(all, [most = all.front().kept](const Set& set) { return set.kept > most; });
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Set& a, const Set& b) { return std::pair(-a.kept, a.seconds) < std::pair(-b.kept, b.seconds); });
-    const auto above = [](const Set& a, const Set& b, const Set& c) {
+  static std::vector<SetCost> lower_hull(std::vector<SetCost> all) {
+    std::erase_if(all, [most = all.front().kept](const SetCost& set) { return set.kept > most; });
+    std::stable_sort(all.begin(), all.end(), [](const SetCost& a, const SetCost& b) {
+      return std::pair(-a.kept, a.seconds) < std::pair(-b.kept, b.seconds);
+    });
+    const auto above = [](const SetCost& a, const SetCost& b, const SetCost& c) {
       return (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept) >=
              (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept);
     };
-    std::vector<Set> curve;
-    for (Set& set : all) {
+    std::vector<SetCost> curve;
+    for (const SetCost& set : all) {
       if (!curve.empty() && curve.back().kept == set.kept) continue;
       while (curve.size() >= 2 && above(curve[curve.size() - 2], curve.back(), set)) curve.pop_back();
-      curve.push_back(std::move(set));
+      curve.push_back(set);
     }
     return curve;
   }
 
   // Takes out the points that the curve misses least; the ends stay.
-  static std::vector<Set> thinned(std::vector<Set> curve, int most) {
+  static std::vector<SetCost> thinned(std::vector<SetCost> curve, int most) {
     const auto area = [&](std::size_t i) {
-      const Set &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
+      const SetCost &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
       return (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept) -
              (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept);
     };
@@ -156,9 +173,11 @@ class Sets {
   }
 
   const Stretch& stretch_;
-  std::vector<int> candidate_;   // by position: its number among the candidates
-  std::vector<char> saved_;      // by item: made by the forward pass, read by the backward pass
-  std::vector<int> candidates_;  // positions
+  std::vector<int> candidate_;            // by position: its number among the candidates
+  std::vector<char> saved_;               // by item: made by the forward pass, read by the backward pass
+  std::vector<int> candidates_;           // positions
+  std::vector<std::vector<char>> found_;  // one by one: which candidates each set drops
+  std::vector<char> needed_;              // room
 };
 
 // Puts runs where they are needed: right before the first op of the backward pass that reads what is not there.
@@ -187,10 +206,31 @@ class Placement {
   std::vector<LocalReplay> replays_;
 };
 
+}  // namespace
+
+// One way of a stretch, whatever lies around it.
+struct Way {
+  std::vector<LocalReplay> replays;
+  std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
+  std::int64_t saved;              // as of an edge
+  double seconds;
+};
+
+struct KnownWays::State {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<const std::vector<Way>>> of;  // by the signature of a stretch
+};
+
+KnownWays::KnownWays() : state(std::make_unique<State>()) {}
+KnownWays::~KnownWays() = default;
+
+namespace {
+
 class EdgeFinder {
  public:
-  EdgeFinder(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live, const EdgeLimits& limits)
-      : facts_(problem, regions), live_(live), limits_(limits), edges_(at(regions.count())) {}
+  EdgeFinder(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live, const EdgeLimits& limits,
+             KnownWays* known)
+      : facts_(problem, regions), live_(live), limits_(limits), known_(known), edges_(at(regions.count())) {}
 
   std::vector<std::vector<Edge>> run() {
     for (int begin = 0; begin < count(); ++begin) {
@@ -209,21 +249,11 @@ class EdgeFinder {
     Stretch::Outcome outcome;
   };
 
-  // One way of a stretch, whatever lies around it.
-  struct Way {
-    std::vector<LocalReplay> replays;
-    std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
-    std::int64_t saved;              // as of an edge
-    double seconds;
-  };
-
   // Stretches of equal structure have the same ways.
   void add(int begin, int end) {
     const Stretch stretch(facts_, begin, end);
-    const bool last = end == count();  // what ends at the loss would run again at once
-    const auto [place, fresh] = ways_.try_emplace(stretch.signature() + (last ? "last" : ""));
-    if (fresh) place->second = ways_of(stretch, end - begin, last, begin);
-    for (const Way& way : place->second) {
+    const std::shared_ptr<const std::vector<Way>> ways = ways_known(stretch, begin, end);
+    for (const Way& way : *ways) {
       Edge edge{.begin = begin, .end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
       for (int position = 0; position < stretch.size(); ++position)
         edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + way.rise[at(position)]);
@@ -237,6 +267,18 @@ class EdgeFinder {
     }
   }
 
+  std::shared_ptr<const std::vector<Way>> ways_known(const Stretch& stretch, int begin, int end) {
+    const bool last = end == count();  // what ends at the loss would run again at once
+    const std::string key = stretch.signature() + limits_.text() + (last ? "last" : "");
+    {
+      const std::lock_guard lock(known_->state->mutex);
+      if (const auto found = known_->state->of.find(key); found != known_->state->of.end()) return found->second;
+    }
+    auto ways = std::make_shared<const std::vector<Way>>(ways_of(stretch, end - begin, last, begin));
+    const std::lock_guard lock(known_->state->mutex);
+    return known_->state->of.try_emplace(key, std::move(ways)).first->second;
+  }
+
   std::vector<Way> ways_of(const Stretch& stretch, int length, bool last, int begin) const {
     Kept kept{stretch, {}};
     stretch.evaluate({}, kept.outcome);
@@ -246,10 +288,10 @@ class EdgeFinder {
       return ways;
     }
     if (length <= 2) {
-      const std::vector<Set> sets = Sets(stretch).hull(limits_.most_sets);
+      const std::vector<std::vector<int>> sets = Sets(stretch).hull(limits_.most_sets);
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
         // Each region by itself keeps everything, too.
-        if (!sets[i].again.empty() || length == 1) add_way(kept, replays_of(stretch, sets[i]), ways);
+        if (!sets[i].empty() || length == 1) add_way(kept, replays_of(stretch, sets[i]), ways);
       }
     }
     if (length <= limits_.local && limits_.keeps && suits_local(stretch)) {
@@ -269,9 +311,9 @@ class EdgeFinder {
     ways.push_back(std::move(way));
   }
 
-  std::vector<LocalReplay> replays_of(const Stretch& stretch, const Set& set) const {
+  std::vector<LocalReplay> replays_of(const Stretch& stretch, const std::vector<int>& set) const {
     Placement placement(stretch);
-    for (const int position : all_alike(stretch, set.again)) placement.drop(position);
+    for (const int position : all_alike(stretch, set)) placement.drop(position);
     for (int position = stretch.turn(); position < stretch.size(); ++position) placement.bring_for(position);
     return placement.replays();
   }
@@ -424,15 +466,22 @@ class EdgeFinder {
   ProblemFacts facts_;
   const std::vector<std::int64_t>& live_;
   EdgeLimits limits_;
+  KnownWays* known_;
   std::vector<std::vector<Edge>> edges_;
-  std::unordered_map<std::string, std::vector<Way>> ways_;  // by the signature of a stretch
 };
 
 }  // namespace
 
+std::string EdgeLimits::text() const {
+  return {static_cast<char>(keeps), static_cast<char>(some), static_cast<char>(most_sets), static_cast<char>(longest),
+          static_cast<char>(local)};
+}
+
+// Schedules of single ops take into account what lies beside the stretch, which other problems know nothing of.
 std::vector<std::vector<Edge>> find_edges(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live,
-                                          const EdgeLimits& limits) {
-  return EdgeFinder(problem, regions, live, limits).run();
+                                          const EdgeLimits& limits, KnownWays* known) {
+  KnownWays own;
+  return EdgeFinder(problem, regions, live, limits, limits.local > 0 || known == nullptr ? &own : known).run();
 }
 
 }  // namespace plimsoll::regions

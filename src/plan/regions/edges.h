@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "plan/regions/regions.h"
@@ -29,11 +31,23 @@ struct EdgeLimits {
   int most_sets = 7;  // of one stretch
   int longest = 8;    // regions of a segment that keeps its input alone
   int local = 2;      // regions of a stretch whose ops are decided on one by one, within some bytes
+
+  std::string text() const;  // differs where the limits do
+};
+
+// What stretches of equal structure may do, of problems with the same ops. Threads may share it.
+class KnownWays {
+ public:
+  KnownWays();
+  ~KnownWays();
+  struct State;
+  std::unique_ptr<State> state;
 };
 
 // `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of
-// the same stretch. Always one for each region alone.
+// the same stretch. Always one for each region alone. `known`, if given, is used and grows.
 std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
-                                          const std::vector<std::int64_t>& live, const EdgeLimits& limits);
+                                          const std::vector<std::int64_t>& live, const EdgeLimits& limits,
+                                          KnownWays* known = nullptr);
 
 }  // namespace plimsoll::regions

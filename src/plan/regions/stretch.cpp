@@ -1,6 +1,7 @@
 #include "plan/regions/stretch.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -235,7 +236,11 @@ std::string Stretch::signature() const {
     }
     add(own);
   };
+  int first_unit = kNone;
+  for (int position = 0; position < size() && first_unit == kNone; ++position) first_unit = what(position).unit;
   add(turn_);
+  add(facts_.problem.narrow);
+  add(facts_.problem.adds);
   for (int position = 0; position < size(); ++position) {
     const Op& op = what(position);
     const bool repeats = op.like >= 0 && op.like != this->op(position);
@@ -243,7 +248,7 @@ std::string Stretch::signature() const {
     add(op.scratch);
     add(static_cast<int>(op.pass) * 4 + (op.replayable ? 2 : 0) + (repeats ? 1 : 0) + (op.like >= 0 ? 64 : 0));
     add(facts_.regions.of[at(this->op(position))] - facts_.regions.of[at(this->op(0))]);
-    add(op.unit - what(0).unit);
+    add(op.unit == kNone ? std::numeric_limits<int>::min() : op.unit - first_unit);
     add(static_cast<int>(reads_[at(position)].size()));
     for (const int item : reads_[at(position)]) name(item);
     add(static_cast<int>(writes_[at(position)].size()));
