@@ -9,13 +9,13 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "plan/apart.h"
+#include "plan/layout/apart.h"
 #include "plan/layout/conflict.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 #include "plan/passes/paging.h"
-#include "plan/pinned.h"
 #include "plan/simulation.h"
+#include "plan/tiers/pinned.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "plan/bound.h"
+#include "plan/bounds/bound.h"
 #include "plan/replays/from_graph.h"
 #include "plan/step_roles.h"
 
@@ -24,13 +24,6 @@ double without_last_bits(double seconds) {
 }
 
 }  // namespace
-
-std::optional<int> middle_of(const SomeBlocks& faster, const SomeBlocks& slower) {
-  constexpr double kStep = 1.08;
-  const int middle = (faster.blocks + slower.blocks) / 2;
-  const bool worth = slower.seconds > kStep * faster.seconds && middle != std::min(faster.blocks, slower.blocks);
-  return worth ? std::optional(middle) : std::nullopt;
-}
 
 BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads,
                        KernelCatalogue& catalogue)

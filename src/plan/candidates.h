@@ -1,25 +1,15 @@
-// All candidates of one micro-batch size, paging and group: the plans of its chain of regions (plan/region_plans), which one
-// simulation tells, and a few that are simulated as a whole. The full simulator judges whatever is chosen in the end.
+// All candidates of one micro-batch size, paging and group: the plans of its chain of regions (plan/regions/region_plans), which
+// one simulation tells, and a few that are simulated as a whole. The full simulator judges whatever is chosen in the end.
 #pragma once
 
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "plan/plan.h"
-#include "plan/region_plans.h"
+#include "plan/regions/region_plans.h"
 #include "plan/simulation.h"
 
 namespace plimsoll {
-
-// So many blocks do something, and the seconds that an update then takes; infinite where a tier has no room for it.
-struct SomeBlocks {
-  int blocks;
-  double seconds;
-};
-// The number between that is worth a look: where the slower one has no room, or is slower by more than a step of 8 %. Steps of
-// half that gave plans that were up to 3 % faster, for a fifth more planning.
-std::optional<int> middle_of(const SomeBlocks& faster, const SomeBlocks& slower);
 
 // What all plans of one micro-batch size start from.
 struct BatchModel {
@@ -71,7 +61,7 @@ class BatchCandidates {
   std::size_t levels() const { return levels_.size(); }
   const RegionPlans& regions(std::size_t level) const { return levels_[level].regions; }
 
-  // No schedule of these ops needs less arena (plan/bound.h).
+  // No schedule of these ops needs less arena (plan/bounds/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
   Bytes least_reserve(const Machine& machine, Bytes arena) const;

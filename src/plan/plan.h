@@ -16,13 +16,13 @@
 
 #include "graph/kernel_catalogue.h"
 #include "plan/blocks.h"
-#include "plan/lanes.h"
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/grouping.h"
 #include "plan/passes/late.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/replay.h"
+#include "plan/tiers/lanes.h"
 #include "plan/timeline.h"
 #include "plan/units.h"
 
@@ -93,9 +93,9 @@ struct PlanDecisions {
   WindowOrder window() const { return {accumulation, group}; }
 };
 
-// Seconds of an update that no plan within a budget can go below (plan/time_bound.h): every kernel of the best micro-batch size
-// runs once, and what does not fit into memory is computed again or crosses the link to the next tier and back. Behind the last
-// gradient kernels wait for parameters and state that memory has no room for.
+// Seconds of an update that no plan within a budget can go below (plan/bounds/time_bound.h): every kernel of the best micro-batch
+// size runs once, and what does not fit into memory is computed again or crosses the link to the next tier and back. Behind the
+// last gradient kernels wait for parameters and state that memory has no room for.
 struct TimeBound {
   double compute = 0, again = 0;  // of it, what runs a second time
   double waits = 0;               // beside kernels, for what passes behind the last gradient

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/lanes.h"
 #include "plan/node_kernels.h"
 #include "plan/plan.h"
+#include "plan/tiers/lanes.h"
 
 namespace plimsoll {
 

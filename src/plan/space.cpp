@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "base/tasks.h"
+#include "plan/bounds/time_bound.h"
 #include "plan/build_plan.h"
 #include "plan/candidates.h"
+#include "plan/combinations.h"
 #include "plan/frontier.h"
 #include "plan/plan.h"
-#include "plan/starts.h"
-#include "plan/time_bound.h"
 
 namespace plimsoll {
 namespace {
@@ -106,12 +106,13 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   state_->request.beyond.resize(std::min(state_->request.beyond.size(), linked_tiers(state_->machine)));
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
-  Starts starts(source, sizes, state.request, state.machine, catalogue);
-  starts.look_at_all();
-  state.models = std::move(starts.models);
-  for (std::optional<BatchCandidates>& batch : starts.batches) state.batches.push_back(*std::move(batch));
+  Combinations combinations(source, sizes, state.request, state.machine, catalogue);
+  combinations.look_at_all();
+  state.models = std::move(combinations.models);
+  for (std::optional<BatchCandidates>& batch : combinations.batches) state.batches.push_back(*std::move(batch));
   // Without blocks to mix, single nodes that run again hold far less than the ends.
-  state.leave_out_beaten([&](std::size_t i) { return starts.list[i].floor || state.batches[i].model().blocks.size() <= 1; });
+  state.leave_out_beaten(
+      [&](std::size_t i) { return combinations.list[i].floor || state.batches[i].model().blocks.size() <= 1; });
   run_tasks(state.batches.size(), [&](std::size_t i) {
     if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
   });

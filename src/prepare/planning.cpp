@@ -19,7 +19,7 @@
 #include "models/family.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
-#include "plan/resting.h"
+#include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
 #include "weights/weights.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "ops/cuda_kernel.h"
 #include "plan/passes/paging.h"
-#include "plan/pinned.h"
+#include "plan/tiers/pinned.h"
 #include "run/moved.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Bytes per second that the links of a simulated device let through each way, by link as in plan/lanes.h; 0: as they can.
+// Bytes per second that the links of a simulated device let through each way, by link as in plan/tiers/lanes.h; 0: as they can.
 using LinkLimits = PerLink<double>;
 
 class Stores {

@@ -6,7 +6,7 @@
 
 #include "device/cuda/emulation_streams.h"
 #include "device/cuda/rates.h"
-#include "plan/pinned.h"
+#include "plan/tiers/pinned.h"
 #include "run/cuda_device.h"
 #include "run/session.h"
 

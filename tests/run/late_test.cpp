@@ -3,7 +3,7 @@
 
 #include "plan/passes/late.h"
 
-#include "plan/apart.h"
+#include "plan/layout/apart.h"
 #include "run/session.h"
 
 namespace plimsoll {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/lanes.h"
 #include "plan/replays/from_graph.h"
 #include "plan/simulation.h"
+#include "plan/tiers/lanes.h"
 
 namespace plimsoll {
 

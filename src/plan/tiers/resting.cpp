@@ -1,4 +1,4 @@
-#include "plan/resting.h"
+#include "plan/tiers/resting.h"
 
 #include <fmt/core.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "plan/pinned.h"
 #include "plan/simulation.h"
+#include "plan/tiers/pinned.h"
 
 namespace plimsoll {
 
@@ -22,6 +22,21 @@ namespace {
 
 bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
+}
+
+// So many blocks do something, and the seconds that an update then takes; infinite where a tier has no room for it.
+struct SomeBlocks {
+  int blocks;
+  double seconds;
+};
+
+// The number between that is worth a look: where the slower one has no room, or is slower by more than a step of 8 %. Steps of
+// half that gave plans that were up to 3 % faster, for a fifth more planning.
+std::optional<int> middle_of(const SomeBlocks& faster, const SomeBlocks& slower) {
+  constexpr double kStep = 1.08;
+  const int middle = (faster.blocks + slower.blocks) / 2;
+  const bool worth = slower.seconds > kStep * faster.seconds && middle != std::min(faster.blocks, slower.blocks);
+  return worth ? std::optional(middle) : std::nullopt;
 }
 
 // The graphs of groups that are larger than this take too long to look at.

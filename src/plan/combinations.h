@@ -1,5 +1,5 @@
-// The starts of planning: which micro-batch sizes there are, what may rest on other tiers with each, how many go together, and
-// from which ends of each a plan is looked for.
+// Which combinations of micro-batch size, values on other tiers, and micro-batches that go together are planned. Where keeping
+// more layers in memory may be worth it, their number is bisected: each number takes a chain of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,13 @@
 
 #include "plan/candidates.h"
 #include "plan/plan.h"
-#include "plan/resting.h"
+#include "plan/tiers/resting.h"
 
 namespace plimsoll {
 
-// What plans start from: micro-batch sizes, what rests on other tiers with each, and how many go together.
-class Starts {
+class Combinations {
  public:
-  struct Start {
+  struct Combination {
     std::size_t model, choice;
     Paging paging;  // of the choice, beside what the group needs
     std::int64_t group;
@@ -26,17 +25,17 @@ class Starts {
   };
 
   // The request, the machine and the catalogue outlive this.
-  Starts(const GraphSource& source, const std::vector<std::int64_t>& sizes, const PlanRequest& request, const Machine& machine,
-         KernelCatalogue& catalogue);
+  Combinations(const GraphSource& source, const std::vector<std::int64_t>& sizes, const PlanRequest& request,
+               const Machine& machine, KernelCatalogue& catalogue);
   void look_at_all();
 
   std::vector<std::unique_ptr<BatchModel>> models;  // by micro-batch size
-  std::vector<Start> list;
-  std::vector<std::optional<BatchCandidates>> batches;  // by start
+  std::vector<Combination> list;
+  std::vector<std::optional<BatchCandidates>> batches;  // by combination
 
  private:
-  void start_with(std::size_t model, std::size_t choice, bool floor);
-  void look_at(std::size_t start);
+  void add(std::size_t model, std::size_t choice, bool floor);
+  void look_at(std::size_t combination);
   void divide(std::size_t model);
 
   const PlanRequest& request_;

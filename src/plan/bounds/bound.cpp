@@ -1,4 +1,4 @@
-#include "plan/bound.h"
+#include "plan/bounds/bound.h"
 
 #include <algorithm>
 #include <numeric>

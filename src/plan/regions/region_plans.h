@@ -10,7 +10,7 @@
 #include "plan/regions/chain.h"
 #include "plan/replays/from_graph.h"
 #include "plan/simulation.h"
-#include "plan/tier_lanes.h"
+#include "plan/tiers/tier_lanes.h"
 
 namespace plimsoll {
 

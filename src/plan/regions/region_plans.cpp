@@ -1,4 +1,4 @@
-#include "plan/region_plans.h"
+#include "plan/regions/region_plans.h"
 
 #include <algorithm>
 

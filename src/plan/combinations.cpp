@@ -1,4 +1,4 @@
-#include "plan/starts.h"
+#include "plan/combinations.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 namespace plimsoll {
 
 // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk.
-Starts::Starts(const GraphSource& source, const std::vector<std::int64_t>& sizes, const PlanRequest& request,
-               const Machine& machine, KernelCatalogue& catalogue)
+Combinations::Combinations(const GraphSource& source, const std::vector<std::int64_t>& sizes, const PlanRequest& request,
+                           const Machine& machine, KernelCatalogue& catalogue)
     : models(sizes.size()), request_(request), machine_(machine), resting_(sizes.size()), choices_(sizes.size()) {
   run_tasks(sizes.size(), [&](std::size_t i) {
     models[i] =
@@ -19,13 +19,13 @@ Starts::Starts(const GraphSource& source, const std::vector<std::int64_t>& sizes
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     bool most = true;
     for (std::size_t choice = choices_[i].size(); choice-- > 0;) {
-      start_with(i, choice, most || !choices_[i][choice].paging.active());
+      add(i, choice, most || !choices_[i][choice].paging.active());
       most = most && !choices_[i][choice].has_room();
     }
   }
 }
 
-void Starts::start_with(std::size_t model, std::size_t choice, bool floor) {
+void Combinations::add(std::size_t model, std::size_t choice, bool floor) {
   const Paging& paging = choices_[model][choice].paging;
   if (!choices_[model][choice].has_room()) return;
   for (const std::int64_t group : resting_[model]->groups(paging)) {
@@ -35,34 +35,34 @@ void Starts::start_with(std::size_t model, std::size_t choice, bool floor) {
 }
 
 // Of bounds the least one counts; past what is known of it, others need not be.
-void Starts::look_at(std::size_t start) {
-  const Start& from = list[start];
+void Combinations::look_at(std::size_t combination) {
+  const Combination& from = list[combination];
   BatchCandidates::Floor floor{from.floor, {}};
   {
     const std::lock_guard lock(mutex_);
     floor.enough = least_bound_;
   }
-  batches[start].emplace(*models[from.model], from.paging, from.group, request_, machine_, floor);
-  const Bytes bound = batches[start]->bound(machine_);
+  batches[combination].emplace(*models[from.model], from.paging, from.group, request_, machine_, floor);
+  const Bytes bound = batches[combination]->bound(machine_);
   const std::lock_guard lock(mutex_);
   least_bound_ = std::min(least_bound_, bound);
 }
 
-// Starts with what is worth a look between the choices so far; what no tier has room for only shows where else to look.
-void Starts::divide(std::size_t model) {
+// What is worth a look between the choices so far; what no tier has room for only shows where else to look.
+void Combinations::divide(std::size_t model) {
   std::vector<Choice>& choices = choices_[model];
   for (bool room = false; !room;) {
     const std::vector<Choice> more = resting_[model]->between(choices);
     if (more.empty()) return;
     for (const Choice& choice : more) {
       choices.push_back(choice);
-      start_with(model, choices.size() - 1, false);
+      add(model, choices.size() - 1, false);
       room = room || choice.has_room();
     }
   }
 }
 
-void Starts::look_at_all() {
+void Combinations::look_at_all() {
   for (std::size_t known = 0; known < list.size();) {
     batches.resize(list.size());
     run_tasks(list.size() - known, [&](std::size_t i) { look_at(known + i); });

@@ -1,4 +1,4 @@
-#include "plan/apart.h"
+#include "plan/layout/apart.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-#include "plan/time_bound.h"
+#include "plan/bounds/time_bound.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "plan/pinned.h"
+#include "plan/tiers/pinned.h"
 
 #include <set>
 

@@ -1,4 +1,4 @@
-#include "plan/tier_lanes.h"
+#include "plan/tiers/tier_lanes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "plan/lanes.h"
+#include "plan/tiers/lanes.h"
 
 #include <algorithm>
 #include <cmath>
