@@ -137,18 +137,18 @@ struct Run {
   std::size_t pieces() const { return period * repeats; }
 };
 
-// The periodic run that covers most nodes; of equal ones the shortest period. The period holds more than one node, so that a
-// chain of single ops is not taken for layers, and each of them stands alone.
-Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes) {
+// The periodic run among pieces [first, behind) that covers most nodes; of equal ones the shortest period. The period holds more
+// than one node, so that a chain of single ops is not taken for layers, and each of them stands alone.
+Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes, std::size_t first, std::size_t behind) {
   std::vector<std::size_t> nodes_before{0};
   for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.nodes.size());
   Run best;
   std::size_t most = 0;
-  for (std::size_t period = 1; period <= hashes.size() / 2; ++period) {
-    for (std::size_t begin = 0; begin + 2 * period <= hashes.size(); ++begin) {
+  for (std::size_t period = 1; period <= (behind - first) / 2; ++period) {
+    for (std::size_t begin = first; begin + 2 * period <= behind; ++begin) {
       if (nodes_before[begin + period] - nodes_before[begin] < 2 || !stands_alone(pieces, begin, begin + period)) continue;
       std::size_t end = begin + period;
-      while (end < hashes.size() && hashes[end] == hashes[end - period]) ++end;
+      while (end < behind && hashes[end] == hashes[end - period]) ++end;
       Run run{begin, period, 1};
       while (run.repeats < (end - begin) / period && stands_alone(pieces, begin + run.pieces(), begin + run.pieces() + period))
         ++run.repeats;
@@ -159,6 +159,16 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>
     }
   }
   return best;
+}
+
+// In order: the longest run, and those before and behind it.
+void add_runs(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes, std::size_t first, std::size_t behind,
+              std::vector<Run>& runs) {
+  const Run run = longest_run(pieces, hashes, first, behind);
+  if (run.repeats == 0) return;
+  add_runs(pieces, hashes, first, run.begin, runs);
+  runs.push_back(run);
+  add_runs(pieces, hashes, run.begin + run.pieces(), behind, runs);
 }
 
 // Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block, or
@@ -196,19 +206,22 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
   find_backward(graph, pieces);
   std::vector<std::string> hashes;
   for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
-  Run run = longest_run(pieces, hashes);
-  if (run.repeats == 0) run = whole_stretch(pieces);
+  std::vector<Run> runs;
+  add_runs(pieces, hashes, 0, pieces.size(), runs);
+  if (runs.empty()) runs.push_back(whole_stretch(pieces));
   std::vector<GraphBlock> blocks;
-  for (std::size_t i = 0; i < run.repeats; ++i) {
-    GraphBlock block;
-    for (std::size_t j = 0; j < run.period; ++j) {
-      const Piece& piece = pieces[run.begin + i * run.period + j];
-      block.nodes.insert(block.nodes.end(), piece.nodes.begin(), piece.nodes.end());
-      block.cuts.push_back(piece.nodes.back());
+  for (const Run& run : runs) {
+    for (std::size_t i = 0; i < run.repeats; ++i) {
+      GraphBlock block;
+      for (std::size_t j = 0; j < run.period; ++j) {
+        const Piece& piece = pieces[run.begin + i * run.period + j];
+        block.nodes.insert(block.nodes.end(), piece.nodes.begin(), piece.nodes.end());
+        block.cuts.push_back(piece.nodes.back());
+      }
+      block.name = shared_line(graph, block.nodes);
+      if (block.name.empty()) block.name = fmt::format("block {}", blocks.size());
+      blocks.push_back(std::move(block));
     }
-    block.name = shared_line(graph, block.nodes);
-    if (block.name.empty()) block.name = fmt::format("block {}", i);
-    blocks.push_back(std::move(block));
   }
   return blocks;
 }

@@ -1,5 +1,6 @@
 // The repeated blocks of a model, found from the graph alone: the forward nodes are cut wherever a single value crosses, the
-// pieces are hashed by structure, and the longest periodic run of equal pieces is the chain of blocks (a transformer's layers).
+// pieces are hashed by structure, and the periods of periodic runs of equal pieces are the blocks (a transformer's layers; the
+// stages of a network that has several kinds).
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
-#include "plan/json.h"
+#include "prepare/plan_json.h"
 #include "prepare/setup.h"
 
 namespace plimsoll {

@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
-#include "plan/json.h"
+#include "prepare/plan_json.h"
 #include "prepare/setup.h"
 #include "prepare/token_place.h"
 

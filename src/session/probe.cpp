@@ -24,7 +24,7 @@
 #include "models/family.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
-#include "plan/json.h"
+#include "prepare/plan_json.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 #include "prepare/setup.h"

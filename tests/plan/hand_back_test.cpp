@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "plan/json.h"
 #include "plan/small_models.h"
+#include "prepare/plan_json.h"
 
 namespace plimsoll {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "plan/candidates.h"
-#include "plan/json.h"
 #include "plan/layout/judge.h"
 #include "plan/small_models.h"
+#include "prepare/plan_json.h"
 
 namespace plimsoll {
 namespace {

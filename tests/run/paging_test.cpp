@@ -396,6 +396,28 @@ TEST(Paging, EveryBudgetFromALowerFloor) {
   EXPECT_GE(tables, 1);
 }
 
+TEST(Paging, TablesIn16BitsRestOnTheDiskAsWell) {
+  const ModelShape shape{2, 128, 4, 16, 9000};
+  const TokenData data(shape.vocab, 400, 90);
+  Config config = paged_config(4, shape);
+  config.train.micro_batch = 2;
+  config.train.accumulation = 2;
+  config.precision.compute = config.precision.parameters = DType::bf16;
+  Planner planner(config, data.files.facts());
+  std::set<std::string> parameters;
+  int tables = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Plan plan =
+        planner.plan(Bytes{planner.space.floor().n + (planner.space.ceiling().n - planner.space.floor().n) * i / 4});
+    for (const Value& value : plan.graph.values)
+      tables += value.parameter && value.parameter->table && value.tier != 0 && value.type.dtype == DType::bf16;
+    audit(config, plan, data);
+    parameters.insert(Session(config, plan, data.files).train(2).parameters);
+  }
+  EXPECT_EQ(parameters.size(), 1u);
+  EXPECT_GE(tables, 1);
+}
+
 Bytes transfers_reserve(const Plan& plan, std::string_view what) {
   for (const ReserveItem& item : plan.reserve) {
     if (item.name == what) return item.bytes;

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/shell.h"
 #include "cli/commands.h"
+#include "cli/plan/layout_csv.h"
 #include "cli/say.h"
 #include "formats/atomic_file.h"
-#include "plan/layout/csv.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 

@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/plan/instance_file.h"
 #include "cli/progress.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "plan/regions/problem_chain.h"
-#include "plan/replays/instance.h"
 #include "plan/replays/ladder.h"
 
 namespace plimsoll {

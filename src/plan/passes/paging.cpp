@@ -176,7 +176,7 @@ class PagingPass {
         const Value& value = result_.values[node.inputs[i]];
         if (!value.parameter) continue;
         const bool ranged = std::find(rule.inputs.begin(), rule.inputs.end(), i) != rule.inputs.end();
-        const bool pages = rule.step % kPageStep == 0 && value.type.dtype == DType::f32;
+        const bool pages = rule.step % kPageStep == 0 && is_float(value.type.dtype);
         const bool large = value.type.shape.elements() >= 2 * paging_.slots * rule.step;
         if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
       }
@@ -184,7 +184,7 @@ class PagingPass {
     // Of rows that are kept apart, too: where they are all of the table's.
     for (int i = 0; i < 2; ++i) {
       for_updates(result_, [&](ValueId changed, ValueId accumulator) {
-        const bool alike = result_.values[changed].type == result_.values[accumulator].type;
+        const bool alike = result_.values[changed].type.shape == result_.values[accumulator].type.shape;
         if (table_[changed] != 0 && alike) table_[accumulator] = 1;
       });
     }

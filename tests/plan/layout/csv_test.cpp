@@ -1,4 +1,4 @@
-#include "plan/layout/csv.h"
+#include "cli/plan/layout_csv.h"
 
 #include <gtest/gtest.h>
 

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/plan/layout_csv.h"
 #include "instances.h"
-#include "plan/layout/csv.h"
 #include "plan/layout/greedy.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"

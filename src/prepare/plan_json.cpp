@@ -1,4 +1,4 @@
-#include "plan/json.h"
+#include "prepare/plan_json.h"
 
 #include <fmt/core.h>
 

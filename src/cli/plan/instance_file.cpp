@@ -1,4 +1,4 @@
-#include "plan/replays/instance.h"
+#include "cli/plan/instance_file.h"
 
 #include <fmt/core.h>
 
