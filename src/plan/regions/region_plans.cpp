@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 // With links each plan's waits are found one by one.
-constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 64;
+constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 160;
 
 // What no choice changes: the phases around, and the steps of the update.
 std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {

@@ -156,9 +156,10 @@ void LaneClock::pause(double until) {
 
 void LaneClock::run(const LaneEvent& event) {
   if (event.when == skipped_) return;
+  if (event.kind == LaneEvent::Kind::kernels) return run_kernels(event.kernels);
   busy_.kernels += event.kernels;
   switch (event.kind) {
-    case LaneEvent::Kind::kernels: now_ += event.kernels; break;
+    case LaneEvent::Kind::kernels: break;
     case LaneEvent::Kind::start:
       underway_[event.outward ? 1 : 0].push_back({event.home, start(event)});
       pause(now_ + event.lost);

@@ -80,6 +80,7 @@ class LaneClock {
   // Of the first micro-step of a window, or of a later one.
   explicit LaneClock(bool first = true) : skipped_(first ? LaneEvent::When::later : LaneEvent::When::first) {}
   void run(const LaneEvents& events);
+  void run_kernels(double seconds) { now_ += seconds, busy_.kernels += seconds; }
   double stall() const { return stall_; }
   const LaneSeconds& busy() const { return busy_; }
 

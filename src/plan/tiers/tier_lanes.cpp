@@ -13,77 +13,106 @@ using replays::at;
 }  // namespace
 
 TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
-    : problem_(&graph.problem), ops_(graph.problem.ops.size()), rounds_(keep.timeline.rounds) {
+    : problem_(&graph.problem),
+      ops_(graph.problem.ops.size()),
+      reads_(ops_.size()),
+      needs_(ops_.size()),
+      rounds_(keep.timeline.rounds) {
   const LaneModel model(keep, paging, machine);
-  std::map<int, std::pair<int, bool>> needed;  // values on other tiers: by which unit, and whether it changes them
-  for (const replays::Op& op : graph.problem.ops) {
-    for (const replays::Paged& paged : op.paged) needed[paged.value] = {op.unit, paged.written};
+  std::map<int, int> number_of;  // of values on other tiers
+  const auto number = [&](int value) {
+    const auto [found, fresh] = number_of.emplace(value, static_cast<int>(moved_.size()));
+    if (fresh) moved_.emplace_back();
+    return found->second;
+  };
+  std::map<int, std::pair<int, bool>> needed;  // by number: by which unit, and whether it changes it
+  for (std::size_t op = 0; op < ops_.size(); ++op) {
+    for (const replays::Paged& paged : graph.problem.ops[op].paged) {
+      const int value = number(paged.value);
+      needed[value] = {graph.problem.ops[op].unit, paged.written};
+      needs_[op].push_back(value);
+      if (!paged.written && graph.problem.ops[op].unit >= 0) reads_[op].push_back(value);
+    }
   }
   for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
     OpEvents& own = ops_[at(op)];
     own.events = model.events_of(keep.timeline.micro.begin + op);
+    if (own.events.size() == 1 && own.events[0].kind == LaneEvent::Kind::kernels) {
+      own.kernels = own.events[0].kernels;
+      own.events.clear();
+    }
     const NodeId id = graph.nodes[at(op)];
     if (!id.valid()) continue;
     const Node& node = keep.graph.nodes[id];
     own.backward = node.backward;
     own.transfer = node.op->transfer;
+    if (own.backward && !reads_[at(op)].empty()) needing_.push_back(op);
     if (own.transfer != Transfer::fetch && own.transfer != Transfer::fetched) continue;
-    own.value = static_cast<int>(origin_of(keep.graph, node.inputs[0]).index);
+    own.value = number(static_cast<int>(origin_of(keep.graph, node.inputs[0]).index));
     if (const auto found = needed.find(own.value); found != needed.end()) std::tie(own.unit, own.written) = found->second;
-    if (transfers_of_.size() <= at(own.value)) transfers_of_.resize(at(own.value) + 1);
-    transfers_of_[at(own.value)].push_back(op);
+    Moved& moved = moved_[at(own.value)];
+    moved.unit = own.unit;
+    moved.transfers.push_back(op);
+    if (own.transfer != Transfer::fetch || !own.backward) continue;
+    moved.backward_fetch = op;
+    if (own.unit >= 0) fetching_.push_back(op);
+  }
+  int units = 0;
+  for (const Moved& moved : moved_) units = std::max(units, moved.unit + 1);
+  begin_.assign(at(units) + 1, 0);
+  for (const Moved& moved : moved_) {
+    for (int unit = moved.unit + 1; moved.unit >= 0 && unit <= units; ++unit) ++begin_[at(unit)];
   }
 }
 
 // What a unit needs in its backward pass is fetched in the order in which it is first needed. By fetch: the one in its place.
 std::vector<int> TierLanes::fetches_by_first_use(const std::vector<replays::Replay>& replays) const {
-  std::vector<int> instead(ops_.size(), -1);
-  std::vector<std::vector<int>> needed;  // by unit: values
-  const auto need = [&](const replays::Op& op) {
-    for (const replays::Paged& paged : op.paged) {
-      if (paged.written || op.unit < 0) continue;
-      if (needed.size() <= at(op.unit)) needed.resize(at(op.unit) + 1);
-      std::vector<int>& values = needed[at(op.unit)];
-      if (std::find(values.begin(), values.end(), paged.value) == values.end()) values.push_back(paged.value);
+  std::vector<int> instead(ops_.size(), -1), values(moved_.size()), count(begin_.size(), 0);
+  std::vector<char> seen(moved_.size(), 0);
+  const auto need = [&](int op) {
+    for (const int value : reads_[at(op)]) {
+      const int unit = moved_[at(value)].unit;
+      if (seen[at(value)] != 0 || unit < 0) continue;
+      seen[at(value)] = 1;
+      values[at(begin_[at(unit)] + count[at(unit)]++)] = value;
     }
   };
   auto next = replays.begin();
-  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
-    for (; next != replays.end() && next->before == op; ++next) need(problem_->ops[at(next->op)]);
-    if (ops_[at(op)].backward) need(problem_->ops[at(op)]);
+  for (const int op : needing_) {
+    for (; next != replays.end() && next->before <= op; ++next) need(next->op);
+    need(op);
   }
-  std::vector<std::size_t> taken(needed.size(), 0);
-  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
+  for (; next != replays.end(); ++next) need(next->op);
+  std::vector<int> taken(begin_.size(), 0);
+  for (const int op : fetching_) {
     const OpEvents& what = ops_[at(op)];
-    if (what.transfer != Transfer::fetch || !what.backward || what.unit < 0 || at(what.unit) >= needed.size()) continue;
-    const std::vector<int>& values = needed[at(what.unit)];
-    if (std::find(values.begin(), values.end(), what.value) == values.end()) continue;
-    std::size_t& place = taken[at(what.unit)];
-    if (place >= values.size()) continue;
-    for (const int fetch : transfers_of_[at(values[place])]) {
-      if (ops_[at(fetch)].transfer == Transfer::fetch && ops_[at(fetch)].backward) instead[at(op)] = fetch;
-    }
-    ++place;
+    int& place = taken[at(what.unit)];
+    if (seen[at(what.value)] == 0 || place >= count[at(what.unit)]) continue;
+    instead[at(op)] = moved_[at(values[at(begin_[at(what.unit)] + place++)])].backward_fetch;
   }
   return instead;
 }
 
+void TierLanes::run_op(LaneClock& clock, int op) const {
+  const OpEvents& what = ops_[at(op)];
+  if (what.events.empty()) return clock.run_kernels(what.kernels);
+  clock.run(what.events);
+}
+
 // Clones of an op stand before the transfers that bring something right before it, and behind those that take something away
 // right behind the op before. What the op's own unit needs begins before all that works for the unit.
-void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays) const {
+void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
   std::vector<char> done(ops_.size(), 0);
-  std::vector<int> fetches = fetches_by_first_use(replays);
   auto next = replays.begin();
-  const auto run_op = [&](int op) {
+  const auto run_once = [&](int op) {
     if (fetches[at(op)] >= 0) op = fetches[at(op)];
     if (done[at(op)]) return;
     done[at(op)] = 1;
-    clock.run(ops_[at(op)].events);
+    run_op(clock, op);
   };
   const auto run_clone = [&](int op, int before) {
-    for (const replays::Paged& paged : problem_->ops[at(op)].paged) {
-      if (at(paged.value) >= transfers_of_.size()) continue;
-      const std::vector<int>& transfers = transfers_of_[at(paged.value)];
+    for (const int value : needs_[at(op)]) {
+      const std::vector<int>& transfers = moved_[at(value)].transfers;
       // The next fetch of it that is behind or underway, and its wait.
       auto wait = std::find_if(transfers.begin(), transfers.end(), [&](int each) {
         return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !done[at(each)]);
@@ -91,12 +120,11 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
       if (wait == transfers.end() || done[at(*wait)]) continue;
       if (const int fetch = *std::prev(wait); !done[at(fetch)]) {
         done[at(fetch)] = 1;
-        clock.run(ops_[at(fetch)].events);
+        run_op(clock, fetch);
       }
-      run_op(*wait);
+      run_once(*wait);
     }
-    LaneEvent kernels{.kind = LaneEvent::Kind::kernels, .kernels = problem_->ops[at(op)].seconds};
-    clock.run(LaneEvents{kernels});
+    clock.run_kernels(problem_->ops[at(op)].seconds);
   };
   for (int op = 0; op < static_cast<int>(ops_.size());) {
     int end = op;  // the op behind the transfers that stand here
@@ -108,16 +136,17 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
         const bool comes = what.transfer == Transfer::fetch || what.transfer == Transfer::fetched;
         const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
         const bool activation = comes && what.unit < 0;  // what crosses into a unit is there when the pass enters it
-        if (leaves || begins || activation) run_op(each);
+        if (leaves || begins || activation) run_once(each);
       }
       for (; next != replays.end() && next->before == end; ++next) run_clone(next->op, end);
     }
-    for (; op <= end; ++op) run_op(op);
+    for (; op <= end; ++op) run_once(op);
   }
 }
 
 double TierLanes::stall(const std::vector<replays::Replay>& replays) const {
-  return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays); }).stall;
+  const std::vector<int> fetches = fetches_by_first_use(replays);
+  return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays, fetches); }).stall;
 }
 
 std::vector<double> TierLanes::slack(std::size_t units) const {
@@ -128,7 +157,7 @@ std::vector<double> TierLanes::slack(std::size_t units) const {
   for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
     const bool backward = problem_->ops[at(op)].pass == replays::Pass::backward;
     if (backward && problem_->ops[at(op)].unit >= 0) unit = problem_->ops[at(op)].unit;
-    clock.run(ops_[at(op)].events);
+    run_op(clock, op);
     const int waits = ops_[at(op)].transfer == Transfer::none ? unit : ops_[at(op)].unit;  // for what this unit needs
     if (waits >= 0 && at(waits) + 1 < units && ops_[at(op)].backward) slack[at(waits) + 1] += clock.stall() - before;
     before = clock.stall();

@@ -24,18 +24,29 @@ class TierLanes {
 
  private:
   struct OpEvents {
+    double kernels = 0;  // where nothing else happens
     LaneEvents events;
     Transfer transfer = Transfer::none;
-    int value = -1, unit = -1;  // of what a transfer moves
+    int value = -1, unit = -1;  // of what a transfer moves; the value by its number here
     bool written = false, backward = false;
   };
+  struct Moved {                         // a value that comes from another tier, by its number here
+    std::vector<int> transfers;          // fetches and waits: ops, ascending
+    int unit = -1, backward_fetch = -1;  // its last fetch of a backward pass
+  };
 
+  void run_op(LaneClock& clock, int op) const;
   std::vector<int> fetches_by_first_use(const std::vector<replays::Replay>& replays) const;
-  void run(LaneClock& clock, const std::vector<replays::Replay>& replays) const;
+  void run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const;
 
   const replays::Problem* problem_;
   std::vector<OpEvents> ops_;
-  std::vector<std::vector<int>> transfers_of_;  // by value: ops, ascending
+  std::vector<Moved> moved_;
+  std::vector<std::vector<int>> reads_;  // by op: numbers of what it needs of another tier and does not change
+  std::vector<std::vector<int>> needs_;  // and of all that it needs
+  std::vector<int> needing_;             // ops of the backward pass with such reads, ascending
+  std::vector<int> fetching_;            // fetches of the backward pass, ascending
+  std::vector<int> begin_;               // by unit: where its values begin in a list of all
   std::int64_t rounds_;
 };
 
