@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the golden digests of block_format_test.cpp and block_encode_test.cpp. Needs numpy, gguf, torch and bitsandbytes; by
+"""Prints the golden digests of block_format_test.cpp. Needs numpy, gguf, torch and bitsandbytes; by
 hand. Bytes, values and digests are those of digests.h."""
 import gguf
 import numpy as np
