@@ -260,7 +260,8 @@ std::vector<Halves> halves_of(const TokenTable& table, const std::vector<float>&
   return all;
 }
 
-// SentencePiece joins the pair whose token has the highest score; the merges are in that order, as transformers makes them.
+// SentencePiece joins the pair whose token has the highest score; the merges are in that order, as transformers makes them. Bytes
+// and special tokens come of no merge.
 void put_scored_merges(const GgufFile& file, Out& out) {
   TokenTable table;
   std::vector<float> scores;
