@@ -237,7 +237,9 @@ void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, co
 }
 
 std::string tokenizer_file_in(const std::filesystem::path& folder) {
-  if (is_gguf(folder)) return has_tokenizer(GgufFile::open(folder)) ? "tokenizer.ggml.tokens" : "";
+  if (is_gguf(folder)) {
+    return is_there(folder) && has_tokenizer(GgufFile::open(folder)) ? "tokenizer.ggml.tokens" : "";
+  }
   std::error_code ignored;
   for (const std::string_view name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tokenizer_config.json"}) {
     if (std::filesystem::exists(folder / name, ignored)) return std::string(name);

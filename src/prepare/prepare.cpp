@@ -10,6 +10,7 @@
 #include "base/child.h"
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
@@ -52,7 +53,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
     return std::filesystem::exists(from / name, error);
   };
   if (is_gguf(tokens)) {
-    write_gguf_tokenizer(GgufFile::open(tokens), folder, replace);
+    if (is_there(tokens)) write_gguf_tokenizer(GgufFile::open(tokens), folder, replace);
   } else if (!tokens.empty()) {
     copy_files(tokens, folder, tokenizer_files(), replace);
     if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
@@ -60,7 +61,10 @@ void save_companions(const Config& config, const PrepareOptions& options) {
     }
   }
   if (init.empty()) return;
-  if (is_gguf(init)) return write_gguf_config(GgufFile::open(init), folder, replace);
+  if (is_gguf(init)) {
+    if (is_there(init)) write_gguf_config(GgufFile::open(init), folder, replace);
+    return;
+  }
   copy_files(init, folder, generation_files(), replace);
   copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
 }
