@@ -141,8 +141,7 @@ CONFIG = {
     "vocab_size": VOCAB, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True,
     "eos_token_id": len(TOKENS) - 1,
 }  # fmt: skip
-EVAL = ["--set", "data.format=bpe", "--set", "model.context=32", "--memory", "1GiB"]
-TRAIN = [*EVAL, "--set", "train.updates=3", "--set", "train.effective_batch=4"]
+SETTINGS = ["--set", "data.format=bpe", "--set", "model.context=32", "--memory", "1GiB"]
 
 
 def forward(test, weights, out):
@@ -155,7 +154,9 @@ def forward(test, weights, out):
 
 
 def config(test, name, init):
-    return test.write(name, f'seed = 3\n[model]\ninit = "{init}"\n[data]\ntrain = "train.txt"\nvalidation = "validation.txt"\n')
+    data = 'train = "train.txt"\nvalidation = "validation.txt"\n'
+    train = "effective_batch = 4\nupdates = 3\nevaluate_samples = 8\n"
+    return test.write(name, f'seed = 3\n[model]\ninit = "{init}"\n[data]\n{data}[train]\n{train}')
 
 
 def losses(test, run):
@@ -167,17 +168,17 @@ def same_as_a_folder(test):
     test.write("folder/model.safetensors", safetensors(model()))
     test.write("folder/config.json", json.dumps(CONFIG))
     test.that(forward(test, "model.gguf", "a.safetensors") == forward(test, "folder", "b.safetensors"), "logits have equal bits")
-    test.succeeds("train", config(test, "gguf.toml", file), *TRAIN, "--run", "from-gguf", "--json")
+    test.succeeds("train", config(test, "gguf.toml", file), *SETTINGS, "--run", "from-gguf", "--json")
     weights = test.path("from-gguf/weights")
     for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         test.that((weights / name).exists(), f"the run has {name}")
         if name.startswith(("tokenizer", "chat")):
             shutil.copy(weights / name, test.path("folder"))
-    test.succeeds("train", config(test, "folder.toml", test.path("folder")), *TRAIN, "--run", "from-folder", "--json")
+    test.succeeds("train", config(test, "folder.toml", test.path("folder")), *SETTINGS, "--run", "from-folder", "--json")
     test.equal("losses", losses(test, "from-gguf"), losses(test, "from-folder"))
     ours, theirs = (test.path(run) / "weights/model.safetensors" for run in ("from-gguf", "from-folder"))
     test.that(ours.read_bytes() == theirs.read_bytes(), "trained weights have equal bits")
-    plan = test.succeeds("plan", "gguf.toml", *TRAIN, "--json")
+    plan = test.succeeds("plan", "gguf.toml", *SETTINGS, "--json")
     test.that(plan is not None and plan["subject"]["model"] == "model.gguf", "the plan names the file")
 
 
@@ -189,14 +190,14 @@ def tokens(test):
     test.that(258 in ids["ids"] and 260 in ids["ids"], f"merges and added tokens: {ids['ids']}")
     said = test.succeeds("generate", "--weights", "model.gguf", "--prompt", "abcd", "--tokens", 5, "--temperature", 0)
     test.that(said is not None and said.startswith("abcd"), f"it generates: {said!r}")
-    ours = test.succeeds("eval", "folder.toml", *EVAL, "--weights", "folder", "--json")
-    theirs = test.succeeds("eval", "gguf.toml", *EVAL, "--weights", "model.gguf", "--json")
+    ours = test.succeeds("eval", "folder.toml", *SETTINGS, "--weights", "folder", "--json")
+    theirs = test.succeeds("eval", "gguf.toml", *SETTINGS, "--weights", "model.gguf", "--json")
     test.equal("loss of eval", theirs and theirs["loss_bits"], ours and ours["loss_bits"])
 
 
 def goes_on_without_the_file(test):
     test.path("model.gguf").rename(test.path("moved.gguf"))
-    test.succeeds("train", "gguf.toml", *TRAIN, "--run", "from-gguf", "--resume", "--updates", 5, "--json")
+    test.succeeds("train", "gguf.toml", *SETTINGS, "--run", "from-gguf", "--resume", "--updates", 5, "--json")
     test.equal("updates", len(test.lines("from-gguf")), 5)
     test.path("moved.gguf").rename(test.path("model.gguf"))
 
@@ -214,16 +215,16 @@ def refused(test):
     }  # fmt: skip
     for what, data in broken.items():
         test.write("broken.gguf", data)
-        error = test.fails(5, "E-FORMAT-GGUF", "plan", "gguf.toml", *TRAIN, "--set", "model.init=broken.gguf")
+        error = test.fails(5, "E-FORMAT-GGUF", "plan", "gguf.toml", *SETTINGS, "--set", "model.init=broken.gguf")
         test.that(error is not None and "broken.gguf" in error["where"], f"{what}: {error}")
     test.write("strange.gguf", gguf(model(), pre="viking"))
-    error = test.fails(5, "E-FORMAT-GGUF", "plan", "gguf.toml", *TRAIN, "--set", "model.init=strange.gguf")
+    error = test.fails(5, "E-FORMAT-GGUF", "plan", "gguf.toml", *SETTINGS, "--set", "model.init=strange.gguf")
     test.that(error is not None and "viking" in error["message"], f"the tokenizer is named: {error}")
     lacking = {key: value for key, value in model().items() if key[1] != "blk.1.ffn_up.weight"}
     test.write("lacking.gguf", gguf(lacking))
-    error = test.fails(5, "E-FORMAT-WEIGHTS", "plan", "gguf.toml", *TRAIN, "--set", "model.init=lacking.gguf")
+    error = test.fails(5, "E-FORMAT-WEIGHTS", "plan", "gguf.toml", *SETTINGS, "--set", "model.init=lacking.gguf")
     test.that(error is not None and "model.layers.1.mlp.up_proj.weight" in error["message"], f"it is named: {error}")
-    test.fails(5, "E-IO-MISSING", "plan", "gguf.toml", *TRAIN, "--set", "model.init=absent.gguf")
+    test.fails(5, "E-IO-MISSING", "plan", "gguf.toml", *SETTINGS, "--set", "model.init=absent.gguf")
     told = test.succeeds("explain", "E-FORMAT-GGUF")
     test.that(told is not None and "GGUF" in told, "the code is explained")
 

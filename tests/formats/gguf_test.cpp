@@ -13,6 +13,7 @@
 
 #include "formats/expect_error.h"
 #include "formats/gguf/gguf_config.h"
+#include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/gguf/gguf_weights.h"
 #include "formats/gguf_builder.h"

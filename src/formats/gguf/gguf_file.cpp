@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::int64_t kBufferBytes = 64 << 10;
 constexpr std::uint64_t kMostKeys = 1 << 14, kMostTensors = 1 << 16, kMostKeyBytes = 512, kMostNameBytes = 128;
-constexpr std::int64_t kMostText = 4 << 20, kMostElement = 64 << 10;
+constexpr std::int64_t kMostText = 4 << 20;
 
 struct StoredType {
   std::uint32_t number;
@@ -67,62 +67,6 @@ constexpr StoredType kTypes[] = {
     {41, "Q1_0"},
 };
 constexpr const char* kReadable = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K";
-
-std::string_view type_name(GgufType type) {
-  constexpr std::array<std::string_view, 13> kNames{"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
-                                                    "bool",  "string", "array",  "uint64", "int64",  "float64"};
-  return kNames[static_cast<std::size_t>(type)];
-}
-
-// Bytes of one; 0 for texts and arrays.
-std::int64_t type_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::u8:
-    case GgufType::i8:
-    case GgufType::flag: return 1;
-    case GgufType::u16:
-    case GgufType::i16: return 2;
-    case GgufType::u32:
-    case GgufType::i32:
-    case GgufType::f32: return 4;
-    case GgufType::u64:
-    case GgufType::i64:
-    case GgufType::f64: return 8;
-    case GgufType::text:
-    case GgufType::array: return 0;
-  }
-  return 0;
-}
-
-template <class T>
-T read(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
-}
-
-// A whole number; nothing for other types, and for what passes 2^63 - 1.
-std::optional<std::int64_t> whole_of(GgufType type, const std::byte* at) {
-  switch (type) {
-    case GgufType::u8: return read<std::uint8_t>(at);
-    case GgufType::i8: return read<std::int8_t>(at);
-    case GgufType::u16: return read<std::uint16_t>(at);
-    case GgufType::i16: return read<std::int16_t>(at);
-    case GgufType::u32: return read<std::uint32_t>(at);
-    case GgufType::i32: return read<std::int32_t>(at);
-    case GgufType::i64: return read<std::int64_t>(at);
-    case GgufType::u64: {
-      const auto value = read<std::uint64_t>(at);
-      return value >> 63 == 0 ? std::optional(static_cast<std::int64_t>(value)) : std::nullopt;
-    }
-    case GgufType::f32:
-    case GgufType::f64:
-    case GgufType::flag:
-    case GgufType::text:
-    case GgufType::array: return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 std::string shown(std::string_view text) {
   std::string result;
@@ -185,7 +129,7 @@ class GgufParser {
   T next() {
     std::array<std::byte, sizeof(T)> raw;
     read_bytes(raw);
-    return read<T>(raw.data());
+    return read_unaligned<T>(raw.data());
   }
 
   std::string text(std::uint64_t bytes) {
@@ -235,7 +179,7 @@ class GgufParser {
       skip(value.count, what);
     } else {
       value.offset = position_;
-      skip(static_cast<std::uint64_t>(type_bytes(value.type)), what);
+      skip(static_cast<std::uint64_t>(size_of(value.type)), what);
     }
     if (!file_.values_.emplace(key, value).second) fail(fmt::format("key {} appears twice", shown(key)));
   }
@@ -246,7 +190,7 @@ class GgufParser {
     value.offset = position_;
     if (value.element == GgufType::array) fail(what + " is an array of arrays", "an array of numbers or texts");
     if (value.count == 0) fail(what + " is an array without elements", "at least one element");
-    const std::uint64_t least = value.element == GgufType::text ? 8 : static_cast<std::uint64_t>(type_bytes(value.element));
+    const std::uint64_t least = value.element == GgufType::text ? 8 : static_cast<std::uint64_t>(size_of(value.element));
     if (value.count > static_cast<std::uint64_t>(left()) / least) {
       fail(fmt::format("{} claims {} elements, and the file has {} more bytes", what, value.count, left()));
     }
@@ -363,7 +307,7 @@ const GgufValue* GgufFile::value(std::string_view key) const {
 std::optional<std::string> GgufFile::text(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
-  if (found->type != GgufType::text) throw malformed(fmt::format("{} is of type {}", key, type_name(found->type)), "a string");
+  if (found->type != GgufType::text) throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a string");
   if (found->count > static_cast<std::uint64_t>(kMostText)) {
     throw malformed(fmt::format("{} has {} bytes", key, found->count), fmt::format("at most {}", kMostText));
   }
@@ -377,26 +321,26 @@ std::optional<std::int64_t> GgufFile::whole(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
   std::array<std::byte, 8> raw{};
-  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(type_bytes(found->type))));
-  if (const auto number = whole_of(found->type, raw.data())) return number;
-  throw malformed(fmt::format("{} is of type {}", key, type_name(found->type)), "a whole number below 2^63");
+  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(size_of(found->type))));
+  if (const auto number = whole_number(found->type, raw.data())) return number;
+  throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a whole number below 2^63");
 }
 
 std::optional<double> GgufFile::number(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
   std::array<std::byte, 8> raw{};
-  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(type_bytes(found->type))));
-  if (found->type == GgufType::f64) return read<double>(raw.data());
-  if (found->type == GgufType::f32) return std::stod(fmt::format("{}", read<float>(raw.data())));
-  if (const auto number = whole_of(found->type, raw.data())) return static_cast<double>(*number);
-  throw malformed(fmt::format("{} is of type {}", key, type_name(found->type)), "a number");
+  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(size_of(found->type))));
+  if (found->type == GgufType::f64) return read_unaligned<double>(raw.data());
+  if (found->type == GgufType::f32) return std::stod(fmt::format("{}", read_unaligned<float>(raw.data())));
+  if (const auto number = whole_number(found->type, raw.data())) return static_cast<double>(*number);
+  throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a number");
 }
 
 std::optional<bool> GgufFile::flag(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
-  if (found->type != GgufType::flag) throw malformed(fmt::format("{} is of type {}", key, type_name(found->type)), "a bool");
+  if (found->type != GgufType::flag) throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a bool");
   std::array<std::byte, 1> raw{};
   file_.read_at(found->offset, raw);
   if (raw[0] > std::byte{1}) throw malformed(fmt::format("{} is the byte {}", key, static_cast<int>(raw[0])), "0 or 1");
@@ -407,7 +351,7 @@ std::optional<std::vector<std::int64_t>> GgufFile::wholes(std::string_view key, 
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
   if (found->type != GgufType::array) return std::vector{*whole(key)};
-  const std::int64_t size = type_bytes(found->element);
+  const std::int64_t size = size_of(found->element);
   if (found->count > most) throw malformed(fmt::format("{} has {} elements", key, found->count), fmt::format("at most {}", most));
   std::vector<std::int64_t> result;
   std::array<std::byte, 8> raw{};
@@ -415,8 +359,8 @@ std::optional<std::vector<std::int64_t>> GgufFile::wholes(std::string_view key, 
     if (size > 0) {
       file_.read_at(found->offset + static_cast<std::int64_t>(i) * size, std::span(raw).first(static_cast<std::size_t>(size)));
     }
-    const auto number = whole_of(found->element, raw.data());
-    if (!number) throw malformed(fmt::format("{} has elements of type {}", key, type_name(found->element)), "whole numbers");
+    const auto number = whole_number(found->element, raw.data());
+    if (!number) throw malformed(fmt::format("{} has elements of type {}", key, name(found->element)), "whole numbers");
     result.push_back(*number);
   }
   return result;
@@ -441,7 +385,7 @@ void GgufFile::read_f32(const GgufTensor& tensor, std::int64_t begin, std::span<
       decode_blocks({*tensor.blocks, 1, blocks * block}, bytes.data(), skipped, part);
     } else {
       for (std::size_t i = 0; i < part.size(); ++i) {
-        const auto bits = read<std::uint16_t>(bytes.data() + 2 * i);
+        const auto bits = read_unaligned<std::uint16_t>(bytes.data() + 2 * i);
         part[i] = tensor.dtype == DType::f16 ? widen_f16(bits) : widen_bf16(bits);
       }
     }
@@ -462,71 +406,6 @@ bool is_gguf(const std::filesystem::path& path) {
   } catch (const Error&) {
     return false;
   }
-}
-
-GgufCursor::GgufCursor(const GgufFile& file, std::string key, const GgufValue& value)
-    : file_(&file),
-      key_(std::move(key)),
-      element_(value.element),
-      count_(value.count),
-      at_(value.offset),
-      buffer_(static_cast<std::size_t>(kBufferBytes)) {}
-
-GgufCursor GgufCursor::texts(const GgufFile& file, std::string_view key) {
-  const GgufValue* value = file.value(key);
-  if (value == nullptr) throw file.malformed(fmt::format("there is no key {}", key), "an array of strings");
-  if (value->type != GgufType::array || value->element != GgufType::text) {
-    throw file.malformed(fmt::format("{} is not an array of strings", key), "an array of strings");
-  }
-  return {file, std::string(key), *value};
-}
-
-GgufCursor GgufCursor::numbers(const GgufFile& file, std::string_view key) {
-  const GgufValue* value = file.value(key);
-  if (value == nullptr) throw file.malformed(fmt::format("there is no key {}", key), "an array of numbers");
-  if (value->type != GgufType::array || value->element == GgufType::text || value->element == GgufType::flag) {
-    throw file.malformed(fmt::format("{} is not an array of numbers", key), "an array of numbers");
-  }
-  return {file, std::string(key), *value};
-}
-
-// Valid until the next call; no more than the buffer holds.
-std::span<const std::byte> GgufCursor::take(std::size_t bytes) {
-  if (end_ - begin_ < bytes) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_, begin_ = 0;
-    const auto more = static_cast<std::size_t>(
-        std::min<std::int64_t>(std::ssize(buffer_) - static_cast<std::int64_t>(end_), file_->file().size() - at_));
-    ensure(end_ + more >= bytes, "GgufCursor", "an element leaves the file");
-    file_->file().read_at(at_, std::span(buffer_).subspan(end_, more));
-    at_ += static_cast<std::int64_t>(more), end_ += more;
-  }
-  const std::span<const std::byte> result = std::span(buffer_).subspan(begin_, bytes);
-  begin_ += bytes;
-  return result;
-}
-
-std::string_view GgufCursor::next_text() {
-  ensure(!at_end(), "GgufCursor", "there is no next element");
-  ++next_;
-  const auto bytes = read<std::uint64_t>(take(8).data());
-  if (bytes > static_cast<std::uint64_t>(kMostElement - 8)) {
-    throw file_->malformed(fmt::format("element {} of {} has {} bytes", next_ - 1, key_, bytes),
-                           fmt::format("at most {}", kMostElement - 8));
-  }
-  const std::span<const std::byte> taken = take(bytes);
-  return {reinterpret_cast<const char*>(taken.data()), taken.size()};
-}
-
-double GgufCursor::next_number() {
-  ensure(!at_end(), "GgufCursor", "there is no next element");
-  ++next_;
-  const std::byte* at = take(static_cast<std::size_t>(type_bytes(element_))).data();
-  if (element_ == GgufType::f32) return double{read<float>(at)};
-  if (element_ == GgufType::f64) return read<double>(at);
-  const auto number = whole_of(element_, at);
-  if (!number) throw file_->malformed(fmt::format("element {} of {} passes 2^63", next_ - 1, key_), "a smaller number");
-  return static_cast<double>(*number);
 }
 
 }  // namespace plimsoll

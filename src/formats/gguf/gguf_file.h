@@ -15,13 +15,12 @@
 
 #include "base/error.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_type.h"
 #include "tensor/block_format.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace plimsoll {
-
-enum class GgufType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, flag, text, array, u64, i64, f64 };
 
 // Where a value lies.
 struct GgufValue {
@@ -78,31 +77,5 @@ class GgufFile {
 
 // Whether a path means a GGUF file: by its name, or by how it begins.
 bool is_gguf(const std::filesystem::path& path);
-
-// The elements of an array one after the other, through a small buffer.
-class GgufCursor {
- public:
-  // `file` outlives the cursor. E-FORMAT-GGUF where the key is missing or no array of such elements.
-  static GgufCursor texts(const GgufFile& file, std::string_view key);
-  static GgufCursor numbers(const GgufFile& file, std::string_view key);
-
-  std::uint64_t count() const { return count_; }
-  bool at_end() const { return next_ == count_; }
-  // The next element. A text is valid until the next call; E-FORMAT-GGUF where it is longer than 64 KiB.
-  std::string_view next_text();
-  double next_number();
-
- private:
-  GgufCursor(const GgufFile& file, std::string key, const GgufValue& value);
-  std::span<const std::byte> take(std::size_t bytes);
-
-  const GgufFile* file_;
-  std::string key_;
-  GgufType element_;
-  std::uint64_t count_ = 0, next_ = 0;
-  std::int64_t at_ = 0;              // in the file, of what follows the buffer
-  std::size_t begin_ = 0, end_ = 0;  // of what is left in the buffer
-  std::vector<std::byte> buffer_;
-};
 
 }  // namespace plimsoll

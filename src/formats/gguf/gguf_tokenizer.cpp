@@ -11,6 +11,7 @@
 
 #include "formats/atomic_file.h"
 #include "formats/gguf/gguf_config.h"
+#include "formats/gguf/gguf_cursor.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/utf8.h"
 
