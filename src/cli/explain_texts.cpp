@@ -200,6 +200,13 @@ const CodeExplanation kExplanations[] = {
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
      "Use the folder of a model that docs/models.md lists.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+    {"E-FORMAT-GGUF", "The GGUF file is broken, or holds what is not computed.",
+     "It was cut short, by a broken download, for example. Or its architecture, its tokenizer or the type of a tensor is one "
+     "that "
+     "Plimsoll does not have: the message names it.",
+     "Compare the size with the original and fetch it again. Where a type is named, use a file of one of the types that the "
+     "message lists; where an architecture is, a model of llama, mistral, qwen2, qwen3 or gpt2.",
+     "plimsoll plan CONFIG --set model.init=FILE.gguf"},
     {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
      "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
      "must "

@@ -165,8 +165,9 @@ void add_verify(CLI::App& app, VerifyArguments& a) {
 void add_tokenize(CLI::App& app, TokenizeArguments& a) {
   CLI::App* command = app.add_subcommand("tokenize", "the tokens of a text, or the text of tokens, by the tokenizer of a folder");
   command
-      ->add_option("--tokenizer", a.tokenizer,
-                   "a folder with tokenizer.json, or with vocab.json and merges.txt; or the file tokenizer.json itself")
+      ->add_option(
+          "--tokenizer", a.tokenizer,
+          "a folder with tokenizer.json, or with vocab.json and merges.txt; the file tokenizer.json itself; or a GGUF file")
       ->required();
   CLI::Option* text = command->add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
   CLI::Option* file = command->add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
@@ -183,13 +184,13 @@ void add_tokenize(CLI::App& app, TokenizeArguments& a) {
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
-  eval->add_option("--weights", a.eval.weights, "a folder of weights, or of a run")->required();
+  eval->add_option("--weights", a.eval.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
   eval->add_flag("--audit", a.eval.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets, kFreeMemory);
-  generate->add_option("--weights", a.generate.weights, "a folder of weights, or of a run")->required();
+  generate->add_option("--weights", a.generate.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
   generate->add_option("--prompt", a.generate.prompts, "text to continue; repeat it to run several prompts as one batch")
       ->required()
       ->allow_extra_args(false);
@@ -211,7 +212,7 @@ void add_others(CLI::App& app, Arguments& a) {
 
   CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
   add_budgets(*forward, a.forward.budgets, kFreeMemory);
-  forward->add_option("--weights", a.forward.weights, "a folder of weights, or of a run")->required();
+  forward->add_option("--weights", a.forward.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
   forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
   forward->add_option("--out", a.forward.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();

@@ -245,8 +245,8 @@ const ConfigKey kKeys[] = {
 
     {"model.preset", OnResume::never, "a shape by name", "\"gpt2\"", set_preset,
      [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
-    {"model.init", OnResume::place, "\"random\", or a Hugging Face folder, which brings the shape", "\"random\"", set_init,
-     [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
+    {"model.init", OnResume::place, "\"random\", or a Hugging Face folder or GGUF file, which brings the shape", "\"random\"",
+     set_init, [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
     {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
     {kContextKey, OnResume::never, "tokens of a sample", "1024",
      [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); }, [](const C& c) { return shown(c.model.context); }},

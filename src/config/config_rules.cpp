@@ -11,6 +11,8 @@
 
 #include "config/batch.h"
 #include "device/machine_facts.h"
+#include "formats/gguf/gguf_file.h"
+#include "formats/tokenizer_folder.h"
 #include "models/all.h"
 
 namespace plimsoll {
@@ -152,10 +154,14 @@ void complete_batch(Config& config, const GivenSettings& given) {
   train.accumulation = split.accumulation;
 }
 
-// A folder of weights usually carries its vocabulary.
+// A folder of weights usually carries its vocabulary, and so does a GGUF file.
 void complete_vocabulary(Config& config, const GivenSettings& given) {
   const std::filesystem::path& init = config.model.init;
   if (init.empty() || given.has("data.vocabulary")) return;
+  if (is_gguf(init)) {
+    if (!tokenizer_file_in(init).empty()) config.data.vocabulary = init;
+    return;
+  }
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(init / name, ignored); };
   if (has("tokenizer.json") || (has("vocab.json") && has("merges.txt"))) config.data.vocabulary = init;

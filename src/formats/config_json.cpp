@@ -8,6 +8,7 @@
 
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_config.h"
 #include "formats/json_fault.h"
 
 namespace plimsoll {
@@ -30,6 +31,14 @@ ConfigReader::ConfigReader(const std::filesystem::path& path) : where_(path.stri
     const std::string fault = too_deep ? "" : json_fault(text);
     throw refuse(fault.empty() ? "it is not a JSON object" : "it is not JSON: " + fault, "the config.json of a model's folder");
   }
+}
+
+ConfigReader ConfigReader::of_model(const std::filesystem::path& model) {
+  if (!is_gguf(model)) return ConfigReader(model / "config.json");
+  ConfigReader reader;
+  reader.where_ = model.string();
+  reader.json_ = std::make_shared<const Json>(gguf_config(GgufFile::open(model)));
+  return reader;
 }
 
 Error ConfigReader::refuse(std::string why, std::string expected) const {

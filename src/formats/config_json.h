@@ -18,6 +18,8 @@ namespace plimsoll {
 class ConfigReader {
  public:
   explicit ConfigReader(const std::filesystem::path& path);
+  // The config.json of a folder, or what a GGUF file says in its place.
+  static ConfigReader of_model(const std::filesystem::path& model);
 
   Error refuse(std::string why, std::string expected) const;
   // A whole number in [1, limit].
@@ -31,6 +33,8 @@ class ConfigReader {
   static std::string shown(const nlohmann::json& value);
 
  private:
+  ConfigReader() = default;
+
   std::string where_;
   std::shared_ptr<const nlohmann::json> json_;
 };

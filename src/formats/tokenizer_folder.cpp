@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_tokenizer.h"
 
 namespace plimsoll {
 namespace {
@@ -236,6 +237,9 @@ void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, co
 }
 
 std::string tokenizer_file_in(const std::filesystem::path& folder) {
+  if (is_gguf(folder)) {
+    return is_there(folder) && has_tokenizer(GgufFile::open(folder)) ? "tokenizer.ggml.tokens" : "";
+  }
   std::error_code ignored;
   for (const std::string_view name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tokenizer_config.json"}) {
     if (std::filesystem::exists(folder / name, ignored)) return std::string(name);

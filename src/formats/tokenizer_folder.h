@@ -28,7 +28,8 @@ Error unread_token_error(const AddedToken& token, const std::string& where, std:
 // Throws it for the first one.
 void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, const std::string& where);
 
-// The name of a file in the folder that belongs to a tokenizer of whatever kind; empty where there is none.
+// The name of a file in the folder, or of a key in a GGUF file, that belongs to a tokenizer of whatever kind; empty where there
+// is none.
 std::string tokenizer_file_in(const std::filesystem::path& folder);
 
 // The files of a folder that are kept with its weights as they are: those of its tokenizer, and those that say how it generates.

@@ -40,8 +40,9 @@ Error no_weights(const fs::path& folder) {
     why += fmt::format(", but {}, which is read if one of the two names it", shard);
   } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
              !other.empty()) {
-    why += fmt::format(", but {}, which is not read", other);
-    remedies.push_back(convert_command(folder));
+    const bool gguf = other.ends_with(".gguf");
+    why += fmt::format(", but {}, which is not read{}", other, gguf ? " unless it is named itself" : "");
+    remedies.push_back(gguf ? fmt::format("name {} in place of the folder", (folder / other).string()) : convert_command(folder));
   }
   return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "weights in safetensors: one file, or several with their index",
                     remedies);
@@ -60,6 +61,11 @@ bool leads_outside(const fs::path& folder, const fs::path& file) {
 
 WeightFiles WeightFiles::open(const fs::path& folder) {
   WeightFiles result;
+  if (is_gguf(folder)) {
+    result.path_ = folder.string();
+    result.gguf_ = GgufWeights::open(folder);
+    return result;
+  }
   if (is_there(folder / kWeightsFile)) {
     result.path_ = (folder / kWeightsFile).string();
     result.names_ = {kWeightsFile};
@@ -105,13 +111,45 @@ void WeightFiles::read_index(const fs::path& folder) {
 }
 
 std::optional<WeightFiles::Found> WeightFiles::find(std::string_view name) const {
+  if (gguf_) {
+    const StoredTensor* tensor = gguf_->find(name);
+    return tensor == nullptr ? std::nullopt : std::optional(Found{0, tensor});
+  }
   for (std::size_t i = 0; i < files_.size(); ++i) {
     if (const StoredTensor* tensor = files_[i].find(name)) return Found{i, tensor};
   }
   return {};
 }
 
+std::vector<WeightFiles::Found> WeightFiles::all() const {
+  std::vector<Found> result;
+  if (gguf_) {
+    for (const StoredTensor& tensor : gguf_->tensors()) result.push_back({0, &tensor});
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    for (const StoredTensor& tensor : files_[i].tensors()) result.push_back({i, &tensor});
+  }
+  return result;
+}
+
+void WeightFiles::require_readable(const Found& found) const {
+  if (!gguf_) plimsoll::require_readable(files_[found.file], *found.tensor);
+}
+
+void WeightFiles::read_f32(const Found& found, std::int64_t begin, std::span<float> out, std::span<std::byte> staging) const {
+  if (gguf_) return gguf_->read_f32(*found.tensor, begin, out, staging);
+  files_[found.file].read_f32(*found.tensor, begin, out, staging);
+}
+
+void WeightFiles::forget(const Found& found) const noexcept {
+  if (gguf_) return gguf_->forget(*found.tensor);
+  files_[found.file].forget(*found.tensor);
+}
+
+const std::string& WeightFiles::path_of(const Found& found) const { return gguf_ ? path_ : files_[found.file].path(); }
+
 void WeightFiles::forget() const noexcept {
+  if (gguf_) gguf_->forget();
   for (const SafetensorsFile& file : files_) file.forget();
 }
 

@@ -4,6 +4,8 @@
 #include <system_error>
 
 #include "formats/config_json.h"
+#include "formats/file.h"
+#include "formats/gguf/gguf_config.h"
 #include "formats/weight_files.h"
 
 namespace plimsoll {
@@ -19,6 +21,12 @@ std::filesystem::path weights_folder(const std::filesystem::path& path) {
 }
 
 std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder) {
+  if (is_gguf(folder)) {
+    if (!is_there(folder)) return {};
+    const nlohmann::ordered_json ends = gguf_generation_config(GgufFile::open(folder))["eos_token_id"];
+    if (ends.is_null()) return {};
+    return ends.is_array() ? ends.get<std::vector<std::int64_t>>() : std::vector{ends.get<std::int64_t>()};
+  }
   std::error_code ignored;
   for (const char* name : {"generation_config.json", "config.json"}) {
     if (!std::filesystem::exists(folder / name, ignored)) continue;

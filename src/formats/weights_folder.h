@@ -7,10 +7,12 @@
 
 namespace plimsoll {
 
-// The folder of weights that a path means: itself, or `weights` within it where it is the folder of a run.
+// The folder of weights that a path means: itself, or `weights` within it where it is the folder of a run. A GGUF file stands for
+// a folder wherever weights, a configuration or a tokenizer are read.
 std::filesystem::path weights_folder(const std::filesystem::path& path);
 
-// The tokens at which generation ends: eos_token_id, one or several, of folder/generation_config.json or else config.json.
+// The tokens at which generation ends: eos_token_id, one or several, of folder/generation_config.json or else config.json, or
+// those of a GGUF file.
 std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

@@ -34,7 +34,7 @@ const Family* find_family(std::string_view kind) {
 
 // First of all: what another kind of model calls its sizes says nothing here.
 ModelConfig read_model(const std::filesystem::path& folder) {
-  const ConfigReader reader(folder / "config.json");
+  const ConfigReader reader = ConfigReader::of_model(folder);
   const nlohmann::json type = reader.json().value("model_type", nlohmann::json());
   std::string known;
   for (const Family* family : families()) {

@@ -18,7 +18,8 @@ void add_family(const Family& family);
 // Null where there is none of that kind.
 const Family* find_family(std::string_view kind);
 
-// The model of a folder, by the model_type of its config.json. data_error E-FORMAT-CONFIG names the kinds that there are.
+// The model of a folder, by the model_type of its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG names the kinds that
+// there are.
 ModelConfig read_model(const std::filesystem::path& folder);
 
 // E-CONFIG-PRESET lists them.

@@ -63,7 +63,8 @@ struct Family {
   std::span<const ModelPreset> (*presets)() = nullptr;
   std::span<const ModelKey> (*keys)() = nullptr;
 
-  // config.json of a folder. What changes numbers and is not computed is refused by name: data_error E-FORMAT-CONFIG.
+  // config.json of a folder, or a GGUF file. What changes numbers and is not computed is refused by name: data_error
+  // E-FORMAT-CONFIG.
   ModelConfig (*read)(const std::filesystem::path& folder) = nullptr;
   // The same file, whole or not at all. One that is there is patched: keys that the family does not know stay. The type of the
   // tensors is said by whoever writes those.

@@ -10,6 +10,8 @@
 #include "base/child.h"
 #include "base/error.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/file.h"
+#include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
@@ -50,13 +52,19 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   const auto has = [&](const std::filesystem::path& from, const char* name) {
     return std::filesystem::exists(from / name, error);
   };
-  if (!tokens.empty()) {
+  if (is_gguf(tokens)) {
+    if (is_there(tokens)) write_gguf_tokenizer(GgufFile::open(tokens), folder, replace);
+  } else if (!tokens.empty()) {
     copy_files(tokens, folder, tokenizer_files(), replace);
     if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
       BpeVocabulary::load(tokens).save(folder);
     }
   }
   if (init.empty()) return;
+  if (is_gguf(init)) {
+    if (is_there(init)) write_gguf_config(GgufFile::open(init), folder, replace);
+    return;
+  }
   copy_files(init, folder, generation_files(), replace);
   copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
 }

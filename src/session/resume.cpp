@@ -13,6 +13,7 @@
 #include "config/config_rules.h"
 #include "device/machine_facts.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_file.h"
 #include "models/family.h"
 
 namespace plimsoll {
@@ -92,7 +93,7 @@ class Origins {
       return std::any_of(files.begin(), files.end(), [&](const char* file) { return is_there(folder / file); });
     };
     const std::filesystem::path named = path(*setting);
-    if (holds(named) || !holds(weights_)) return {};
+    if (holds(named) || (is_gguf(named) && is_there(named)) || !holds(weights_)) return {};
     setting->value = setting->text = weights_.string();
     return named;
   }

@@ -30,6 +30,37 @@ struct BlockMatrix {
   friend bool operator==(const BlockMatrix&, const BlockMatrix&) = default;
 };
 
+// Elements that share a scale; 1 for int8, whose scales belong to rows. A GGUF row is a whole number of blocks.
+std::int64_t block_elements(BlockFormat format);
+
+// Elements of an nf4 block, and scales of nf4_nested that share a second scale.
+inline constexpr std::int64_t kNf4Block = 64, kNestedBlock = 256;
+
+// The values of the 16 codes of nf4, bitsandbytes' table.
+inline constexpr std::array<float, 16> kNf4{-1.0f,
+                                            -0.6961928009986877f,
+                                            -0.5250730514526367f,
+                                            -0.39491748809814453f,
+                                            -0.28444138169288635f,
+                                            -0.18477343022823334f,
+                                            -0.09105003625154495f,
+                                            0.0f,
+                                            0.07958029955625534f,
+                                            0.16093020141124725f,
+                                            0.24611230194568634f,
+                                            0.33791524171829224f,
+                                            0.44070982933044434f,
+                                            0.5626170039176941f,
+                                            0.7229568362236023f,
+                                            1.0f};
+
+// Where the parts of a stored matrix begin; codes begin at 0. Parts that a format lacks stay 0.
+struct BlockParts {
+  Bytes scales, nested_scales, map, offset;
+  Bytes end;
+};
+BlockParts block_parts(const BlockMatrix& matrix);
+
 // All of it: codes, then scales (int8: one f32 for each row; nf4: one for each 64 elements; nf4_nested: one byte for each 64, one
 // f32 for each 256 of these, the 256 f32 of their map, one f32 offset). Each part begins at a multiple of 4 bytes. The GGUF
 // formats are the file's own bytes.

@@ -101,7 +101,8 @@ namespace {
 // A parameter in the files, under its names: the first one is read, others are tied to it.
 using StoredNames = std::vector<WeightFiles::Found>;
 
-const SafetensorsFile& file_of(const WeightFiles& files, const WeightFiles::Found& found) { return files.files()[found.file]; }
+// Who says the shape of the model.
+const char* shape_source(const WeightFiles& files) { return files.gguf() == nullptr ? "config.json" : "its keys"; }
 
 StoredNames stored_names(const Value& value, const ModelConfig& config, const WeightFiles& files) {
   const Family& family = config.family();
@@ -112,15 +113,15 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   }
   if (stored.empty()) {
     throw data_error("E-FORMAT-WEIGHTS", files.path(), fmt::format("there is no tensor {}", names.front()),
-                     fmt::format("the parameters of a {} with the shape of config.json", family.title));
+                     fmt::format("the parameters of a {} with the shape of {}", family.title, shape_source(files)));
   }
   for (const WeightFiles::Found& found : stored) {
     if (found.tensor->shape != value.type.shape) {
-      throw data_error("E-FORMAT-WEIGHTS", file_of(files, found).path(),
+      throw data_error("E-FORMAT-WEIGHTS", files.path_of(found),
                        fmt::format("{} is {}", found.tensor->name, to_text(found.tensor->shape)),
-                       fmt::format("{}, as config.json says", to_text(value.type.shape)));
+                       fmt::format("{}, as {} says", to_text(value.type.shape), shape_source(files)));
     }
-    require_readable(file_of(files, found), *found.tensor);
+    files.require_readable(found);
   }
   return stored;
 }
@@ -135,12 +136,12 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
     for (const WeightFiles::Found& found : result.back()) taken.insert(found.tensor->name);
   }
   // Blocks past those of config.json would be left out silently, and the model would be another one.
-  for (const SafetensorsFile& file : files.files()) {
-    for (const StoredTensor& tensor : file.tensors()) {
-      if (taken.contains(tensor.name) || family.ignored(tensor.name)) continue;
-      throw data_error("E-FORMAT-WEIGHTS", file.path(), fmt::format("the model of config.json has no parameter {}", tensor.name),
-                       fmt::format("the parameters of a {} with the shape of config.json, and no more", family.title));
-    }
+  for (const WeightFiles::Found& found : files.all()) {
+    const std::string& name = found.tensor->name;
+    if (taken.contains(name) || family.ignored(name)) continue;
+    throw data_error("E-FORMAT-WEIGHTS", files.path_of(found),
+                     fmt::format("the model of {} has no parameter {}", shape_source(files), name),
+                     fmt::format("the parameters of a {} with the shape of {}, and no more", family.title, shape_source(files)));
   }
   return result;
 }
@@ -167,8 +168,8 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
     const std::int64_t elements = first.tensor->shape.elements();
     for (std::int64_t at = 0; at < elements; at += kPiece) {
       const auto count = static_cast<std::size_t>(std::min(kPiece, elements - at));
-      file_of(files, first).read_f32(*first.tensor, at, std::span(of_first).first(count), staging);
-      file_of(files, other).read_f32(*other.tensor, at, std::span(of_other).first(count), staging);
+      files.read_f32(first, at, std::span(of_first).first(count), staging);
+      files.read_f32(other, at, std::span(of_other).first(count), staging);
       if (std::memcmp(of_first.data(), of_other.data(), count * sizeof(float)) == 0) continue;
       for (std::size_t i = 0; i < count; ++i) {
         const float a = of_first[i], b = of_other[i];
@@ -181,13 +182,14 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
             {"set tie_word_embeddings to false in config.json, if the head has weights of its own"});
       }
     }
-    file_of(files, other).forget(*other.tensor);
+    files.forget(other);
   }
-  if (stored.size() > 1) file_of(files, first).forget(*first.tensor);
+  if (stored.size() > 1) files.forget(first);
 }
 
-// Files that hold nothing of it are left out.
+// Files that hold nothing of it are left out. What comes from a GGUF file is saved like new weights.
 WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>& stored) {
+  if (files.gguf() != nullptr) return {};
   WeightLayout layout{files.has_index(), {}, {}};
   std::vector<std::optional<std::size_t>> places(files.files().size());
   for (const StoredNames& names : stored) places[names.front().file] = 0;
@@ -225,15 +227,13 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     compare_tied(files, names);
-    const SafetensorsFile& file = file_of(files, names.front());
-    const StoredTensor& tensor = *names.front().tensor;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
       fill_part(part, value.type.dtype, done,
-                [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
+                [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); });
       done += std::ssize(part) / size_of(value.type.dtype);
     });
-    file.forget(tensor);
+    files.forget(names.front());
   }
   files.forget();
   return layout_in(files, stored);

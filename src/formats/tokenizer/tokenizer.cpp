@@ -10,6 +10,8 @@
 #include <variant>
 
 #include "base/error.h"
+#include "formats/gguf/gguf_tokenizer.h"
+#include "formats/temporary_folder.h"
 #include "formats/tokenizer/added_tokens.h"
 #include "formats/tokenizer/model.h"
 #include "formats/tokenizer/normalizer.h"
@@ -165,11 +167,26 @@ void build_from_gpt2(State& state, const std::filesystem::path& folder) {
 
 }  // namespace
 
+namespace {
+
+// As a folder would have it that was made of the file.
+TokenizerFile tokenizer_of_gguf(const std::filesystem::path& path) {
+  const TemporaryFolder folder;
+  write_tokenizer_json(GgufFile::open(path), folder.path());
+  TokenizerFile file = read_tokenizer_file(folder / "tokenizer.json");
+  file.where = path.string();
+  return file;
+}
+
+}  // namespace
+
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   auto state = std::make_unique<State>();
   std::error_code ignored;
   const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
-  if (file == path || std::filesystem::exists(file, ignored)) {
+  if (is_gguf(path)) {
+    build_from_file(*state, tokenizer_of_gguf(path));
+  } else if (file == path || std::filesystem::exists(file, ignored)) {
     build_from_file(*state, read_tokenizer_file(file));
   } else {
     build_from_gpt2(*state, path);
@@ -270,6 +287,7 @@ std::string Tokenizer::inside(Token token) const {
 }
 
 std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder) {
+  if (is_gguf(folder)) return Tokenizer::load(folder);
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
   if (!has("tokenizer.json")) return {};

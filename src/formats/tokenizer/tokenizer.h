@@ -1,4 +1,5 @@
-// Text to tokens and back as a Hugging Face folder says it: by its tokenizer.json, else by GPT-2's vocab.json and merges.txt.
+// Text to tokens and back as a Hugging Face folder says it: by its tokenizer.json, else by GPT-2's vocab.json and merges.txt. A
+// GGUF file stands for such a folder (formats/gguf/gguf_tokenizer.h).
 // encode() and decode() give what the package `tokenizers` gives for the same file. The file is parsed as hostile: what is broken
 // or not computed is data_error E-TOKENIZER.
 // Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read.
@@ -33,7 +34,7 @@ struct TextPart {
 
 class Tokenizer {
  public:
-  // Of a folder, or of the file tokenizer.json itself.
+  // Of a folder, of the file tokenizer.json itself, or of a GGUF file.
   static Tokenizer load(const std::filesystem::path& path);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;

@@ -95,27 +95,25 @@ ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t posit
 
 template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
-  return {.kind = kKind.kind,
-          .title = title,
-          .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
-          .presets = nullptr,
-          .keys = decoder_keys,
-          .read =
-              [](const std::filesystem::path& folder) {
-                return ModelConfig(kSelf, kKind.read(ConfigReader(folder / "config.json")));
-              },
-          .write = [](const ModelConfig& config,
-                      const std::filesystem::path& folder) { write_decoder(kKind, config.as<DecoderConfig>(), folder); },
-          .build = [](const ModelConfig& config, const BatchShape& shape,
-                      const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
-          .stored = decoder_stored,
-          .ignored = decoder_ignored,
-          .facts = decoder_facts,
-          .describe = decoder_text,
-          .fault = decoder_fault,
-          .doubts = decoder_doubts,
-          .with_vocabulary = decoder_with_vocabulary,
-          .with_positions = decoder_with_positions};
+  return {
+      .kind = kKind.kind,
+      .title = title,
+      .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
+      .presets = nullptr,
+      .keys = decoder_keys,
+      .read = [](const std::filesystem::path& folder) { return ModelConfig(kSelf, kKind.read(ConfigReader::of_model(folder))); },
+      .write = [](const ModelConfig& config,
+                  const std::filesystem::path& folder) { write_decoder(kKind, config.as<DecoderConfig>(), folder); },
+      .build = [](const ModelConfig& config, const BatchShape& shape,
+                  const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
+      .stored = decoder_stored,
+      .ignored = decoder_ignored,
+      .facts = decoder_facts,
+      .describe = decoder_text,
+      .fault = decoder_fault,
+      .doubts = decoder_doubts,
+      .with_vocabulary = decoder_with_vocabulary,
+      .with_positions = decoder_with_positions};
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,452 @@
+#include "formats/gguf/gguf_tokenizer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "formats/atomic_file.h"
+#include "formats/gguf/gguf_config.h"
+#include "formats/gguf/gguf_cursor.h"
+#include "formats/tokenizer/token_table.h"
+#include "formats/utf8.h"
+
+namespace plimsoll {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kTypes = "tokenizer.ggml.token_type";
+constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581, which stands for a space
+
+enum class TokenKind { normal = 1, unknown, control, user, unused, byte };
+
+#define PLIMSOLL_CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+constexpr const char* kQwen =
+    PLIMSOLL_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 =
+    PLIMSOLL_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+#define PLIMSOLL_WORD R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+#define PLIMSOLL_UPPER_WORD R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+constexpr const char* kTekken =
+    PLIMSOLL_WORD "|" PLIMSOLL_UPPER_WORD R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kGpt4o = PLIMSOLL_WORD PLIMSOLL_CONTRACTIONS
+    "?|" PLIMSOLL_UPPER_WORD PLIMSOLL_CONTRACTIONS R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+#undef PLIMSOLL_CONTRACTIONS
+#undef PLIMSOLL_WORD
+#undef PLIMSOLL_UPPER_WORD
+
+// How text is cut before the merges, by the name that llama.cpp has for it.
+struct Cutting {
+  std::string_view name;
+  const char* pattern = nullptr;  // null: the words of GPT-2
+  bool digits = false;            // each by itself, before the words
+  bool composes = false;          // Unicode NFC comes first
+  bool whole_pieces = false;      // a piece that is a token needs no merges
+  bool begins = false;            // a text begins with a token, unless the file says otherwise
+};
+constexpr Cutting kCuttings[] = {
+    {.name = "gpt-2"},
+    {.name = "phi-2"},
+    {.name = "olmo", .composes = true},
+    {.name = "smollm", .digits = true},
+    {.name = "starcoder", .digits = true},
+    {.name = "refact", .digits = true},
+    {.name = "qwen2", .pattern = kQwen, .composes = true},
+    {.name = "deepseek-r1-qwen", .pattern = kQwen, .composes = true},
+    {.name = "llama-bpe", .pattern = kLlama3, .whole_pieces = true, .begins = true},
+    {.name = "llama3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
+    {.name = "llama-v3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
+    {.name = "falcon3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
+    {.name = "dbrx", .pattern = kLlama3},
+    {.name = "smaug-bpe", .pattern = kLlama3},
+    {.name = "tekken", .pattern = kTekken, .whole_pieces = true, .begins = true},
+    {.name = "gpt-4o", .pattern = kGpt4o},
+};
+
+const Cutting& cutting_of(const GgufFile& file) {
+  const auto name = file.text("tokenizer.ggml.pre");
+  // Files that are older than the key were written for GPT-2 alone.
+  if (!name && file.text("general.architecture") == "gpt2") return kCuttings[0];
+  if (!name) throw file.malformed("there is no key tokenizer.ggml.pre", "how text is cut before its merges");
+  const auto* found = std::ranges::find(kCuttings, *name, &Cutting::name);
+  if (found != std::end(kCuttings)) return *found;
+  std::string known;
+  for (const Cutting& each : kCuttings) known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+  throw file.malformed(fmt::format("its tokenizer cuts text as '{}', which is not known", *name), "one of " + known);
+}
+
+// Bytes on their way into a file.
+class Out {
+ public:
+  explicit Out(const std::filesystem::path& path) : file_(path) {}
+
+  void put(std::string_view text) {
+    buffer_ += text;
+    if (buffer_.size() >= kBlock) flush();
+  }
+  void put_text(std::string_view text) {
+    buffer_ += '"';
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        buffer_ += '\\';
+        buffer_ += c;
+      } else if (byte < 0x20) {
+        buffer_ += fmt::format("\\u{:04x}", byte);
+      } else {
+        buffer_ += c;
+      }
+    }
+    put("\"");
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 64 << 10;
+  void flush() {
+    file_.write(buffer_);
+    buffer_.clear();
+  }
+
+  AtomicFile file_;
+  std::string buffer_;
+};
+
+// Tokens with their kinds, one after the other.
+class Tokens {
+ public:
+  explicit Tokens(const GgufFile& file) : file_(file), texts_(GgufCursor::texts(file, kTokens)) {
+    if (texts_.count() > kMostTokens) {
+      throw file.malformed(fmt::format("it has {} tokens", texts_.count()), fmt::format("at most {}", kMostTokens));
+    }
+    if (file.has(kTypes)) {
+      kinds_.emplace(GgufCursor::numbers(file, kTypes));
+      if (kinds_->count() != texts_.count()) {
+        throw file.malformed(fmt::format("it has {} tokens and the types of {}", texts_.count(), kinds_->count()));
+      }
+    }
+  }
+
+  std::uint64_t count() const { return texts_.count(); }
+  bool next() {
+    if (texts_.at_end()) return false;
+    text = texts_.next_text();
+    id = next_++;
+    if (utf8_valid_prefix(text) != text.size())
+      throw file_.malformed(fmt::format("token {} is not UTF-8", id), "tokens in UTF-8");
+    const double number = kinds_ ? kinds_->next_number() : 1;
+    if (!(number >= 0 && number <= 6))
+      throw file_.malformed(fmt::format("token {} is of type {}", id, number), "a type from 1 to 6");
+    kind = number == 0 ? TokenKind::normal : static_cast<TokenKind>(static_cast<int>(number));
+    return true;
+  }
+  // Of what only makes the model's table as large as it is.
+  bool is_padding() const { return kind == TokenKind::unused && text == fmt::format("[PAD{}]", id); }
+  bool is_added() const {
+    return !text.empty() && (kind == TokenKind::unknown || kind == TokenKind::control || kind == TokenKind::user);
+  }
+
+  std::string_view text;
+  std::uint64_t id = 0;
+  TokenKind kind = TokenKind::normal;
+
+ private:
+  const GgufFile& file_;
+  GgufCursor texts_;
+  std::optional<GgufCursor> kinds_;
+  std::uint64_t next_ = 0;
+};
+
+// Nothing where there is no such key.
+std::optional<std::string> token_of(const GgufFile& file, const char* key) {
+  const auto id = file.whole(key);
+  if (!id) return {};
+  Tokens tokens(file);
+  if (*id < 0 || static_cast<std::uint64_t>(*id) >= tokens.count()) {
+    throw file.malformed(fmt::format("{} is {}", key, *id), fmt::format("a token below {}", tokens.count()));
+  }
+  while (tokens.next()) {
+    if (tokens.id == static_cast<std::uint64_t>(*id)) break;
+  }
+  return std::string(tokens.text);
+}
+
+std::string without_marks(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool mark = text.substr(at).starts_with(kMark);
+    result += mark ? ' ' : text[at];
+    at += mark ? kMark.size() : 1;
+  }
+  return result;
+}
+
+void put_added_tokens(const GgufFile& file, bool scored, Out& out) {
+  Tokens tokens(file);
+  bool first = true;
+  out.put("[");
+  while (tokens.next()) {
+    if (!tokens.is_added()) continue;
+    out.put(fmt::format("{}\n    {{\"id\": {}, \"content\": ", first ? "" : ",", tokens.id));
+    const bool user = tokens.kind == TokenKind::user;
+    out.put_text(user && scored ? without_marks(tokens.text) : std::string(tokens.text));
+    out.put(fmt::format(R"(, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": {}}})",
+                        user ? "false" : "true"));
+    first = false;
+  }
+  out.put("\n  ]");
+}
+
+void put_vocabulary(const GgufFile& file, Out& out) {
+  Tokens tokens(file);
+  bool first = true;
+  out.put("{");
+  while (tokens.next()) {
+    if (tokens.is_padding()) continue;
+    out.put(first ? "\n      " : ",\n      ");
+    out.put_text(tokens.text);
+    out.put(fmt::format(": {}", tokens.id));
+    first = false;
+  }
+  out.put("\n    }");
+}
+
+void put_stored_merges(const GgufFile& file, Out& out) {
+  GgufCursor merges = GgufCursor::texts(file, "tokenizer.ggml.merges");
+  for (bool first = true; !merges.at_end(); first = false) {
+    const std::string_view merge = merges.next_text();
+    if (utf8_valid_prefix(merge) != merge.size()) throw file.malformed("a merge is not UTF-8", "merges in UTF-8");
+    out.put(first ? "\n      " : ",\n      ");
+    out.put_text(merge);
+  }
+}
+
+// A token as two others, where it is made of them.
+struct Halves {
+  float score;
+  Token token, left, right;
+  std::uint32_t left_bytes;
+  std::uint16_t left_characters, right_characters;
+};
+
+std::vector<Halves> halves_of(const TokenTable& table, const std::vector<float>& scores, const std::vector<bool>& merged) {
+  std::vector<Halves> all;
+  for (std::uint32_t id = 0; id < table.size(); ++id) {
+    if (!merged[id]) continue;
+    const std::string_view text = table.text(id);
+    const auto characters = static_cast<std::uint16_t>(
+        std::min<std::ptrdiff_t>(std::ranges::count_if(text, [](char c) { return !is_utf8_continuation(c); }), 0xffff));
+    const std::size_t begin = all.size();
+    std::uint16_t before = 0;
+    for (std::size_t at = 1; at < text.size(); ++at) {
+      if (is_utf8_continuation(text[at])) continue;
+      ++before;
+      const Token left = table.find(text.substr(0, at)), right = table.find(text.substr(at));
+      if (left == kNoToken || right == kNoToken) continue;
+      all.push_back({scores[id], static_cast<Token>(id), left, right, static_cast<std::uint32_t>(at), before,
+                     static_cast<std::uint16_t>(characters - before)});
+    }
+    std::sort(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(),
+              [](const Halves& a, const Halves& b) { return std::tie(a.left, a.right) < std::tie(b.left, b.right); });
+  }
+  return all;
+}
+
+// SentencePiece joins the pair whose token has the highest score; the merges are in that order, as transformers makes them. Bytes
+// and special tokens come of no merge.
+void put_scored_merges(const GgufFile& file, Out& out) {
+  TokenTable table;
+  std::vector<float> scores;
+  std::vector<bool> merged;
+  Tokens tokens(file);
+  GgufCursor numbers = GgufCursor::numbers(file, "tokenizer.ggml.scores");
+  if (numbers.count() != tokens.count()) {
+    throw file.malformed(fmt::format("it has {} tokens and the scores of {}", tokens.count(), numbers.count()));
+  }
+  while (tokens.next()) {
+    table.add(tokens.text, tokens.id, file.path());
+    scores.push_back(static_cast<float>(numbers.next_number()));
+    merged.push_back(tokens.kind == TokenKind::normal);
+    if (std::isnan(scores.back())) throw file.malformed(fmt::format("the score of token {} is not a number", tokens.id));
+  }
+  table.finish(file.path());
+  std::vector<Halves> all = halves_of(table, scores, merged);
+  std::ranges::stable_sort(all, [](const Halves& a, const Halves& b) {
+    return std::tie(a.score, a.left_characters, a.right_characters) > std::tie(b.score, b.left_characters, b.right_characters);
+  });
+  bool first = true;
+  for (const Halves& each : all) {
+    const std::string_view text = table.text(each.token);
+    out.put(first ? "\n      [" : ",\n      [");
+    out.put_text(text.substr(0, each.left_bytes));
+    out.put(", ");
+    out.put_text(text.substr(each.left_bytes));
+    out.put("]");
+    first = false;
+  }
+}
+
+OrderedJson special(const std::string& token, int type) { return {{"SpecialToken", {{"id", token}, {"type_id", type}}}}; }
+OrderedJson sequence(const char* name, int type) { return {{"Sequence", {{"id", name}, {"type_id", type}}}}; }
+
+// What stands before and behind a text; null where nothing does.
+OrderedJson post_processor(const GgufFile& file, bool begins) {
+  const bool before = file.flag("tokenizer.ggml.add_bos_token").value_or(begins);
+  const bool behind = file.flag("tokenizer.ggml.add_eos_token").value_or(false);
+  OrderedJson single = OrderedJson::array(), pair = OrderedJson::array(), tokens = OrderedJson::object();
+  const auto describe = [&](const char* key, bool wanted) -> std::optional<std::string> {
+    std::optional<std::string> token = wanted ? token_of(file, key) : std::nullopt;
+    if (wanted && !token) throw file.malformed(fmt::format("there is no key {}", key), "the token that texts begin or end with");
+    if (token) tokens[*token] = {{"id", *token}, {"ids", {*file.whole(key)}}, {"tokens", {*token}}};
+    return token;
+  };
+  const auto first = describe("tokenizer.ggml.bos_token_id", before), last = describe("tokenizer.ggml.eos_token_id", behind);
+  if (!first && !last) return {};
+  for (const auto& [name, type] : {std::pair("A", 0), std::pair("B", 1)}) {
+    OrderedJson part = OrderedJson::array();
+    if (first) part.push_back(special(*first, type));
+    part.push_back(sequence(name, type));
+    if (last) part.push_back(special(*last, type));
+    if (type == 0) single = part;
+    pair.insert(pair.end(), part.begin(), part.end());
+  }
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+}
+
+OrderedJson byte_level(bool regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
+}
+
+struct Parts {
+  OrderedJson normalizer, pre_tokenizer, post_processor, decoder, model;
+};
+
+Parts byte_level_parts(const GgufFile& file) {
+  const Cutting& cutting = cutting_of(file);
+  Parts parts;
+  if (cutting.composes) parts.normalizer = {{"type", "NFC"}};
+  parts.pre_tokenizer = byte_level(cutting.pattern == nullptr);
+  if (cutting.pattern != nullptr || cutting.digits) {
+    const OrderedJson before =
+        cutting.digits
+            ? OrderedJson{{"type", "Digits"}, {"individual_digits", true}}
+            : OrderedJson{
+                  {"type", "Split"}, {"pattern", {{"Regex", cutting.pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    const OrderedJson both = OrderedJson::array({before, parts.pre_tokenizer});
+    parts.pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", both}};
+  }
+  parts.post_processor = post_processor(file, cutting.begins);
+  parts.decoder = byte_level(true);
+  parts.model = {{"type", "BPE"},
+                 {"dropout", nullptr},
+                 {"unk_token", nullptr},
+                 {"continuing_subword_prefix", nullptr},
+                 {"end_of_word_suffix", nullptr},
+                 {"fuse_unk", false},
+                 {"byte_fallback", false},
+                 {"ignore_merges", cutting.whole_pieces}};
+  return parts;
+}
+
+Parts scored_parts(const GgufFile& file) {
+  for (const char* key : {"tokenizer.ggml.precompiled_charsmap", "tokenizer.ggml.remove_extra_whitespaces"}) {
+    if (!file.has(key) || (file.value(key)->type == GgufType::flag && file.flag(key) == false)) continue;
+    throw file.malformed(fmt::format("its tokenizer has the key {}, which is not computed", key), "no such key");
+  }
+  const bool prefix = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
+  const OrderedJson mark = std::string(kMark);
+  const OrderedJson to_marks = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}};
+  Parts parts;
+  parts.normalizer = to_marks;
+  if (prefix) {
+    const OrderedJson both = OrderedJson::array({OrderedJson{{"type", "Prepend"}, {"prepend", mark}}, to_marks});
+    parts.normalizer = {{"type", "Sequence"}, {"normalizers", both}};
+  }
+  parts.post_processor = post_processor(file, true);
+  OrderedJson steps = OrderedJson::array({OrderedJson{{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
+                                          OrderedJson{{"type", "ByteFallback"}}, OrderedJson{{"type", "Fuse"}}});
+  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  parts.decoder = {{"type", "Sequence"}, {"decoders", steps}};
+  const auto unknown = token_of(file, "tokenizer.ggml.unknown_token_id");
+  parts.model = {{"type", "BPE"},
+                 {"dropout", nullptr},
+                 {"unk_token", unknown ? OrderedJson(*unknown) : OrderedJson()},
+                 {"continuing_subword_prefix", nullptr},
+                 {"end_of_word_suffix", nullptr},
+                 {"fuse_unk", true},
+                 {"byte_fallback", true},
+                 {"ignore_merges", false}};
+  return parts;
+}
+
+std::string dump(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+
+void write_json(const std::filesystem::path& path, const OrderedJson& json) {
+  write_file_atomically(path, json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
+
+OrderedJson tokenizer_config(const GgufFile& file, const std::optional<std::string>& chat) {
+  OrderedJson json = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  constexpr std::pair<const char*, const char*> kSpecials[] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                                               {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                                               {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                                               {"pad_token", "tokenizer.ggml.padding_token_id"}};
+  for (const auto& [name, key] : kSpecials) {
+    if (const auto token = token_of(file, key)) json[name] = *token;
+  }
+  if (const auto context = file.whole(gguf_architecture(file) + ".context_length")) json["model_max_length"] = *context;
+  if (chat) json["chat_template"] = *chat;
+  return json;
+}
+
+}  // namespace
+
+bool has_tokenizer(const GgufFile& file) { return file.has("tokenizer.ggml.model"); }
+
+void write_tokenizer_json(const GgufFile& file, const std::filesystem::path& folder) {
+  const auto kind = file.text("tokenizer.ggml.model");
+  if (kind != "gpt2" && kind != "llama") {
+    throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not computed", *kind) : "it has no tokenizer",
+                         "tokenizer.ggml.model gpt2 or llama");
+  }
+  const bool scored = kind == "llama";
+  const Parts parts = scored ? scored_parts(file) : byte_level_parts(file);
+  Out out(folder / "tokenizer.json");
+  out.put("{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": ");
+  put_added_tokens(file, scored, out);
+  out.put(fmt::format(",\n  \"normalizer\": {},\n  \"pre_tokenizer\": {},\n  \"post_processor\": {},\n  \"decoder\": {},\n",
+                      dump(parts.normalizer), dump(parts.pre_tokenizer), dump(parts.post_processor), dump(parts.decoder)));
+  const std::string model = dump(parts.model);
+  out.put("  \"model\": " + model.substr(0, model.size() - 1) + ",\n    \"vocab\": ");
+  put_vocabulary(file, out);
+  out.put(",\n    \"merges\": [");
+  scored ? put_scored_merges(file, out) : put_stored_merges(file, out);
+  out.put("\n    ]\n  }\n}\n");
+  out.commit();
+}
+
+void write_gguf_config(const GgufFile& file, const std::filesystem::path& folder, bool replace) {
+  const auto wanted = [&](const char* name) { return replace || !is_there(folder / name); };
+  if (wanted("config.json")) write_json(folder / "config.json", gguf_config(file));
+  if (wanted("generation_config.json")) write_json(folder / "generation_config.json", gguf_generation_config(file));
+}
+
+void write_gguf_tokenizer(const GgufFile& file, const std::filesystem::path& folder, bool replace) {
+  if (!has_tokenizer(file)) return;
+  const auto wanted = [&](const char* name) { return replace || !is_there(folder / name); };
+  const auto chat = file.text("tokenizer.chat_template");
+  if (wanted("tokenizer.json")) write_tokenizer_json(file, folder);
+  if (wanted("tokenizer_config.json")) write_json(folder / "tokenizer_config.json", tokenizer_config(file, chat));
+  if (chat && wanted("chat_template.jinja")) write_file_atomically(folder / "chat_template.jinja", *chat);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,330 @@
+#include "tensor/block_format.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/half.h"
+
+namespace plimsoll {
+namespace {
+
+using Byte = std::uint8_t;
+
+template <class T>
+T read(const Byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+float f16_at(const Byte* at) { return widen_f16(read<std::uint16_t>(at)); }
+
+// Blocks of 32 with one fp16 scale, some with an fp16 minimum. Byte j of the nibbles holds elements j and j + 16.
+struct Q4_0 {
+  static constexpr int kElements = 32, kBytes = 18;
+  static void decode(const Byte* block, float* __restrict out) {
+    const float d = f16_at(block);
+    const Byte* q = block + 2;
+    for (int j = 0; j < 16; ++j) out[j] = d * static_cast<float>((q[j] & 15) - 8);
+    for (int j = 0; j < 16; ++j) out[j + 16] = d * static_cast<float>((q[j] >> 4) - 8);
+  }
+};
+
+struct Q4_1 {
+  static constexpr int kElements = 32, kBytes = 20;
+  static void decode(const Byte* block, float* __restrict out) {
+    const float d = f16_at(block), m = f16_at(block + 2);
+    const Byte* q = block + 4;
+    for (int j = 0; j < 16; ++j) out[j] = d * static_cast<float>(q[j] & 15) + m;
+    for (int j = 0; j < 16; ++j) out[j + 16] = d * static_cast<float>(q[j] >> 4) + m;
+  }
+};
+
+// Element j has its fifth bit at bit j of a 32-bit word. A table of masks vectorises where shifts by lane do not.
+struct Fifth {
+  explicit Fifth(const Byte* at) : bits(read<std::uint32_t>(at)) {}
+  int of(int j) const { return (bits & kMasks[static_cast<std::size_t>(j)]) != 0 ? 16 : 0; }
+  std::uint32_t bits;
+  static constexpr std::array<std::uint32_t, 32> kMasks = [] {
+    std::array<std::uint32_t, 32> masks{};
+    for (std::size_t j = 0; j < 32; ++j) masks[j] = 1u << j;
+    return masks;
+  }();
+};
+
+struct Q5_0 {
+  static constexpr int kElements = 32, kBytes = 22;
+  static void decode(const Byte* block, float* __restrict out) {
+    const float d = f16_at(block);
+    const Fifth fifth(block + 2);
+    const Byte* q = block + 6;
+    for (int j = 0; j < 16; ++j) out[j] = d * static_cast<float>(((q[j] & 15) | fifth.of(j)) - 16);
+    for (int j = 0; j < 16; ++j) out[j + 16] = d * static_cast<float>(((q[j] >> 4) | fifth.of(j + 16)) - 16);
+  }
+};
+
+struct Q5_1 {
+  static constexpr int kElements = 32, kBytes = 24;
+  static void decode(const Byte* block, float* __restrict out) {
+    const float d = f16_at(block), m = f16_at(block + 2);
+    const Fifth fifth(block + 4);
+    const Byte* q = block + 8;
+    for (int j = 0; j < 16; ++j) out[j] = d * static_cast<float>((q[j] & 15) | fifth.of(j)) + m;
+    for (int j = 0; j < 16; ++j) out[j + 16] = d * static_cast<float>((q[j] >> 4) | fifth.of(j + 16)) + m;
+  }
+};
+
+struct Q8_0 {
+  static constexpr int kElements = 32, kBytes = 34;
+  static void decode(const Byte* block, float* __restrict out) {
+    const float d = f16_at(block);
+    const Byte* q = block + 2;
+    for (int j = 0; j < 32; ++j) out[j] = static_cast<float>(static_cast<std::int8_t>(q[j])) * d;
+  }
+};
+
+// Blocks of 256 in eight parts of 32. A part has a scale and a minimum of 6 bits each; 12 bytes hold all of them.
+struct PartScales {
+  PartScales(const Byte* block, const Byte* packed) {
+    const float d = f16_at(block), d_min = f16_at(block + 2);
+    for (int i = 0; i < 4; ++i) {
+      scale[i] = d * static_cast<float>(packed[i] & 63);
+      minimum[i] = d_min * static_cast<float>(packed[i + 4] & 63);
+      scale[i + 4] = d * static_cast<float>((packed[i + 8] & 15) | (packed[i] >> 2 & 48));
+      minimum[i + 4] = d_min * static_cast<float>((packed[i + 8] >> 4) | (packed[i + 4] >> 2 & 48));
+    }
+  }
+  float scale[8], minimum[8];
+};
+
+struct Q4K {
+  static constexpr int kElements = 256, kBytes = 144;
+  static void decode(const Byte* block, float* __restrict out) {
+    const PartScales parts(block, block + 4);
+    for (int pair = 0; pair < 4; ++pair) {
+      const Byte* q = block + 16 + 32 * pair;
+      float* to = out + 64 * pair;
+      const float scale = parts.scale[2 * pair], minimum = parts.minimum[2 * pair];
+      for (int j = 0; j < 32; ++j) to[j] = scale * static_cast<float>(q[j] & 15) - minimum;
+      const float high_scale = parts.scale[2 * pair + 1], high_minimum = parts.minimum[2 * pair + 1];
+      for (int j = 0; j < 32; ++j) to[j + 32] = high_scale * static_cast<float>(q[j] >> 4) - high_minimum;
+    }
+  }
+};
+
+struct Q5K {
+  static constexpr int kElements = 256, kBytes = 176;
+  static void decode(const Byte* block, float* __restrict out) {
+    const PartScales parts(block, block + 4);
+    const Byte* fifth = block + 16;  // bit i of byte j: element j of part i
+    for (int part = 0; part < 8; ++part) {
+      const Byte* q = block + 48 + 32 * (part / 2);
+      const int shift = 4 * (part % 2);
+      const float scale = parts.scale[part], minimum = parts.minimum[part];
+      float* to = out + 32 * part;
+      for (int j = 0; j < 32; ++j) {
+        to[j] = scale * static_cast<float>((q[j] >> shift & 15) | (fifth[j] >> part & 1) << 4) - minimum;
+      }
+    }
+  }
+};
+
+struct Q6K {
+  static constexpr int kElements = 256, kBytes = 210;
+  static void decode(const Byte* block, float* __restrict out) {
+    const Byte* scales = block + 192;  // one int8 for each 16 elements
+    const float d = f16_at(block + 208);
+    for (int part = 0; part < 8; ++part) {
+      const int half = part / 4, quarter = part % 4;
+      const Byte* low = block + 64 * half + 32 * (quarter % 2);
+      const Byte* high = block + 128 + 32 * half;
+      const int low_shift = 4 * (quarter / 2), high_shift = 2 * quarter;
+      float* to = out + 32 * part;
+      for (int j16 = 0; j16 < 32; j16 += 16) {
+        const float scale = d * static_cast<float>(static_cast<std::int8_t>(scales[2 * part + j16 / 16]));
+        for (int j = j16; j < j16 + 16; ++j) {
+          to[j] = scale * static_cast<float>(((low[j] >> low_shift & 15) | (high[j] >> high_shift & 3) << 4) - 32);
+        }
+      }
+    }
+  }
+};
+
+template <class Block>
+void decode_range(const Byte* stored, std::int64_t first, std::span<float> out) {
+  constexpr std::int64_t kElements = Block::kElements;
+  const Byte* block = stored + first / kElements * Block::kBytes;
+  float* to = out.data();
+  std::int64_t left = static_cast<std::int64_t>(out.size());
+  const auto part = [&](std::int64_t begin, std::int64_t count) {
+    float whole[Block::kElements];
+    Block::decode(block, whole);
+    std::copy_n(whole + begin, count, to);
+  };
+  if (const std::int64_t begin = first % kElements; begin != 0 && left > 0) {
+    const std::int64_t count = std::min(kElements - begin, left);
+    part(begin, count);
+    to += count, left -= count, block += Block::kBytes;
+  }
+  for (; left >= kElements; to += kElements, left -= kElements, block += Block::kBytes) Block::decode(block, to);
+  if (left > 0) part(0, left);
+}
+
+// bitsandbytes multiplies by the reciprocal of 127, after the row's absmax.
+constexpr float kInverse127 = 7.874015718698502e-3f;
+
+void decode_int8(const BlockMatrix& matrix, const Byte* stored, std::int64_t first, std::span<float> out) {
+  const Byte* scales = stored + block_parts(matrix).scales.n;
+  float* to = out.data();
+  std::int64_t left = static_cast<std::int64_t>(out.size());
+  while (left > 0) {
+    const std::int64_t row = first / matrix.columns;
+    const std::int64_t count = std::min((row + 1) * matrix.columns - first, left);
+    const float scale = read<float>(scales + 4 * row);
+    const Byte* q = stored + first;
+    for (std::int64_t j = 0; j < count; ++j) {
+      to[j] = static_cast<float>(static_cast<std::int8_t>(q[j])) * scale * kInverse127;
+    }
+    to += count, first += count, left -= count;
+  }
+}
+
+// Both elements of a byte, the first in the high half.
+struct Nf4Pair {
+  float first, second;
+};
+constexpr std::array<Nf4Pair, 256> kNf4Pairs = [] {
+  std::array<Nf4Pair, 256> pairs{};
+  for (std::size_t byte = 0; byte < 256; ++byte) pairs[byte] = {kNf4[byte >> 4], kNf4[byte & 15]};
+  return pairs;
+}();
+
+template <class ScaleOf>
+void decode_nf4(const Byte* codes, std::int64_t first, std::span<float> out, const ScaleOf& scale_of) {
+  float* to = out.data();
+  const std::int64_t end = first + static_cast<std::int64_t>(out.size());
+  while (first < end) {
+    const std::int64_t block = first / kNf4Block;
+    const std::int64_t stop = std::min((block + 1) * kNf4Block, end);
+    const float scale = scale_of(block);
+    if (first % 2 != 0) *to++ = kNf4Pairs[codes[first++ / 2]].second * scale;
+    const Byte* pair = codes + first / 2;
+    const std::int64_t pairs = (stop - first) / 2;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      to[2 * i] = kNf4Pairs[pair[i]].first * scale;
+      to[2 * i + 1] = kNf4Pairs[pair[i]].second * scale;
+    }
+    to += 2 * pairs, first += 2 * pairs;
+    if (first < stop) *to++ = kNf4Pairs[codes[first++ / 2]].first * scale;
+  }
+}
+
+template <class Block>
+Bytes blocks_bytes(std::int64_t elements) {
+  return Bytes{ceil_div(elements, Block::kElements) * Block::kBytes};
+}
+
+}  // namespace
+
+std::string_view name(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::int8: return "int8";
+    case BlockFormat::nf4: return "nf4";
+    case BlockFormat::nf4_nested: return "nf4_nested";
+    case BlockFormat::q4_0: return "q4_0";
+    case BlockFormat::q4_1: return "q4_1";
+    case BlockFormat::q5_0: return "q5_0";
+    case BlockFormat::q5_1: return "q5_1";
+    case BlockFormat::q8_0: return "q8_0";
+    case BlockFormat::q4_k: return "q4_k";
+    case BlockFormat::q5_k: return "q5_k";
+    case BlockFormat::q6_k: return "q6_k";
+  }
+  return "?";
+}
+
+std::optional<BlockFormat> block_format_named(std::string_view text) {
+  for (const BlockFormat format : kBlockFormats) {
+    if (name(format) == text) return format;
+  }
+  return std::nullopt;
+}
+
+std::int64_t block_elements(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::int8: return 1;
+    case BlockFormat::nf4:
+    case BlockFormat::nf4_nested: return kNf4Block;
+    case BlockFormat::q4_0:
+    case BlockFormat::q4_1:
+    case BlockFormat::q5_0:
+    case BlockFormat::q5_1:
+    case BlockFormat::q8_0: return 32;
+    case BlockFormat::q4_k:
+    case BlockFormat::q5_k:
+    case BlockFormat::q6_k: return 256;
+  }
+  return 0;
+}
+
+BlockParts block_parts(const BlockMatrix& matrix) {
+  const std::int64_t elements = matrix.rows * matrix.columns, blocks = ceil_div(elements, kNf4Block);
+  BlockParts parts;
+  switch (matrix.format) {
+    case BlockFormat::int8:
+      parts.scales = Bytes{round_up(elements, 4)};
+      parts.end = parts.scales + Bytes{4 * matrix.rows};
+      break;
+    case BlockFormat::nf4:
+      parts.scales = Bytes{round_up(ceil_div(elements, 2), 4)};
+      parts.end = parts.scales + Bytes{4 * blocks};
+      break;
+    case BlockFormat::nf4_nested:
+      parts.scales = Bytes{round_up(ceil_div(elements, 2), 4)};
+      parts.nested_scales = parts.scales + Bytes{round_up(blocks, 4)};
+      parts.map = parts.nested_scales + Bytes{4 * ceil_div(blocks, kNestedBlock)};
+      parts.offset = parts.map + Bytes{4 * 256};
+      parts.end = parts.offset + Bytes{4};
+      break;
+    case BlockFormat::q4_0: parts.end = blocks_bytes<Q4_0>(elements); break;
+    case BlockFormat::q4_1: parts.end = blocks_bytes<Q4_1>(elements); break;
+    case BlockFormat::q5_0: parts.end = blocks_bytes<Q5_0>(elements); break;
+    case BlockFormat::q5_1: parts.end = blocks_bytes<Q5_1>(elements); break;
+    case BlockFormat::q8_0: parts.end = blocks_bytes<Q8_0>(elements); break;
+    case BlockFormat::q4_k: parts.end = blocks_bytes<Q4K>(elements); break;
+    case BlockFormat::q5_k: parts.end = blocks_bytes<Q5K>(elements); break;
+    case BlockFormat::q6_k: parts.end = blocks_bytes<Q6K>(elements); break;
+  }
+  return parts;
+}
+
+Bytes stored_bytes(const BlockMatrix& matrix) { return block_parts(matrix).end; }
+
+void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int64_t first, std::span<float> out) {
+  const Byte* bytes = reinterpret_cast<const Byte*>(stored);
+  switch (matrix.format) {
+    case BlockFormat::int8: return decode_int8(matrix, bytes, first, out);
+    case BlockFormat::nf4: {
+      const Byte* scales = bytes + block_parts(matrix).scales.n;
+      return decode_nf4(bytes, first, out, [&](std::int64_t block) { return read<float>(scales + 4 * block); });
+    }
+    case BlockFormat::nf4_nested: {
+      const BlockParts parts = block_parts(matrix);
+      const Byte *scales = bytes + parts.scales.n, *nested = bytes + parts.nested_scales.n, *map = bytes + parts.map.n;
+      const float offset = read<float>(bytes + parts.offset.n);
+      return decode_nf4(bytes, first, out, [&](std::int64_t block) {
+        return read<float>(map + 4 * scales[block]) * read<float>(nested + block / kNestedBlock * 4) + offset;
+      });
+    }
+    case BlockFormat::q4_0: return decode_range<Q4_0>(bytes, first, out);
+    case BlockFormat::q4_1: return decode_range<Q4_1>(bytes, first, out);
+    case BlockFormat::q5_0: return decode_range<Q5_0>(bytes, first, out);
+    case BlockFormat::q5_1: return decode_range<Q5_1>(bytes, first, out);
+    case BlockFormat::q8_0: return decode_range<Q8_0>(bytes, first, out);
+    case BlockFormat::q4_k: return decode_range<Q4K>(bytes, first, out);
+    case BlockFormat::q5_k: return decode_range<Q5K>(bytes, first, out);
+    case BlockFormat::q6_k: return decode_range<Q6K>(bytes, first, out);
+  }
+}
+
+}  // namespace plimsoll
