@@ -127,10 +127,21 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .costly = true,
                                         .chunked = true};
 
+namespace {
+
+Bytes gpu_scratch(const KernelRequest& request) {
+  const bool numbers = request.inputs[1].dtype == DType::f32 || request.inputs[1].dtype == request.inputs[0].dtype;
+  if (numbers) return cuda_loss_scratch(request);
+  throw config_error("E-CUDA-OP", std::string(request.op->name),
+                     "a GPU has no kernel for a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h",
+                     {"--device cpu"});
+}
+
+}  // namespace
+
 // A GPU works on the whole vocabulary at once: a table that does not fit beside its tile fits no GPU.
 OpList loss_ops() {
-  return {{&kLinearCrossEntropy, {cuda_loss_scratch, true, true}},
-          {&kLinearCrossEntropyBackward, {cuda_loss_scratch, true, true}}};
+  return {{&kLinearCrossEntropy, {gpu_scratch, true, true}}, {&kLinearCrossEntropyBackward, {gpu_scratch, true, true}}};
 }
 
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,

@@ -79,6 +79,7 @@ OpCase with_blocks(BlockFormat format, std::size_t i, OpCase a_case) {
   const Shape shape = a_case.inputs[i].type.shape;
   const BlockMatrix matrix{format, shape[0], shape[1]};
   a_case.inputs[i] = in_blocks(matrix);
+  a_case.cpu_only = true;
   a_case.derive = [matrix, i, derive = std::move(a_case.derive)](std::vector<Numbers>& values) {
     fill_blocks(matrix, values[i]);
     if (derive) derive(values);
