@@ -31,11 +31,11 @@ std::set<std::string> names(const Graph& graph, const std::vector<ValueId>& valu
   return result;
 }
 
-Graph small_llama(bool tied, std::int64_t width = 16) {
+Graph small_llama(bool tied, std::int64_t width = 16, std::int64_t evaluate = 2) {
   DecoderConfig config;
   config.layers = 1, config.width = width, config.heads = 4, config.kv_heads = 2, config.mlp_width = 24, config.vocab = 50;
   config.tied = tied;
-  return build_decoder(config, {2, 2, 8}, {}).graph;
+  return build_decoder(config, {2, evaluate, 8}, {}).graph;
 }
 
 void freeze(Graph& graph, const std::vector<ValueId>& values) {
@@ -151,7 +151,7 @@ TEST(FrozenBase, GradientsAreThoseOfTheNumbersItMeans) {
 // Lookups, the loss and its gradient, over a table in blocks and over the numbers that these mean.
 TEST(FrozenBase, TablesAreReadInBlocks) {
   for (const BlockFormat format : {BlockFormat::nf4_nested, BlockFormat::int8, BlockFormat::q8_0}) {
-    Graph stored = small_llama(true, 32), plain = small_llama(true, 32);
+    Graph stored = small_llama(true, 32, 0), plain = small_llama(true, 32, 0);
     const ValueId table = plain.find("model.embed_tokens.weight");
     for (Graph* graph : {&stored, &plain}) freeze(*graph, {table});
     EXPECT_TRUE(store_blocks(stored, table, format));

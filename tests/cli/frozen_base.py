@@ -101,11 +101,11 @@ def evaluated(test, weights, base, *more):
 def formats(test):
     plain = evaluated(test, "run", "none")
     matrices = 3 * (48 * 48 * 2 + 48 * 24 * 2 + 3 * 48 * 100)
-    saved = {"bf16": 2, "int8": 3 - 0.1, "nf4": 3.4}
-    for base, least in saved.items():
+    decoded = 2 * 48 * 256 * 4  # what two threads decode at a time
+    for base, bytes_less in {"bf16": 2, "int8": 2.8, "nf4": 3.4}.items():
         result = evaluated(test, "run", base, "--audit")
         less = plain["predicted"]["arena_bytes"] - result["predicted"]["arena_bytes"]
-        test.that(less > (least - 0.4) * matrices, f"{base} takes {less} bytes less for {matrices} elements")
+        test.that(less >= bytes_less * matrices - decoded, f"{base} takes {less} bytes less for {matrices} elements")
         test.that(abs(result["loss"] - plain["loss"]) < 0.02, f"{base}: loss {result['loss']}, {plain['loss']} in fp32")
         test.that(result["loss_bits"] != plain["loss_bits"], f"{base} is not fp32")
         disk = ["--memory", result["predicted"]["process_bytes"] - 4096, "--disk", f"{test.path('disk')}:64MiB"]
@@ -125,8 +125,7 @@ def folders(test):
         test.that(abs(stored - widened) < 1e-5, f"{base}: {stored} as it is stored, {widened} as fp32")
         test.that(abs(stored - plain) < 0.02, f"{base}: {stored}, {plain} before")
     # What training makes of it are numbers again.
-    report = test.succeeds("train", "config.toml", "--set", f"model.init={nf4}", "--set", "model.kind=llama", "--updates", 1, "--run",
-                           "from-nf4", "--json", *[part for key in SIZES if key not in ("kind", "context") for part in ()])  # fmt: skip
+    report = test.succeeds("train", "config.toml", "--set", f"model.init={nf4}", "--updates", 1, "--run", "from-nf4", "--json")
     if report is not None:
         config = json.loads(test.path("from-nf4/weights/config.json").read_text())
         test.that("quantization_config" not in config, "saved weights are not quantised")

@@ -380,27 +380,31 @@ inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, c
 }
 
 // Repeated blocks of frozen matrices, stored so, beside which two thin ones are trained.
-inline RandomNetwork adapter_network(std::int64_t batch, std::int64_t width, const FrozenBase& base, DType compute = DType::f32) {
-  constexpr std::int64_t kContext = 12, kVocab = 40, kBlocks = 5, kRank = 4;
+inline RandomNetwork adapter_network(std::int64_t batch, std::int64_t width, const FrozenBase& base, DType compute = DType::f32,
+                                     std::int64_t blocks = 5) {
+  constexpr std::int64_t kContext = 12, kVocab = 40, kRank = 4;
   struct Layer {
-    ValueId weight, bias, down, up;
+    ValueId weight, bias, gamma, beta, down, up;
   };
   FramedNetwork frame(batch, kContext, kVocab, width);
   GraphBuilder& builder = frame.builder;
   std::vector<Layer> layers;
-  for (std::int64_t i = 0; i < kBlocks; ++i) {
+  for (std::int64_t i = 0; i < blocks; ++i) {
     const std::string name = "b" + std::to_string(i);
     layers.push_back({frame.parameter(name + ".w", {width, width}), frame.parameter(name + ".b", Shape{width}),
-                      frame.parameter(name + ".down", {width, kRank}), frame.parameter(name + ".up", {kRank, width})});
-    frame.freeze(layers.back().weight);
-    frame.freeze(layers.back().bias);
+                      frame.parameter(name + ".norm.g", Shape{width}, Initializer::Kind::ones),
+                      frame.parameter(name + ".norm.b", Shape{width}), frame.parameter(name + ".down", {width, kRank}),
+                      frame.parameter(name + ".up", {kRank, width})});
+    const Layer& layer = layers.back();
+    for (const ValueId parameter : {layer.weight, layer.bias, layer.gamma, layer.beta}) frame.freeze(parameter);
   }
   frame.freeze_frame();
   ValueId x = frame.begin();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const GraphBuilder::Scope scope(builder, "b" + std::to_string(i));
-    const ValueId frozen = ops::linear(builder, x, layers[i].weight, layers[i].bias, "linear");
-    const ValueId down = ops::matmul(builder, frame.dropout(x), layers[i].down, {}, "down");
+    const ValueId normed = ops::layer_norm(builder, x, layers[i].gamma, layers[i].beta, 1e-5);
+    const ValueId frozen = ops::linear(builder, normed, layers[i].weight, layers[i].bias, "linear");
+    const ValueId down = ops::matmul(builder, frame.dropout(normed), layers[i].down, {}, "down");
     const ValueId sum = ops::add(builder, frozen, ops::matmul(builder, down, layers[i].up, {}, "up"), "adapted");
     x = ops::add(builder, x, ops::gelu(builder, sum, "gelu"), "sum");
   }
