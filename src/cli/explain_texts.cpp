@@ -205,11 +205,6 @@ const CodeExplanation kExplanations[] = {
      "must "
      "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
      "Fetch the folder again, all of its files.", "ls -l FOLDER"},
-    {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.", "It was cut short, by a broken download, for example.",
-     "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
-    {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",
-     "The file belongs to another model, or was saved in another precision.",
-     "Use the weights of such a model, saved in fp32, fp16 or bf16.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-QUANT", "A quantised matrix is not stored as bitsandbytes stores one.",
      "Such a matrix lies in several tensors: its codes, the scales of its blocks or rows, and for nf4 a JSON object with its "
      "shape. "
@@ -217,6 +212,11 @@ const CodeExplanation kExplanations[] = {
      "Save the model again with bitsandbytes (nf4 with blocks of 64, or int8), or use the weights before they were quantised and "
      "set quantize.base.",
      "plimsoll eval CONFIG --weights FOLDER --set quantize.base=nf4"},
+    {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.", "It was cut short, by a broken download, for example.",
+     "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
+    {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",
+     "The file belongs to another model, or was saved in another precision.",
+     "Use the weights of such a model, saved in fp32, fp16 or bf16.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-TIE", "One parameter is stored under two names, with different numbers.",
      "config.json says that the head and the embedding are one table, and the files hold two. One of the two would be lost.",
      "If the head has weights of its own, set tie_word_embeddings to false in the folder's config.json. Else remove one of the "

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "formats/weight_files.h"
 #include "tensor/block_format.h"
 #include "weights/block_units.h"
