@@ -93,7 +93,6 @@ struct ParameterInfo {
   std::optional<BlockMatrix> blocks = {};
 };
 
-
 struct Value {
   Symbol name;     // "h.3.attn.qkv": what it is, for people
   ValueType type;  // logical shape and storage dtype

@@ -69,8 +69,8 @@ BlockMatmulExtents block_matmul_extents(const BlockMatmulAttributes& attributes,
   auto [k, n] = matrix_of(attributes, inputs[1]);
   if (attributes.transposed) std::swap(k, n);
   const Shape& x = inputs[0].shape;
-  require(x.rank() >= 2 && x.last() == k, "block_matmul",
-          fmt::format("x is {} and op(W) is {} x {}", to_text(x), k, n), "the inner extents must agree");
+  require(x.rank() >= 2 && x.last() == k, "block_matmul", fmt::format("x is {} and op(W) is {} x {}", to_text(x), k, n),
+          "the inner extents must agree");
   return {rows_of(x), n, k};
 }
 

@@ -43,8 +43,7 @@ void lookup(const EmbeddingShape& shape, const std::int32_t* tokens, const Store
             float* out) {
   const std::int64_t width = shape.width;
   for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-    read_elements(matrix, table, tokens[row] * width + begin,
-                  {out + row * width + begin, static_cast<std::size_t>(end - begin)});
+    read_elements(matrix, table, tokens[row] * width + begin, {out + row * width + begin, static_cast<std::size_t>(end - begin)});
   });
 }
 

@@ -11,7 +11,7 @@
 namespace plimsoll::ops {
 
 struct LookupAttributes {
-  std::int64_t padding = -1;  // the row that gets no gradient; -1: none
+  std::int64_t padding = -1;               // the row that gets no gradient; -1: none
   std::optional<BlockMatrix> blocks = {};  // of a table that is stored in them
   friend bool operator==(const LookupAttributes&, const LookupAttributes&) = default;
   template <class V>

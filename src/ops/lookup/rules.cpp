@@ -59,7 +59,8 @@ OpList lookup_ops() { return {{&kLookup}, {&kGatherRows}}; }
 
 ValueId lookup(GraphBuilder& builder, ValueId tokens, ValueId table, std::int64_t padding, std::string name) {
   if (builder.value(table).parameter) builder.mark_table(table);
-  return builder.add1(kLookup, LookupAttributes{.padding = padding, .blocks = builder.blocks_of(table)}, {tokens, table}, std::move(name));
+  return builder.add1(kLookup, LookupAttributes{.padding = padding, .blocks = builder.blocks_of(table)}, {tokens, table},
+                      std::move(name));
 }
 
 ValueId gather_rows(GraphBuilder& builder, ValueId x, ValueId index, std::string name) {

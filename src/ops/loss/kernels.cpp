@@ -139,8 +139,8 @@ struct LinearCrossEntropy::Run {
   float* losses;
   SoftmaxState* states;
   float* logits;
-  std::byte* weights;               // the present tile of w, converted
-  std::uint16_t* slopes;            // that of the logits' gradient, rounded
+  std::byte* weights;     // the present tile of w, converted
+  std::uint16_t* slopes;  // that of the logits' gradient, rounded
   std::byte* library;
   float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here

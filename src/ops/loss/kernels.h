@@ -60,8 +60,8 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms = {});
 
-  // h [tokens, width] of `operands`, w [vocab, width] as the shape says, all else fp32; targets [tokens]; writes losses [tokens], 0
-  // where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
+  // h [tokens, width] of `operands`, w [vocab, width] as the shape says, all else fp32; targets [tokens]; writes losses [tokens],
+  // 0 where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                const VocabRange& range) const;
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {
