@@ -44,6 +44,37 @@ void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
   state.SetLabel(tiled ? "tiled" : gemm.plan().implementation);
 }
 
+// The same with a B that is decoded while it is packed.
+void decoding(benchmark::State& state, const GemmShape& shape, const StoredMatrix& matrix) {
+  const Bytes bytes = matrix.blocks ? stored_bytes(*matrix.blocks) : Bytes{shape.k * shape.n * size_of(matrix.dtype)};
+  const Buffer a = numbers(shape.m * shape.k), c(shape.m * shape.n), scratch(decoding_gemm_scratch(shape, thread_count()));
+  std::vector<std::byte> b(static_cast<std::size_t>(bytes.n), std::byte{0x31});
+  for (auto _ : state) {
+    run_decoding_gemm(shape, thread_count(), a.get(), matrix, b.data(), nullptr, c.get(), scratch.bytes());
+  }
+  report(state, 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k));
+  state.SetLabel(name(matrix));
+}
+
+// Forward and the gradient of the input over a frozen layer in each format, beside our fp32 product of the same shape.
+void add_frozen(std::int64_t rows, std::int64_t in, std::int64_t out) {
+  for (const bool backward : {false, true}) {
+    const GemmShape shape{.m = rows, .n = backward ? in : out, .k = backward ? out : in, .transpose_b = !backward};
+    const std::string size =
+        std::string(backward ? "dx/" : "forward/") + std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out);
+    const auto add = [&](const std::string& what, auto function, auto... more) {
+      benchmark::RegisterBenchmark(("frozen/" + size + "/" + what).c_str(), function, shape, more...)
+          ->Unit(benchmark::kMillisecond)
+          ->UseRealTime();
+    };
+    add("fp32", product, /*tiled=*/true);
+    add("bf16", decoding, StoredMatrix{DType::bf16, {}});
+    for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4_nested, BlockFormat::q4_1, BlockFormat::q4_k}) {
+      add(std::string(name(format)), decoding, StoredMatrix{DType::u8, BlockMatrix{format, out, in}});
+    }
+  }
+}
+
 void head(benchmark::State& state, LossShape shape) {
   shape.chunks = static_cast<int>(state.range(0));
   const LinearCrossEntropy loss(shape, true, thread_count());
@@ -83,6 +114,7 @@ int main(int argc, char** argv) {
     add_layer(rows, 3072, 768);
   }
   add_layer(4096, 384, 1536);
+  for (const std::int64_t rows : {1, 128, 1024}) add_frozen(rows, 1536, 8960);
   add("head/logits", {.m = 256, .n = kLossVocabTile, .k = 768, .transpose_b = true});
   add("head/dh", {.m = 256, .n = 768, .k = kLossVocabTile, .accumulate = true});
   add("head/dw", {.m = kLossVocabTile, .n = 768, .k = 256, .transpose_a = true, .accumulate = true});

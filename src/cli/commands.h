@@ -55,6 +55,7 @@ int run_eval(const EvalArguments& arguments);
 
 struct GenerateArguments {
   std::string weights;
+  std::vector<std::string> sets;
   std::vector<std::string> prompts;
   BudgetArguments budgets;
   std::int64_t tokens = 200;
@@ -69,6 +70,7 @@ int run_generate(const GenerateArguments& arguments);
 
 struct ForwardArguments {
   std::string weights, inputs, out;
+  std::vector<std::string> sets;
   BudgetArguments budgets;
   int threads = 0;
   bool audit = false, json = false;

@@ -35,7 +35,7 @@ const std::vector<std::int64_t> kBatches{8, 4, 2, 1};
 
 // What --set says must count: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
-  constexpr std::string_view kUsed[] = {"data.", "memory.", "machine.", "model.context", "train.evaluate_samples"};
+  constexpr std::string_view kUsed[] = {"data.", "memory.", "machine.", "quantize.", "model.context", "train.evaluate_samples"};
   std::vector<std::string> ignored;
   ConfigFaults faults;
   std::vector<Setting> settings;
@@ -44,9 +44,9 @@ void check_used(const ConfigArguments& config) {
     const std::string_view key = one.key->name;
     if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
     faults.attempt([&] {
-      throw config_error(
-          "E-USAGE", "--set", fmt::format("eval does not use {}", one.setting.name),
-          "keys of [data], [memory] and [machine], model.context, train.evaluate_samples; the model is that of --weights");
+      throw config_error("E-USAGE", "--set", fmt::format("eval does not use {}", one.setting.name),
+                         "keys of [data], [memory], [machine] and [quantize], model.context, train.evaluate_samples; the model "
+                         "is that of --weights");
     });
   }
   faults.check();
@@ -73,7 +73,10 @@ int run_eval(const EvalArguments& arguments) {
   const TokenFile source =
       open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
-  const auto build = [&](std::int64_t batch) { return build_evaluation_graph(model, tokens, source.bytes_per_token, batch); };
+  const FrozenBase base = base_of(config.base, folder);
+  const auto build = [&](std::int64_t batch) {
+    return build_evaluation_graph(model, tokens, source.bytes_per_token, batch, base);
+  };
   InferenceRun run(plan_inference({build, kBatches}, room), room, model, folder, arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);

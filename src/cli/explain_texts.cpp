@@ -212,6 +212,13 @@ const CodeExplanation kExplanations[] = {
      "must "
      "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
      "Fetch the folder again, all of its files.", "ls -l FOLDER"},
+    {"E-FORMAT-QUANT", "A quantised matrix is not stored as bitsandbytes stores one.",
+     "Such a matrix lies in several tensors: its codes, the scales of its blocks or rows, and for nf4 a JSON object with its "
+     "shape. "
+     "One of them is missing, has another size, or names a format that is not read.",
+     "Save the model again with bitsandbytes (nf4 with blocks of 64, or int8), or use the weights before they were quantised and "
+     "set quantize.base.",
+     "plimsoll eval CONFIG --weights FOLDER --set quantize.base=nf4"},
     {"E-FORMAT-SAFETENSORS", "The file is not a valid safetensors file.", "It was cut short, by a broken download, for example.",
      "Compare its size with the original and fetch it again.", "ls -l FOLDER/model.safetensors"},
     {"E-FORMAT-TENSOR", "A tensor of the file is missing, or is not of the type that is needed.",

@@ -161,7 +161,8 @@ int run_forward(const ForwardArguments& arguments) {
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
-  const auto build = [&](std::int64_t) { return build_forward_graph(model, inputs.tokens(), shape); };
+  const FrozenBase base = base_of(base_format(arguments.sets, "forward"), folder);
+  const auto build = [&](std::int64_t) { return build_forward_graph(model, inputs.tokens(), shape, base); };
   InferenceRun run(plan_inference({build, {1}, inputs.heap()}, room), room, model, folder, arguments.audit);
   SafetensorsWriter writer(arguments.out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
   run_samples(run, inputs, writer);

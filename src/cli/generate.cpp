@@ -236,7 +236,8 @@ int run_generate(const GenerateArguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  const auto build = [&](std::int64_t) { return build_generation_graph(model, generation_shape(request)); };
+  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), folder);
+  const auto build = [&](std::int64_t) { return build_generation_graph(model, generation_shape(request), base); };
   const Bytes heap = vocabulary.heap() + generation_heap(request);
   InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, folder, arguments.audit);
   const Writer writer(arguments, vocabulary);

@@ -51,6 +51,12 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
+// Of a command without a configuration.
+void add_base(CLI::App& command, std::vector<std::string>& sets) {
+  command.add_option("--set", sets, "--set quantize.base=nf4 (or int8, bf16): how linear layers are stored in memory")
+      ->allow_extra_args(false);
+}
+
 void add_device(CLI::App& command, ConfigArguments& config) {
   command.add_option("--device", config.device, "cpu, cuda (a GPU) or sim (simulates a GPU with a part of the RAM)");
   command.add_flag("--unverified", config.unverified, "use a device whose tests have not all passed yet");
@@ -191,6 +197,7 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets, kFreeMemory);
   generate->add_option("--weights", a.generate.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
+  add_base(*generate, a.generate.sets);
   generate->add_option("--prompt", a.generate.prompts, "text to continue; repeat it to run several prompts as one batch")
       ->required()
       ->allow_extra_args(false);
@@ -213,6 +220,7 @@ void add_others(CLI::App& app, Arguments& a) {
   CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
   add_budgets(*forward, a.forward.budgets, kFreeMemory);
   forward->add_option("--weights", a.forward.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
+  add_base(*forward, a.forward.sets);
   forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
   forward->add_option("--out", a.forward.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();

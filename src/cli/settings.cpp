@@ -77,6 +77,24 @@ bool wants_gpu(const ConfigArguments& arguments) {
   return config.device == DeviceChoice::cuda;
 }
 
+BaseFormat base_format(const std::vector<std::string>& sets, std::string_view command) {
+  Config config;
+  std::vector<std::string> notes;
+  ConfigFaults faults;
+  for (const KeySetting& one : find_keys(typed_settings(sets, {}), notes, faults)) {
+    if (one.key->name == "quantize.base") {
+      faults.attempt([&] { one.set(config, one.setting); });
+      continue;
+    }
+    faults.attempt([&] {
+      throw config_error("E-USAGE", "--set", fmt::format("{} does not use {}", command, one.setting.name),
+                         "quantize.base; the model is that of --weights");
+    });
+  }
+  faults.check();
+  return config.base;
+}
+
 void check_threads(int threads) {
   if (threads >= 0 && threads <= kMaxThreads) return;
   throw config_error("E-USAGE", "--threads", fmt::format("it is {}", threads),

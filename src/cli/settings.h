@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
@@ -35,6 +36,8 @@ bool wants_gpu(const ConfigArguments& arguments);
 
 // The budgets alone, for commands without a configuration.
 MemorySettings load_budgets(const BudgetArguments& budgets);
+// quantize.base in the --set of a command without a configuration: E-USAGE for any other key.
+BaseFormat base_format(const std::vector<std::string>& sets, std::string_view command);
 // E-USAGE where --threads of a command without a configuration is no number of threads; 0 is all cores.
 void check_threads(int threads);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/frozen_base.h"
 #include "autodiff/training.h"
 #include "base/bytes.h"
 #include "config/schedule.h"
@@ -130,7 +131,8 @@ struct Config {
   PlanSettings plan;
   MemorySettings memory;
   PrecisionSettings precision;
-  int threads = 0;  // [machine]; after loading at least 1
+  BaseFormat base = BaseFormat::none;  // [quantize]: how frozen linear layers are stored
+  int threads = 0;                     // [machine]; after loading at least 1
   DeviceChoice device = DeviceChoice::cpu;
   LinkRates links;
   bool unverified = false;  // a device that nothing has been proved on is used all the same

@@ -36,6 +36,7 @@ constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kSt
 constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
     kRoundings{"stochastic", "nearest"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
+constexpr std::array<std::string_view, 4> kBaseFormats{"none", "bf16", "int8", "nf4"};
 constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
@@ -454,6 +455,11 @@ const ConfigKey kKeys[] = {
     {"precision.loss_scale_growth", OnResume::results, "fp16: the loss scale doubles after this length without an overflow",
      "\"2000updates\"", [](C& c, const S& s) { c.precision.loss_scale_growth = duration(c, s); },
      [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
+
+    {"quantize.base", OnResume::never,
+     "how frozen linear layers are stored: none (fp32), bf16, int8, or nf4 (4 bits, with nested scales)", "\"nf4\"",
+     [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
+     [](const C& c) { return name_of(c.base, kBaseFormats); }},
 
     {"machine.threads", OnResume::results, "0: all usable cores", "0",
      [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },

@@ -76,6 +76,22 @@ void ConfigReader::demand(const char* key, std::initializer_list<Json> accepted)
   throw refuse(fmt::format("{} is {}", key, shown(*found)), expected);
 }
 
+std::optional<FolderQuantization> read_quantization(const ConfigReader& reader) {
+  constexpr const char* kKey = "quantization_config";
+  const auto found = reader.json().find(kKey);
+  if (found == reader.json().end() || found->is_null()) return {};
+  const auto says = [&](const char* key, const Json& value) {
+    return found->is_object() && found->contains(key) && (*found)[key] == value;
+  };
+  const bool known = says("quant_method", "bitsandbytes");
+  if (known && says("load_in_8bit", true)) return FolderQuantization{.int8 = true};
+  if (known && says("load_in_4bit", true) && says("bnb_4bit_quant_type", "nf4")) {
+    return FolderQuantization{.nested = says("bnb_4bit_use_double_quant", true)};
+  }
+  throw reader.refuse(fmt::format("{} is {}", kKey, ConfigReader::shown(*found)),
+                      "nf4 or int8 of bitsandbytes, or no quantization");
+}
+
 std::string ConfigReader::shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -38,6 +39,14 @@ class ConfigReader {
   std::string where_;
   std::shared_ptr<const nlohmann::json> json_;
 };
+
+// What quantization_config says: the linear layers of the folder are stored as bitsandbytes does.
+struct FolderQuantization {
+  bool int8 = false;    // else nf4
+  bool nested = false;  // the scales of nf4 are stored in blocks, too
+};
+// Nothing where there is none. E-FORMAT-CONFIG for another method or format.
+std::optional<FolderQuantization> read_quantization(const ConfigReader& reader);
 
 // The object of folder/config.json in its own order; empty where there is none that can be read.
 nlohmann::ordered_json config_that_is_there(const std::filesystem::path& folder);

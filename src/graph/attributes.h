@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/block_format.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -26,6 +27,7 @@ std::string attribute_text(double value);
 std::string attribute_text(DType value);
 std::string attribute_text(const Shape& value);
 std::string attribute_text(const NoiseKey& value);
+std::string attribute_text(const BlockMatrix& value);
 inline std::string attribute_text(const std::string& value) { return value; }
 std::string attribute_text(const std::vector<double>& value);
 inline std::string attribute_text(int value) { return attribute_text(std::int64_t{value}); }

@@ -20,6 +20,11 @@ class GraphBuilder {
   const Value& value(ValueId id) const { return graph_.values[id]; }
   const ValueType& type(ValueId id) const { return graph_.values[id].type; }
   const Shape& shape(ValueId id) const { return graph_.values[id].type.shape; }
+  // Of a parameter that is stored in blocks.
+  std::optional<BlockMatrix> blocks_of(ValueId id) const {
+    const Value& value = graph_.values[id];
+    return value.parameter ? value.parameter->blocks : std::nullopt;
+  }
 
   // The section and role of the nodes and values that follow.
   void set_section(Section section, bool backward = false) { section_ = section, backward_ = backward; }

@@ -58,6 +58,19 @@ std::string_view name(Role role) {
   return "?";
 }
 
+Shape tensor_shape(const Value& parameter) {
+  const std::optional<BlockMatrix> blocks = parameter.parameter ? parameter.parameter->blocks : std::nullopt;
+  return blocks ? Shape{blocks->rows, blocks->columns} : parameter.type.shape;
+}
+
+void store_in_blocks(Value& parameter, BlockFormat format) {
+  const Shape& shape = parameter.type.shape;
+  ensure(parameter.parameter && parameter.parameter->kind == ParameterKind::frozen && shape.rank() == 2, "graph",
+         "what is stored in blocks is no frozen matrix");
+  parameter.parameter->blocks = BlockMatrix{format, shape[0], shape[1]};
+  parameter.type = {DType::u8, Shape{stored_bytes(*parameter.parameter->blocks).n}};
+}
+
 std::vector<NodeId> Graph::section_order(Section section) const {
   std::vector<NodeId> result;
   std::copy_if(order.begin(), order.end(), std::back_inserter(result), [&](NodeId id) { return nodes[id].section == section; });

@@ -15,6 +15,7 @@
 #include "base/symbol.h"
 #include "graph/attributes.h"
 #include "graph/op.h"
+#include "tensor/block_format.h"
 
 namespace plimsoll {
 
@@ -79,6 +80,7 @@ struct ParameterSpec {
   Initializer initializer = {};
   ParameterKind kind = ParameterKind::trained;
   DType storage = DType::f32;
+  std::optional<BlockFormat> blocks = {};  // of a frozen matrix: how it is stored
 };
 
 // What only a parameter has. The name is stable across versions and is the one in a Hugging Face file.
@@ -87,6 +89,8 @@ struct ParameterInfo {
   ParameterKind kind = ParameterKind::trained;
   bool decay = false;  // weight decay applies (tensors of two or more axes)
   bool table = false;  // rows of it are looked up: an embedding
+  // Of a frozen matrix: the value holds its blocks, u8 [stored bytes]. Loading encodes them.
+  std::optional<BlockMatrix> blocks = {};
 };
 
 struct Value {
@@ -107,6 +111,11 @@ struct Value {
   bool persistent() const { return !section.has_value(); }
   Bytes bytes() const { return Bytes{dense_bytes(type.shape, type.dtype)}; }
 };
+
+// What a parameter is as a tensor of numbers, however these are stored.
+Shape tensor_shape(const Value& parameter);
+// Makes a frozen matrix one that is stored in blocks.
+void store_in_blocks(Value& parameter, BlockFormat format);
 
 struct Node {
   const OpDef* op = nullptr;

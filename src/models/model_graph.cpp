@@ -26,7 +26,7 @@ const Pass& ModelGraph::pass(std::string_view name) const {
 
 std::int64_t parameter_count(const Graph& graph) {
   std::int64_t count = 0;
-  for (const ValueId id : graph.parameters()) count += graph.values[id].type.shape.elements();
+  for (const ValueId id : graph.parameters()) count += tensor_shape(graph.values[id]).elements();
   return count;
 }
 

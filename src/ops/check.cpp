@@ -19,6 +19,19 @@ void require_computable(const ValueType& value, std::string_view where) {
           "fp32, bf16 or fp16");
 }
 
+void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where) {
+  const ValueType expected{DType::u8, Shape{stored_bytes(matrix).n}};
+  require(value == expected, where,
+          fmt::format("a matrix of {} x {} in {} is {}", matrix.rows, matrix.columns, name(matrix.format), to_text(value)),
+          "pass " + to_text(expected));
+}
+
+Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where) {
+  if (!blocks) return table.shape;
+  require_blocks(table, *blocks, where);
+  return {blocks->rows, blocks->columns};
+}
+
 std::string to_text(const ValueType& type) { return fmt::format("{}{}", name(type.dtype), to_text(type.shape)); }
 
 void require_same(const ValueType& a, const ValueType& b, std::string_view where) {

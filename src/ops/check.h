@@ -2,6 +2,7 @@
 // what is and what was expected.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,11 @@ void require_computable(const ValueType& value, std::string_view where);
 
 // For the gradient rule of a loss, whose backward op takes no gradient: throws E-GRADIENT where one flows into its first output.
 void require_root(const GradientContext& context);
+
+// The rows and columns of a table, which may be stored in blocks.
+Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where);
+// The bytes of such a matrix.
+void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where);
 
 std::string to_text(const ValueType& type);
 // Bytes of all inputs and outputs: what an op that touches everything once moves.

@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "autodiff/precision.h"
+#include "base/error.h"
+#include "config/config_keys.h"
 #include "data/token_rows.h"
+#include "formats/config_json.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"
@@ -47,7 +50,22 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
   return values;
 }
 
+Error nothing_frozen(const Config& config) {
+  return config_error("E-CONFIG-CONFLICT", "quantize.base",
+                      fmt::format("it is {}, and no linear layer is frozen whose matrix products alone read",
+                                  config_key("quantize.base").text(config)),
+                      "frozen linear layers, beside which something else is trained", {"--set quantize.base=none"});
+}
+
 }  // namespace
+
+FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder) {
+  FrozenBase base{.format = format};
+  if (format != BaseFormat::nf4 || folder.empty()) return base;
+  const auto stored = read_quantization(ConfigReader(folder / "config.json"));
+  if (stored && !stored->int8) base.nested = stored->nested;
+  return base;
+}
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, config.model.context};
@@ -57,6 +75,8 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
   TrainingGraph result;
+  const FrozenBase base = base_of(config.base, config.model.init);
+  if (store_base(model.graph, base) == 0 && base.format != BaseFormat::none) throw nothing_frozen(config);
   result.micro = model.pass("train");
   if (const Pass* evaluate = model.find("evaluate")) result.evaluate = *evaluate;
   result.graph = std::move(model.graph);
@@ -67,18 +87,24 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
 }
 
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch) {
+                                      std::int64_t batch, const FrozenBase& base) {
   InferenceGraph result{model.family().build(model, {0, batch, tokens}, {}), {}};
+  freeze_base(result.model.graph, base);
   result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
   return result;
 }
 
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape) {
-  return {model.family().build(model, {.generate = shape}, {}), {}};
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const FrozenBase& base) {
+  InferenceGraph result{model.family().build(model, {.generate = shape}, {}), {}};
+  freeze_base(result.model.graph, base);
+  return result;
 }
 
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape) {
-  return {model.family().build(model, {.tokens = tokens, .forward = shape}, {}), {}};
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
+                                   const FrozenBase& base) {
+  InferenceGraph result{model.family().build(model, {.tokens = tokens, .forward = shape}, {}), {}};
+  freeze_base(result.model.graph, base);
+  return result;
 }
 
 DataFacts DataFiles::facts() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/frozen_base.h"
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "config/config.h"
@@ -43,10 +44,14 @@ struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
+// `base`: how linear layers are stored, of which none is trained here.
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch);
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape);
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape);
+                                      std::int64_t batch, const FrozenBase& base = {});
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const FrozenBase& base = {});
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
+                                   const FrozenBase& base = {});
+// Of weights in that folder; none is random numbers. What is stored there as nf4 already keeps its kind of scales.
+FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder);
 
 struct DataFiles {
   TokenFile train;

@@ -98,7 +98,7 @@ void encode_nf4(std::span<const float> elements, std::byte* codes, float* absmax
 }
 
 float encode_int8_row(std::span<const float> row, std::byte* codes) {
-  const float most = absmax_of(row), factor = 127.0f / most;
+  const float most = absmax_of(row), factor = (1.0f / most) * 127.0f;  // torch divides a number so
   // A row of zeros, and one too small for its factor to be finite.
   if (!std::isfinite(factor)) {
     std::fill_n(codes, row.size(), std::byte{0});

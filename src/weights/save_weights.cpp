@@ -12,6 +12,7 @@
 #include "formats/weight_files.h"
 #include "models/family.h"
 #include "tensor/half.h"
+#include "weights/block_units.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -53,13 +54,55 @@ void append_as(SafetensorsWriter& writer, const std::string& name, std::span<con
   }
 }
 
+// The numbers that blocks mean, as `to`. What lies behind the codes is read first: scales are among it.
+void append_blocks(SafetensorsWriter& writer, const TensorSpec& tensor, const BlockMatrix& matrix, ValueId value,
+                   const Executor& executor) {
+  const std::int64_t codes = BlockUnits::code_bytes(matrix), elements = matrix.rows * matrix.columns;
+  std::vector<std::byte> behind, ready;
+  std::int64_t at = 0;
+  executor.read(value, [&](std::span<const std::byte> part) {
+    const auto skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(codes - at, 0, std::ssize(part)));
+    behind.insert(behind.end(), part.begin() + static_cast<std::ptrdiff_t>(skipped), part.end());
+    at += std::ssize(part);
+  });
+  const BlockUnits units(matrix, behind);
+  std::vector<float> numbers;
+  std::int64_t unit = 0, taken = 0;
+  const auto append_units = [&](std::span<const std::byte> of_codes, std::int64_t count) {
+    numbers.resize(static_cast<std::size_t>(std::min(count * units.elements(), elements - unit * units.elements())));
+    units.decode(unit, of_codes, numbers);
+    append_as(writer, tensor.name, std::as_bytes(std::span(numbers)), DType::f32, tensor.dtype);
+    unit += count;
+  };
+  const auto size = static_cast<std::size_t>(units.bytes());
+  const std::size_t piece = std::max<std::size_t>(1, (1 << 15) / size) * size;
+  executor.read(value, [&](std::span<const std::byte> part) {
+    part = part.first(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(part), codes - taken)));
+    taken += std::ssize(part);
+    while (!part.empty()) {
+      const std::size_t count = std::min(part.size(), piece - ready.size());
+      ready.insert(ready.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
+      part = part.subspan(count);
+      if (ready.size() < piece) continue;
+      append_units(ready, static_cast<std::int64_t>(piece / size));
+      ready.clear();
+    }
+  });
+  if (!ready.empty()) append_units(ready, static_cast<std::int64_t>((ready.size() + size - 1) / size));
+}
+
 void write_file(const Graph& graph, const WeightsFile& file, const std::filesystem::path& folder, const Executor& executor,
                 bool averages) {
   SafetensorsWriter writer(folder / file.name, file.tensors);
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     const TensorSpec& tensor = file.tensors[i];
     const ValueId saved = saved_value(graph, file.parameters[i], averages);
-    const DType dtype = graph.values[saved].type.dtype;
+    const Value& value = graph.values[saved];
+    if (value.parameter && value.parameter->blocks) {
+      append_blocks(writer, tensor, *value.parameter->blocks, saved, executor);
+      continue;
+    }
+    const DType dtype = value.type.dtype;
     executor.read(saved, [&](std::span<const std::byte> part) { append_as(writer, tensor.name, part, dtype, tensor.dtype); });
   }
   writer.commit();

@@ -106,7 +106,8 @@ std::vector<WeightsFile> files_of(const Graph& graph, const ModelConfig& config,
   ensure(layout.is_new() || layout.parameters.size() == ids.size(), "weights", "a layout of another model");
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Value& parameter = graph.values[ids[i]];
-    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, parameter.type.shape};
+    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, tensor_shape(parameter)};
+    if (parameter.parameter->blocks) spec.dtype = DType::bf16;  // rounded
     std::size_t file = 0;
     if (layout.is_new()) {
       spec.name = config.family().stored(config, parameter.name.text()).front();

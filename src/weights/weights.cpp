@@ -21,6 +21,8 @@
 #include "graph/builder.h"
 #include "models/all.h"
 #include "tensor/half.h"
+#include "weights/block_stream.h"
+#include "weights/stored_blocks.h"
 
 namespace plimsoll {
 namespace {
@@ -56,8 +58,7 @@ std::span<float> floats_of(std::span<std::byte> bytes) {
 }
 
 // Calls fill(numbers, first) for what a part of a parameter holds, in fp32; `first`: the number of its first element, a multiple
-// of
-// 4. What is narrow goes through a small buffer, and is rounded to nearest even.
+// of 4. What is narrow goes through a small buffer, and is rounded to nearest even.
 template <class Fill>
 void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill fill) {
   if (dtype == DType::f32) return fill(floats_of(part), first);
@@ -73,6 +74,21 @@ void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill 
   }
 }
 
+// Fills a parameter, however it is stored, with what fill(numbers, first) yields.
+template <class Fill>
+void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fill) {
+  if (value.parameter->blocks) {
+    BlockStream stream(*value.parameter->blocks, [&](std::int64_t first, std::span<float> out) { fill(out, first); });
+    executor.write(id, [&](std::span<std::byte> part) { stream.next(part); });
+    return;
+  }
+  std::int64_t done = 0;
+  executor.write(id, [&](std::span<std::byte> part) {
+    fill_part(part, value.type.dtype, done, fill);
+    done += std::ssize(part) / size_of(value.type.dtype);
+  });
+}
+
 }  // namespace
 
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which) {
@@ -80,26 +96,27 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     const Initializer& initializer = value.parameter->initializer;
-    std::int64_t done = 0;
-    executor.write(id, [&](std::span<std::byte> part) {
-      fill_part(part, value.type.dtype, done, [&](std::span<float> data, std::int64_t first) {
-        switch (initializer.kind) {
-          case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
-          case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
-          case Initializer::Kind::normal:
-            fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
-            break;
-        }
-      });
-      done += std::ssize(part) / size_of(value.type.dtype);
+    fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) {
+      switch (initializer.kind) {
+        case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
+        case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+        case Initializer::Kind::normal:
+          fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+          break;
+      }
     });
   }
 }
 
 namespace {
 
-// A parameter in the files, under its names: the first one is read, others are tied to it.
-using StoredNames = std::vector<WeightFiles::Found>;
+// A parameter in the files, under its names: the first one is read, others are tied to it. What is stored in blocks has one name.
+struct StoredNames {
+  std::vector<WeightFiles::Found> found;
+  std::optional<StoredBlocks> blocks;
+
+  const WeightFiles::Found& front() const { return found.front(); }
+};
 
 // Who says the shape of the model.
 const char* shape_source(const WeightFiles& files) { return files.gguf() == nullptr ? "config.json" : "its keys"; }
@@ -109,19 +126,22 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   const std::vector<std::string> names = family.stored(config, value.name.text());
   StoredNames stored;
   for (const std::string& name : names) {
-    if (const auto found = files.find(name)) stored.push_back(*found);
+    if (const auto found = files.find(name)) stored.found.push_back(*found);
   }
-  if (stored.empty()) {
+  if (stored.found.empty()) {
     throw data_error("E-FORMAT-WEIGHTS", files.path(), fmt::format("there is no tensor {}", names.front()),
                      fmt::format("the parameters of a {} with the shape of {}", family.title, shape_source(files)));
   }
-  for (const WeightFiles::Found& found : stored) {
-    if (found.tensor->shape != value.type.shape) {
-      throw data_error("E-FORMAT-WEIGHTS", files.path_of(found),
-                       fmt::format("{} is {}", found.tensor->name, to_text(found.tensor->shape)),
-                       fmt::format("{}, as {} says", to_text(value.type.shape), shape_source(files)));
+  const Shape expected = tensor_shape(value);
+  if (stored.found.size() == 1 && expected.rank() == 2) stored.blocks = StoredBlocks::find(files, stored.front());
+  for (const WeightFiles::Found& found : stored.found) {
+    const Shape shape =
+        stored.blocks ? Shape{stored.blocks->matrix().rows, stored.blocks->matrix().columns} : found.tensor->shape;
+    if (shape != expected) {
+      throw data_error("E-FORMAT-WEIGHTS", files.path_of(found), fmt::format("{} is {}", found.tensor->name, to_text(shape)),
+                       fmt::format("{}, as {} says", to_text(expected), shape_source(files)));
     }
-    files.require_readable(found);
+    if (!stored.blocks) files.require_readable(found);
   }
   return stored;
 }
@@ -131,10 +151,13 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
   const Family& family = config.family();
   std::set<std::string_view> taken;
   std::vector<StoredNames> result;
+  std::vector<std::string> beside;  // of blocks
   for (const ValueId id : graph.parameters()) {
     result.push_back(stored_names(graph.values[id], config, files));
-    for (const WeightFiles::Found& found : result.back()) taken.insert(found.tensor->name);
+    for (const WeightFiles::Found& found : result.back().found) taken.insert(found.tensor->name);
+    if (const auto& blocks = result.back().blocks) beside.insert(beside.end(), blocks->others().begin(), blocks->others().end());
   }
+  taken.insert(beside.begin(), beside.end());
   // Blocks past those of config.json would be left out silently, and the model would be another one.
   for (const WeightFiles::Found& found : files.all()) {
     const std::string& name = found.tensor->name;
@@ -164,7 +187,7 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
   const WeightFiles::Found& first = stored.front();
   std::array<float, kPiece> of_first, of_other;
   std::array<std::byte, kPiece * sizeof(float)> staging;
-  for (const WeightFiles::Found& other : std::span(stored).subspan(1)) {
+  for (const WeightFiles::Found& other : std::span(stored.found).subspan(1)) {
     const std::int64_t elements = first.tensor->shape.elements();
     for (std::int64_t at = 0; at < elements; at += kPiece) {
       const auto count = static_cast<std::size_t>(std::min(kPiece, elements - at));
@@ -184,7 +207,21 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
     }
     files.forget(other);
   }
-  if (stored.size() > 1) files.forget(first);
+  if (stored.found.size() > 1) files.forget(first);
+}
+
+// As they are, where they stay in that format; else as the numbers that they mean.
+void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& executor) {
+  blocks.load_scales();
+  if (value.parameter->blocks == blocks.matrix()) {
+    std::int64_t done = 0;
+    executor.write(id, [&](std::span<std::byte> part) {
+      blocks.read_stored(done, part);
+      done += std::ssize(part);
+    });
+    return;
+  }
+  fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) { blocks.read(first, data); });
 }
 
 // Files that hold nothing of it are left out. What comes from a GGUF file is saved like new weights.
@@ -199,7 +236,8 @@ WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>&
     layout.files.push_back(files.names()[i]);
   }
   for (const StoredNames& names : stored) {
-    layout.parameters.push_back({names.front().tensor->name, *names.front().tensor->dtype, *places[names.front().file]});
+    const DType dtype = names.blocks ? DType::bf16 : *names.front().tensor->dtype;  // blocks are written as numbers
+    layout.parameters.push_back({names.front().tensor->name, dtype, *places[names.front().file]});
   }
   return layout;
 }
@@ -227,12 +265,12 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     compare_tied(files, names);
-    std::int64_t done = 0;
-    executor.write(id, [&](std::span<std::byte> part) {
-      fill_part(part, value.type.dtype, done,
-                [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); });
-      done += std::ssize(part) / size_of(value.type.dtype);
-    });
+    if (names.blocks) {
+      load_blocks(id, value, *names.blocks, executor);
+    } else {
+      fill_parameter(id, value, executor,
+                     [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); });
+    }
     files.forget(names.front());
   }
   files.forget();

@@ -63,7 +63,7 @@ class OpCasesTest : public testing::TestWithParam<OpOn> {
     const OpCases* cases = find_cases(op());
     ASSERT_NE(cases, nullptr);
     for (const OpCase& a_case : cases->cases) {
-      if (a_case.benchmark) continue;
+      if (a_case.benchmark || (a_case.cpu_only && &backend() != &kCpu)) continue;
       SCOPED_TRACE(describe(op(), a_case));
       body(a_case, fill_inputs(a_case, 1));
     }

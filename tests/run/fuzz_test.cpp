@@ -153,6 +153,59 @@ TEST(FrozenMatrices, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   EXPECT_GE(with_disk, 4u);
 }
 
+// Adapters over a base in each format.
+TEST(Adapters, EveryBudgetIsExactAndHasTheSameBitsOverAnyBase) {
+  for (const FrozenBase& base :
+       {FrozenBase{BaseFormat::nf4}, {BaseFormat::nf4, /*nested=*/false}, {BaseFormat::int8}, {BaseFormat::bf16}}) {
+    SCOPED_TRACE("format " + std::to_string(static_cast<int>(base.format)));
+    const auto small = [&](std::int64_t batch) { return adapter_network(batch, 20, base); };
+    const auto narrow = [&](std::int64_t batch) { return adapter_network(batch, 36, base, DType::bf16); };
+    EXPECT_EQ(find_blocks(small(1).graph).size(), 4u);  // the first one needs no gradient of what it reads
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular(small, {}, with_replays, with_disk);
+    run_irregular(narrow, {}, with_replays, with_disk);
+  }
+}
+
+// It comes in from a disk, and nothing of it goes back.
+TEST(Adapters, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular([](std::int64_t batch) { return adapter_network(batch, 1300, {BaseFormat::nf4}, DType::f32, 10); }, {kGiB},
+                with_replays, with_disk);
+  EXPECT_GE(with_disk, 2u);
+}
+
+// Its bytes are those of loading after any number of updates, also where they rest on a disk.
+TEST(Adapters, LeaveTheBaseAsItIs) {
+  cpu::set_thread_count(2);
+  for (const std::vector<Bytes>& beyond : {std::vector<Bytes>{}, {kGiB}}) {
+    const auto make = [](std::int64_t batch) { return adapter_network(batch, 1300, {BaseFormat::nf4}, DType::f32, 10); };
+    const RandomNetwork network = make(2);
+    PlanRequest request;
+    request.effective_batch = kEffective;
+    request.micro_batch = 2;
+    request.units_per_sample = network.context;
+    request.beyond = beyond;
+    OpCatalogue catalogue = round_catalogue();
+    PlanSpace space([&](std::int64_t) { return make(2).graph; }, request, round_machine(), catalogue);
+    const auto best = space.best({space.floor(), {}, {}});
+    const Plan& plan = std::get<Plan>(best);
+    EXPECT_EQ(plan.decisions.paging.active(), !beyond.empty());
+    std::vector<ValueId> base;
+    for (const ValueId id : plan.graph.parameters()) {
+      if (plan.graph.values[id].parameter->blocks) base.push_back(id);
+    }
+    EXPECT_EQ(base.size(), 10u);
+    NetworkRun run(network, plan, kEffective);
+    run.load();
+    const std::vector<std::string> before = hashes_of(base, run.executor());
+    const std::string all = run.hash_parameters();
+    for (int i = 0; i < 2; ++i) run.update();
+    EXPECT_EQ(hashes_of(base, run.executor()), before);
+    EXPECT_NE(run.hash_parameters(), all);
+  }
+}
+
 // Their gradients add up in 16 bits, and each block casts the matrix for itself: what crosses from block to block is x alone.
 TEST(SharedMatrix, EveryBudgetIsExactAndHasTheSameBits) {
   OptimizerSettings optimizer;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/frozen_base.h"
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "graph/builder.h"
@@ -58,6 +59,7 @@ class NetworkMaker {
     const ValueId losses =
         ops::linear_cross_entropy(builder_, x, tied_ ? table_ : head_, network_.targets, network_.inverse_units);
     sort_sections(network_.graph);
+    store_base(network_.graph, base());
     network_.training = add_training(network_.graph, losses, optimizer_, 0);
     apply_precision(network_.graph,
                     std::array{DType::f32, DType::f32, DType::bf16, DType::f16}[static_cast<std::size_t>(pick(4))]);
@@ -125,6 +127,12 @@ class NetworkMaker {
       const bool frozen = kind == 3 ? i < end : kind > 0 && (kind == 1 ? draw == 0 : draw != 0);
       if (frozen && parameters[i] != gamma_) network_.graph.values[parameters[i]].parameter->kind = ParameterKind::frozen;
     }
+  }
+
+  // How its frozen linear layers are stored.
+  FrozenBase base() const {
+    constexpr std::array kFormats{BaseFormat::none, BaseFormat::nf4, BaseFormat::bf16, BaseFormat::int8};
+    return {kFormats[seed_ / 4 % kFormats.size()], seed_ % 2 == 0};
   }
 
   ValueId block(ValueId x, std::size_t index) {
@@ -210,10 +218,11 @@ class FramedNetwork {
     for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
   }
   ValueId dropout(ValueId x) { return ops::dropout(builder, x, network_.sample_ids, 0.1, 7); }
-  RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
+  RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32, const FrozenBase& base = {}) {
     const GraphBuilder::Scope scope(builder, "head");
     x = ops::layer_norm(builder, x, gamma_, beta_, 1e-5);
-    return train(ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units), optimizer, compute);
+    return train(ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units), optimizer, compute,
+                 base);
   }
   // With a head of its own, whose logits are held, and a plain loss over them.
   RandomNetwork end(ValueId x, ValueId weight, ValueId bias) {
@@ -223,8 +232,10 @@ class FramedNetwork {
   }
 
  private:
-  RandomNetwork train(ValueId losses, const OptimizerSettings& optimizer = {}, DType compute = DType::f32) {
+  RandomNetwork train(ValueId losses, const OptimizerSettings& optimizer = {}, DType compute = DType::f32,
+                      const FrozenBase& base = {}) {
     sort_sections(network_.graph);
+    store_base(network_.graph, base);
     network_.training = add_training(network_.graph, losses, optimizer, 0);
     apply_precision(network_.graph, compute);
     return std::move(network_);
@@ -366,6 +377,38 @@ inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, c
   BlockNetwork network(batch, 24, width, false);
   network.follow(line);
   return network.make(optimizer, compute);
+}
+
+// Repeated blocks of frozen matrices, stored so, beside which two thin ones are trained.
+inline RandomNetwork adapter_network(std::int64_t batch, std::int64_t width, const FrozenBase& base, DType compute = DType::f32,
+                                     std::int64_t blocks = 5) {
+  constexpr std::int64_t kContext = 12, kVocab = 40, kRank = 4;
+  struct Layer {
+    ValueId weight, bias, gamma, beta, down, up;
+  };
+  FramedNetwork frame(batch, kContext, kVocab, width);
+  GraphBuilder& builder = frame.builder;
+  std::vector<Layer> layers;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::string name = "b" + std::to_string(i);
+    layers.push_back({frame.parameter(name + ".w", {width, width}), frame.parameter(name + ".b", Shape{width}),
+                      frame.parameter(name + ".norm.g", Shape{width}, Initializer::Kind::ones),
+                      frame.parameter(name + ".norm.b", Shape{width}), frame.parameter(name + ".down", {width, kRank}),
+                      frame.parameter(name + ".up", {kRank, width})});
+    const Layer& layer = layers.back();
+    for (const ValueId parameter : {layer.weight, layer.bias, layer.gamma, layer.beta}) frame.freeze(parameter);
+  }
+  frame.freeze_frame();
+  ValueId x = frame.begin();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const GraphBuilder::Scope scope(builder, "b" + std::to_string(i));
+    const ValueId normed = ops::layer_norm(builder, x, layers[i].gamma, layers[i].beta, 1e-5);
+    const ValueId frozen = ops::linear(builder, normed, layers[i].weight, layers[i].bias, "linear");
+    const ValueId down = ops::matmul(builder, frame.dropout(normed), layers[i].down, {}, "down");
+    const ValueId sum = ops::add(builder, frozen, ops::matmul(builder, down, layers[i].up, {}, "up"), "adapted");
+    x = ops::add(builder, x, ops::gelu(builder, sum, "gelu"), "sum");
+  }
+  return frame.end(x, {}, compute, base);
 }
 
 // Repeated blocks, and a classifier of each position.

@@ -6,13 +6,11 @@
 #include <array>
 #include <utility>
 
-#include "base/ceil_div.h"
 #include "base/error.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/instruction_set.h"
-#include "device/cpu/parallel.h"
 #include "device/cpu/processor.h"
-#include "tensor/half.h"
+#include "device/cpu/widen.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -39,28 +37,9 @@ std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
   const std::int64_t c = shape.result == DType::f32 ? 0 : shape.batch * shape.m * shape.n;
   return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, c};
 }
-Bytes wide_bytes(std::int64_t elements) { return align_up(Bytes{elements * size_of(DType::f32)}, kCacheLine); }
-
-void widen(DType from, std::int64_t n, const void* x, float* y) {
-  constexpr std::int64_t kTask = 1 << 14;
-  const auto* bits = static_cast<const std::uint16_t*>(x);
-  parallel_for(ceil_div(n, kTask), [&](std::int64_t task) {
-    const std::int64_t end = std::min(n, (task + 1) * kTask);
-    for (std::int64_t i = task * kTask; i < end; ++i) y[i] = from == DType::bf16 ? widen_bf16(bits[i]) : widen_f16(bits[i]);
-  });
-}
-
-void narrow(DType to, std::int64_t n, const float* x, void* y) {
-  constexpr std::int64_t kTask = 1 << 14;
-  auto* bits = static_cast<std::uint16_t*>(y);
-  parallel_for(ceil_div(n, kTask), [&](std::int64_t task) {
-    const std::int64_t end = std::min(n, (task + 1) * kTask);
-    for (std::int64_t i = task * kTask; i < end; ++i) bits[i] = to == DType::bf16 ? narrow_bf16(x[i]) : narrow_f16(x[i]);
-  });
-}
-
 // Products that are the library's where it has a plan for them.
 bool may_be_foreign(const GemmShape& shape) {
+  ensure(shape.stride_c == 0 || (shape.batch == 1 && shape.stride_c >= shape.n), "gemm", "rows of C overlap");
   ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
   return !own_kernel_pays(shape);
 }
@@ -70,6 +49,7 @@ GemmPlan foreign_plan(const LibraryGemm::Plan& plan) {
 }
 
 GemmPlan widened_plan(const GemmShape& shape, GemmPlan wide) {
+  ensure(shape.stride_c == 0, "gemm", "what is widened is dense");
   wide.implementation = fmt::format("widened {}", wide.implementation);
   for (const std::int64_t elements : wide_elements(shape)) wide.scratch += wide_bytes(elements);
   return wide;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/ceil_div.h"
+#include "base/error.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 
@@ -27,6 +28,7 @@ constexpr std::int64_t kDepthTransposed = 128, kStripTransposed = 768;
 constexpr std::int64_t kRows = 2048;        // most rows of a task
 constexpr std::int64_t kPanelRows = 16;     // of a transposed A, packed together: a cache line of each step of k
 constexpr std::int64_t kPanelColumns = 48;  // of B: three of the widest vectors
+constexpr std::int64_t kDecoded = 256;      // elements of a row of B that are decoded at a time
 
 // The size of even pieces of n, none larger than `most`, each but the last a multiple of `step`.
 constexpr std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
@@ -53,11 +55,16 @@ struct Cut {
   std::int64_t a_floats(const GemmShape& shape) const { return shape.transpose_a ? depth * kPanelRows : 0; }
 };
 
+// Decoded elements before they are packed: pieces of the rows of a panel where B is transposed, else of one row.
+constexpr std::int64_t decoded_floats(const GemmShape& shape) { return shape.transpose_b ? kPanelColumns * kDecoded : kStrip; }
+
 struct Product {
   GemmShape shape;
   Cut cut;
   const float *a, *b, *bias;
   float* c;
+  const StoredMatrix* matrix = nullptr;  // how B is stored, at `stored`; null: fp32, at `b`
+  const std::byte* stored = nullptr;
 };
 
 // A part of a task: an element of the batch, columns and one block of k.
@@ -72,6 +79,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
 using tiled::Cut;
+using tiled::kDecoded;
 using tiled::kPanelRows;
 using tiled::Product;
 using tiled::Slice;
@@ -196,6 +204,39 @@ HWY_INLINE void pack_b(const Product& product, const Slice& slice, float* HWY_RE
   }
 }
 
+// The same of a B that is decoded, through `room`.
+HWY_INLINE void decode_b(const Product& product, const Slice& slice, float* HWY_RESTRICT to, float* HWY_RESTRICT room) {
+  const auto read = [&](std::int64_t first, float* out, std::int64_t count) {
+    read_elements(*product.matrix, product.stored, first, {out, static_cast<std::size_t>(count)});
+  };
+  const GemmShape& shape = product.shape;
+  const std::int64_t all = round_up(slice.columns, kLanes);
+  for (std::int64_t p = 0; !shape.transpose_b && p < slice.depth; ++p) {
+    read((slice.k + p) * shape.n + slice.column, room, slice.columns);
+    std::fill(room + slice.columns, room + all, 0.0F);
+    for (std::int64_t column = 0; column < all; column += kTileColumns) {
+      const std::int64_t width = std::min(kTileColumns, all - column);
+      for (std::int64_t i = 0; i < width; i += kLanes) {
+        hn::Store(hn::Load(F32(), room + column + i), F32(), to + column * slice.depth + p * width + i);
+      }
+    }
+  }
+  for (std::int64_t column = 0; shape.transpose_b && column < slice.columns; column += kTileColumns) {
+    const std::int64_t columns = std::min(kTileColumns, slice.columns - column), width = round_up(columns, kLanes);
+    float* HWY_RESTRICT out = to + column * slice.depth;
+    for (std::int64_t p = 0; p < slice.depth; p += kDecoded) {
+      const std::int64_t count = std::min(kDecoded, slice.depth - p);
+      for (std::int64_t j = 0; j < columns; ++j) {
+        read((slice.column + column + j) * shape.k + slice.k + p, room + j * kDecoded, count);
+      }
+      transpose(room, kDecoded, columns, count, out + p * width, width);
+    }
+    for (std::int64_t p = 0; columns < width && p < slice.depth; ++p) {
+      std::fill(out + p * width + columns, out + (p + 1) * width, 0.0F);
+    }
+  }
+}
+
 // to [depth][kPanelRows] = the rows of a transposed A from `row` on; what is past m is left as it is.
 HWY_INLINE void pack_a(const GemmShape& shape, const float* a, std::int64_t row, const Slice& slice, float* HWY_RESTRICT to) {
   const float* HWY_RESTRICT in = a + slice.k * shape.m + row;
@@ -215,7 +256,8 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                                const float* b_panels, float* a_panel, Ahead& ahead) {
   const GemmShape& shape = product.shape;
   const float* const a = product.a + slice.element * shape.m * shape.k;
-  float* const c = product.c + slice.element * shape.m * shape.n;
+  const std::int64_t stride_c = shape.stride_c == 0 ? shape.n : shape.stride_c;
+  float* const c = product.c + slice.element * shape.m * stride_c;
   const bool add = shape.accumulate || slice.k > 0;
   const std::int64_t steps = slice.depth / kStepsPerLine;
   for (std::int64_t panel = begin; panel < end; panel += kPanelRows) {
@@ -226,8 +268,8 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
       const float* left = kPacked ? a_panel + row - panel : a + row * shape.k + slice.k;
       for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
         const std::int64_t at = slice.column + column;
-        const Target target{.c = c + row * shape.n + at,
-                            .stride = shape.n,
+        const Target target{.c = c + row * stride_c + at,
+                            .stride = stride_c,
                             .columns = slice.columns - column,
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};
@@ -256,6 +298,7 @@ HWY_INLINE Slice next_slice(const Product& product, Slice slice) {
 // What is packed for a slice.
 HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
   const GemmShape& shape = product.shape;
+  if (product.matrix != nullptr) return Ahead(product.a);
   Ahead ahead(product.b);
   const float* const b = block_of_b(product, slice);
   ahead.add(shape.transpose_b ? Region{b, shape.k, slice.columns, slice.depth} : Region{b, shape.n, slice.depth, slice.columns});
@@ -275,7 +318,11 @@ void multiply_task(const Product& product, const SlotTask& task, float* scratch)
     Slice next = next_slice(product, slice);
     if (next.depth == 0 && task.following >= 0) next = first_slice(product, task.following);
     Ahead ahead = packed_in(product, next, begin, end);
-    pack_b(product, slice, b_panels);
+    if (product.matrix == nullptr) {
+      pack_b(product, slice, b_panels);
+    } else {
+      decode_b(product, slice, b_panels, a_panel);
+    }
     multiply_all(product, slice, begin, end, b_panels, a_panel, ahead);
   }
 }
@@ -289,27 +336,43 @@ namespace {
 
 HWY_EXPORT(multiply_task);
 
-std::int64_t slot_floats(const GemmShape& shape, const tiled::Cut& cut) { return cut.b_floats() + cut.a_floats(shape); }
-
-}  // namespace
-
-Bytes tiled_gemm_scratch(const GemmShape& shape, int threads) {
-  const tiled::Cut cut(shape, threads);
-  return Bytes{slot_floats(shape, cut) * 4 * std::min<std::int64_t>(cut.tasks(shape), threads)};
+// What each thread works with.
+std::int64_t slot_floats(const GemmShape& shape, const tiled::Cut& cut, bool decodes) {
+  return cut.b_floats() + (decodes ? tiled::decoded_floats(shape) : cut.a_floats(shape));
 }
 
-void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
-                    std::byte* scratch) {
+Bytes scratch_of(const GemmShape& shape, int threads, bool decodes) {
   const tiled::Cut cut(shape, threads);
-  const std::int64_t slot = slot_floats(shape, cut);
-  const tiled::Product product{shape, cut, a, b, shape.bias ? bias : nullptr, c};
+  return Bytes{slot_floats(shape, cut, decodes) * 4 * std::min<std::int64_t>(cut.tasks(shape), threads)};
+}
+
+void run_product(const tiled::Product& product, int threads, std::byte* scratch) {
+  const GemmShape& shape = product.shape;
+  const std::int64_t slot = slot_floats(shape, product.cut, product.matrix != nullptr);
   const auto run = &HWY_DYNAMIC_DISPATCH(multiply_task);
   // Slots are as large as the largest task wants. Where the last one is given none of these its end would stay as it was, though
   // it is planned and belongs to this product: an audit looks for the highest byte that has changed.
-  const std::int64_t all = tiled_gemm_scratch(shape, threads).n;
+  const std::int64_t all = scratch_of(shape, threads, product.matrix != nullptr).n;
   if (all > 0) std::memset(scratch + all - kCacheLine.n, 0, static_cast<std::size_t>(kCacheLine.n));
-  parallel_slots(cut.tasks(shape), threads,
+  parallel_slots(product.cut.tasks(shape), threads,
                  [&](const SlotTask& task) { run(product, task, reinterpret_cast<float*>(scratch) + task.slot * slot); });
+}
+
+}  // namespace
+
+Bytes tiled_gemm_scratch(const GemmShape& shape, int threads) { return scratch_of(shape, threads, /*decodes=*/false); }
+
+void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
+                    std::byte* scratch) {
+  run_product({shape, tiled::Cut(shape, threads), a, b, shape.bias ? bias : nullptr, c}, threads, scratch);
+}
+
+Bytes decoding_gemm_scratch(const GemmShape& shape, int threads) { return scratch_of(shape, threads, /*decodes=*/true); }
+
+void run_decoding_gemm(const GemmShape& shape, int threads, const float* a, const StoredMatrix& matrix, const std::byte* b,
+                       const float* bias, float* c, std::byte* scratch) {
+  ensure(!shape.transpose_a && shape.batch == 1, "gemm", "what is decoded is multiplied from the right, and alone");
+  run_product({shape, tiled::Cut(shape, threads), a, nullptr, shape.bias ? bias : nullptr, c, &matrix, b}, threads, scratch);
 }
 
 }  // namespace plimsoll::cpu

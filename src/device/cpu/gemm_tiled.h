@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "base/bytes.h"
+#include "device/cpu/stored_matrix.h"
 #include "tensor/gemm_shape.h"
 
 namespace plimsoll::cpu {
@@ -17,5 +18,11 @@ Bytes tiled_gemm_scratch(const GemmShape& shape, int threads);
 // the shape alone fixes.
 void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
                     std::byte* scratch);
+
+// The same of a B that is decoded while it is packed: the bits are those of the product with its elements as fp32. A is not
+// transposed, and there is no batch.
+Bytes decoding_gemm_scratch(const GemmShape& shape, int threads);
+void run_decoding_gemm(const GemmShape& shape, int threads, const float* a, const StoredMatrix& matrix, const std::byte* b,
+                       const float* bias, float* c, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

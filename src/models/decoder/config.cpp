@@ -226,7 +226,7 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.initializer_range = reader.number("initializer_range", 0.02, 0, 1e3);
   reader.demand("plimsoll_tokenizer", {"bytes"});
   c.byte_vocabulary = reader.json().value("plimsoll_tokenizer", Json()) == Json("bytes");
-  reader.demand("quantization_config", {nullptr});
+  read_quantization(reader);
   reader.demand("add_cross_attention", {false});
   reader.demand("is_decoder", {true, false});
   reader.demand("is_causal", {true});
@@ -266,7 +266,10 @@ void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config) {
 void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const std::filesystem::path& folder) {
   const DecoderConfig c = config.settled();
   OrderedJson json = config_that_is_there(folder);
-  if (!json.empty()) return write_config(folder, json);  // training changes nothing that it says
+  if (!json.empty()) {
+    json.erase("quantization_config");  // weights are written as numbers
+    return write_config(folder, json);  // training changes nothing else that it says
+  }
   json["model_type"] = kind.kind;
   json["architectures"] = {kind.architecture};
   json["num_hidden_layers"] = c.layers;

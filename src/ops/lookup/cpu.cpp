@@ -9,6 +9,12 @@ cpu::EmbeddingShape shape_of(const Shape& rows) { return {rows[0], rows[1], rows
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const ValueType& table = request.inputs[1];
+  if (const auto& blocks = request.attributes->as<ops::LookupAttributes>().blocks) {
+    const cpu::StoredMatrix matrix{table.dtype, blocks};
+    return make_kernel([shape = shape_of(request.outputs[0].shape), matrix](const KernelCall& call) {
+      cpu::lookup(shape, call.in<std::int32_t>(0), matrix, call.in<std::byte>(1), call.out(0));
+    });
+  }
   return make_kernel([shape = shape_of(request.outputs[0].shape), all = table.shape[0],
                       narrow = table.dtype == DType::bf16](const KernelCall& call) {
     const cpu::TableRows rows = call.range.whole()

@@ -39,6 +39,14 @@ void lookup(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tok
   HWY_DYNAMIC_DISPATCH(lookup)(shape, rows, tokens, table, out);
 }
 
+void lookup(const EmbeddingShape& shape, const std::int32_t* tokens, const StoredMatrix& matrix, const std::byte* table,
+            float* out) {
+  const std::int64_t width = shape.width;
+  for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+    read_elements(matrix, table, tokens[row] * width + begin, {out + row * width + begin, static_cast<std::size_t>(end - begin)});
+  });
+}
+
 void gather_rows(std::int64_t rows, std::int64_t width, const float* x, const std::int32_t* index, float* out) {
   for_row_tiles(rows, width, [&](std::int64_t i, std::int64_t begin, std::int64_t end) {
     const float* row = x + index[i] * width;

@@ -1,7 +1,8 @@
-// Rows of a table by their numbers: y[b, t] = table[token[b, t]], of a table of fp32 or bf16; y is fp32. The gradient is that of
-// ops/embedding. gather_rows takes rows of a computed value.
+// Rows of a table by their numbers: y[b, t] = table[token[b, t]], of a table of fp32, bf16 or blocks; y is fp32. The gradient is
+// that of ops/embedding; a table in blocks is frozen and has none. gather_rows takes rows of a computed value.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "graph/builder.h"
@@ -10,11 +11,13 @@
 namespace plimsoll::ops {
 
 struct LookupAttributes {
-  std::int64_t padding = -1;  // the row that gets no gradient; -1: none
+  std::int64_t padding = -1;               // the row that gets no gradient; -1: none
+  std::optional<BlockMatrix> blocks = {};  // of a table that is stored in them
   friend bool operator==(const LookupAttributes&, const LookupAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     if (padding >= 0) v("padding", padding);
+    if (blocks) v("blocks", *blocks);
   }
 };
 

@@ -11,12 +11,13 @@ namespace {
 
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 2, "lookup");
-  const Shape &tokens = inputs[0].shape, &table = inputs[1].shape;
+  const auto& attributes = any.as<LookupAttributes>();
+  const Shape &tokens = inputs[0].shape, table = table_shape(attributes.blocks, inputs[1], "lookup");
   require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "lookup", "tokens are " + to_text(inputs[0]),
           "pass i32(batch, tokens)");
-  require((inputs[1].dtype == DType::f32 || inputs[1].dtype == DType::bf16) && table.rank() == 2, "lookup",
-          "the table is " + to_text(inputs[1]), "pass (rows, width) of fp32 or bf16");
-  const std::int64_t padding = any.as<LookupAttributes>().padding;
+  const bool numbers = attributes.blocks || inputs[1].dtype == DType::f32 || inputs[1].dtype == DType::bf16;
+  require(numbers && table.rank() == 2, "lookup", "the table is " + to_text(inputs[1]), "pass (rows, width) of fp32 or bf16");
+  const std::int64_t padding = attributes.padding;
   require(padding < table[0], "lookup", fmt::format("the padding is row {} of {}", padding, table[0]), "a row of the table");
   return {{DType::f32, {tokens[0], tokens[1], table.last()}}};
 }
@@ -29,7 +30,11 @@ void gradient(GradientContext& context) {
 
 std::vector<std::size_t> second(const Attributes&) { return {1}; }
 
-RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+// Blocks are whole: their scales are apart from them.
+RangeRule ranges(const Attributes& any, TypeSpan inputs) {
+  if (any.as<LookupAttributes>().blocks) return {};
+  return {kTableRows * inputs[1].shape.last(), {1}};
+}
 
 std::vector<ValueType> infer_gather(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "gather_rows");
@@ -54,7 +59,8 @@ OpList lookup_ops() { return {{&kLookup}, {&kGatherRows}}; }
 
 ValueId lookup(GraphBuilder& builder, ValueId tokens, ValueId table, std::int64_t padding, std::string name) {
   if (builder.value(table).parameter) builder.mark_table(table);
-  return builder.add1(kLookup, LookupAttributes{padding}, {tokens, table}, std::move(name));
+  return builder.add1(kLookup, LookupAttributes{.padding = padding, .blocks = builder.blocks_of(table)}, {tokens, table},
+                      std::move(name));
 }
 
 ValueId gather_rows(GraphBuilder& builder, ValueId x, ValueId index, std::string name) {

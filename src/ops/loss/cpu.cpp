@@ -6,15 +6,15 @@ namespace plimsoll {
 namespace {
 
 cpu::LossShape shape_of(const KernelRequest& request) {
-  const Shape &h = request.inputs[0].shape, &w = request.inputs[1].shape;
+  const Shape& h = request.inputs[0].shape;
   const auto& attributes = request.attributes->as<ops::LossAttributes>();
   return {h[0] * h[1],
           h[2],
-          w[0],
+          attributes.blocks ? attributes.blocks->rows : request.inputs[1].shape[0],
           request.chunks,
           request.in_ranges,
           request.inputs[0].dtype,
-          request.inputs[1].dtype == DType::f32,
+          {request.inputs[1].dtype, attributes.blocks},
           attributes.h,
           attributes.w};
 }

@@ -48,22 +48,23 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   return tiling;
 }
 
-// Offsets; the states of the softmax start at 0. Of 16-bit operands there is a tile of w, unless it has 16 bits itself, and one
-// of the logits' gradient, rounded.
+// Offsets; the states of the softmax start at 0. There is a tile of w, unless that has the type of the operands itself, and for
+// 16-bit operands one of the logits' gradient, rounded.
 struct ScratchLayout {
   std::int64_t logits, weights, slopes, gemm, end;
 };
 
 ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backward, Bytes library) {
   const std::int64_t rows = tiling.group_rows(), columns = std::min(shape.vocab, kLossVocabTile);
-  const std::int64_t size = shape.operands == DType::f32 ? 0 : size_of(shape.operands);
+  const std::int64_t of_weights = shape.converts_table() ? size_of(shape.operands) : 0;
+  const std::int64_t of_slopes = shape.operands == DType::f32 ? 0 : size_of(shape.operands);
   ScratchLayout layout{};
   Bytes at;
   const auto add = [&](std::int64_t bytes) { return at = align_up(at + Bytes{bytes}, kCacheLine), at.n; };
   layout.logits = add(rows * static_cast<std::int64_t>(sizeof(SoftmaxState)));
   layout.weights = add(rows * tiling.held_columns() * 4);
-  layout.slopes = add(shape.rounds_table ? columns * shape.width * size : 0);
-  layout.gemm = add(backward ? std::min(shape.tokens, tiling.token_tile) * columns * size : 0);
+  layout.slopes = add(columns * shape.width * of_weights);
+  layout.gemm = add(backward ? std::min(shape.tokens, tiling.token_tile) * columns * of_slopes : 0);
   layout.end = (at + library).n;
   return layout;
 }
@@ -138,7 +139,8 @@ struct LinearCrossEntropy::Run {
   float* losses;
   SoftmaxState* states;
   float* logits;
-  std::uint16_t *weights, *slopes;  // rounded: the present tile of w, of the logits' gradient
+  std::byte* weights;     // the present tile of w, converted
+  std::uint16_t* slopes;  // that of the logits' gradient, rounded
   std::byte* library;
   float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
@@ -162,7 +164,7 @@ struct LinearCrossEntropy::Run {
     const ScratchLayout layout = layout_of(tiling, owner.shape_, backward, Bytes{0});
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
-    weights = reinterpret_cast<std::uint16_t*>(scratch + layout.weights);
+    weights = scratch + layout.weights;
     slopes = reinterpret_cast<std::uint16_t*>(scratch + layout.slopes);
     library = scratch + layout.gemm;
   }
@@ -185,9 +187,15 @@ struct LinearCrossEntropy::Run {
 
   // Operands of the products with a tile of the vocabulary: those of w, once for all tiles of tokens, and of the gradient.
   const void* w_tile(std::int64_t v) const {
-    const bool rounds = operands() != DType::f32 && loss.shape_.rounds_table;
-    const std::byte* tile = w + w_offset(v) * size_of(rounds ? DType::f32 : operands());
-    return rounds ? rounded(tiling.columns(v) * width(), reinterpret_cast<const float*>(tile), weights) : tile;
+    const StoredMatrix& table = loss.shape_.table;
+    const std::int64_t columns = tiling.columns(v);
+    if (!loss.shape_.converts_table()) return w + w_offset(v) * size_of(operands());
+    if (table.dtype == DType::f32) {
+      const std::byte* tile = w + w_offset(v) * size_of(table.dtype);
+      return rounded(columns * width(), reinterpret_cast<const float*>(tile), reinterpret_cast<std::uint16_t*>(weights));
+    }
+    read_part(table, w, {w_offset(v) / width(), columns, 0, width(), width()}, operands(), weights);
+    return weights;
   }
   const void* slope_tile(std::int64_t t, std::int64_t v) const {
     if (operands() == DType::f32) return tile(t, v);

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/stored_matrix.h"
 #include "ops/attributes.h"
 
 namespace plimsoll::cpu {
@@ -24,8 +25,9 @@ struct LossShape {
   bool in_ranges = false;
   // Of h. Where it has 16 bits, tiles of w and of the logits' gradient are rounded to it as well, and products are added in fp32.
   DType operands = DType::f32;
-  bool rounds_table = true;   // to 16 bits; else w has the operands' dtype itself
+  StoredMatrix table = {};    // w, of which tiles are converted where it has not the operands' dtype itself
   bool dh = true, dw = true;  // the gradients that a backward loss makes
+  bool converts_table() const { return table.dtype != operands; }
 };
 
 // The rows of w, and of dw, that a call has: whole tiles, or all that is left. Ranges come in ascending order, all of them for
@@ -58,8 +60,8 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms = {});
 
-  // h [tokens, width] of `operands`, w [vocab, width] of them or fp32, all else fp32; targets [tokens]; writes losses [tokens], 0
-  // where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
+  // h [tokens, width] of `operands`, w [vocab, width] as the shape says, all else fp32; targets [tokens]; writes losses [tokens],
+  // 0 where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                const VocabRange& range) const;
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {

@@ -3,6 +3,8 @@
 // Targets below zero are ignored: loss 0, no gradient.
 #pragma once
 
+#include <optional>
+
 #include "graph/builder.h"
 #include "ops/attributes.h"
 
@@ -14,6 +16,7 @@ struct LossAttributes {
   double label_smoothing = 0, z_loss = 0;
   bool accumulate = false;                        // backward: the last input is the accumulator of d_w, updated in place
   bool h = true, w = true;                        // backward: the gradients that it makes
+  std::optional<BlockMatrix> blocks = {};         // of a w that is stored in them, and has no gradient
   std::size_t of_w() const { return h ? 2 : 1; }  // the output that is d_w
   friend bool operator==(const LossAttributes&, const LossAttributes&) = default;
   template <class V>
@@ -21,6 +24,7 @@ struct LossAttributes {
     v("label_smoothing", label_smoothing), v("z_loss", z_loss), v("accumulate", accumulate);
     if (!h) v("h", h);
     if (!w) v("w", w);
+    if (blocks) v("blocks", *blocks);
   }
 };
 
@@ -28,7 +32,7 @@ struct LossAttributes {
 extern const OpDef kLinearCrossEntropy, kLinearCrossEntropyBackward;
 
 // h [b, t, c] of fp32, or of 16 bits, to which w, unless it is that already, and the logits' gradient are rounded then as well;
-// w [v, c], targets i32 [b, t], inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
+// w [v, c] or its blocks, targets i32 [b, t], inverse_units f32 [1] (one over the valid units of the window) -> losses f32 [b, t]
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
                              const LossAttributes& attributes = {});
 

@@ -9,33 +9,39 @@
 namespace plimsoll::ops {
 namespace {
 
-void check(TypeSpan inputs) {
-  const Shape &h = inputs[0].shape, &w = inputs[1].shape;
+// Of w, however it is stored.
+Shape table_of(const LossAttributes& attributes, TypeSpan inputs) {
+  return table_shape(attributes.blocks, inputs[1], "linear_cross_entropy");
+}
+
+void check(const LossAttributes& attributes, TypeSpan inputs) {
+  const Shape &h = inputs[0].shape, w = table_of(attributes, inputs);
   const DType dtype = inputs[0].dtype;
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "linear_cross_entropy",
           fmt::format("h is {}", to_text(inputs[0])), "fp32, bf16 or fp16");
   const DType table = inputs[1].dtype;
-  require(table == DType::f32 || table == dtype, "linear_cross_entropy", fmt::format("w is {}", to_text(inputs[1])),
-          "fp32, or the width of h");
+  const bool fits = attributes.blocks || table == DType::f32 || table == DType::bf16 || table == dtype;
+  require(fits, "linear_cross_entropy", fmt::format("w is {}", to_text(inputs[1])), "fp32 or bf16, or the width of h");
   require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
           fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
   require_type(inputs[2], {DType::i32, {h[0], h[1]}}, "linear_cross_entropy", "targets");
   require_type(inputs[3], {DType::f32, Shape{1}}, "linear_cross_entropy", "inverse_units");
 }
 
-std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 4, "linear_cross_entropy");
-  check(inputs);
+  check(any.as<LossAttributes>(), inputs);
   return {{DType::f32, inputs[2].shape}};
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<LossAttributes>();
   require_inputs(inputs, attributes.accumulate ? 5 : 4, "linear_cross_entropy_backward");
-  check(inputs);
+  check(attributes, inputs);
   std::vector<ValueType> outputs{{DType::f32, inputs[2].shape}};
   if (attributes.h) outputs.push_back({DType::f32, inputs[0].shape});
-  const ValueType of_table{DType::f32, inputs[1].shape};
+  const ValueType of_table{DType::f32, table_of(attributes, inputs)};
+  require(!attributes.blocks || !attributes.w, "linear_cross_entropy_backward", "w is stored in blocks", "no gradient of it");
   if (attributes.accumulate) require_type(inputs[4], of_table, "linear_cross_entropy_backward", "the accumulator");
   if (attributes.w) outputs.push_back(of_table);
   return outputs;
@@ -44,14 +50,17 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
 // The logits, and each gradient.
 int products_of_backward(const LossAttributes& attributes) { return 1 + int{attributes.h} + int{attributes.w}; }
 
-Cost cost_of(int products, TypeSpan inputs, TypeSpan outputs) {
+Cost cost_of(int products, const LossAttributes& attributes, TypeSpan inputs, TypeSpan outputs) {
   const double rows = static_cast<double>(rows_of(inputs[0].shape));
-  return {2.0 * products * rows * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs),
+  return {2.0 * products * rows * static_cast<double>(table_of(attributes, inputs).elements()), bytes_touched(inputs, outputs),
           inputs[0].dtype};
 }
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return cost_of(1, inputs, outputs); }
+Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
+  return cost_of(1, any.as<LossAttributes>(), inputs, outputs);
+}
 Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
-  return cost_of(products_of_backward(any.as<LossAttributes>()), inputs, outputs);
+  const auto& attributes = any.as<LossAttributes>();
+  return cost_of(products_of_backward(attributes), attributes, inputs, outputs);
 }
 
 void gradient(GradientContext& context) {
@@ -76,10 +85,15 @@ void gradient(GradientContext& context) {
 std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
 std::vector<std::size_t> either(const Attributes&) { return {1}; }
 
-RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+// Blocks are whole.
+RangeRule ranges(const Attributes& any, TypeSpan inputs) {
+  if (any.as<LossAttributes>().blocks) return {};
+  return {kTableRows * inputs[1].shape.last(), {1}};
+}
 
 // First for the losses, then for the gradients.
 RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
+  if (any.as<LossAttributes>().blocks) return {};
   RangeRule rule{kTableRows * inputs[1].shape.last(), {1}, 2};
   if (any.as<LossAttributes>().accumulate) rule.inputs.push_back(4);
   return rule;
@@ -113,15 +127,28 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .costly = true,
                                         .chunked = true};
 
+namespace {
+
+Bytes gpu_scratch(const KernelRequest& request) {
+  const bool numbers = request.inputs[1].dtype == DType::f32 || request.inputs[1].dtype == request.inputs[0].dtype;
+  if (numbers) return cuda_loss_scratch(request);
+  throw config_error("E-CUDA-OP", std::string(request.op->name),
+                     "a GPU has no kernel for a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h",
+                     {"--device cpu"});
+}
+
+}  // namespace
+
 // A GPU works on the whole vocabulary at once: a table that does not fit beside its tile fits no GPU.
 OpList loss_ops() {
-  return {{&kLinearCrossEntropy, {cuda_loss_scratch, true, true}},
-          {&kLinearCrossEntropyBackward, {cuda_loss_scratch, true, true}}};
+  return {{&kLinearCrossEntropy, {gpu_scratch, true, true}}, {&kLinearCrossEntropyBackward, {gpu_scratch, true, true}}};
 }
 
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,
                              const LossAttributes& attributes) {
-  return builder.add1(kLinearCrossEntropy, attributes, {h, w, targets, inverse_units}, "losses");
+  LossAttributes all = attributes;
+  all.blocks = builder.blocks_of(w);
+  return builder.add1(kLinearCrossEntropy, all, {h, w, targets, inverse_units}, "losses");
 }
 
 }  // namespace plimsoll::ops

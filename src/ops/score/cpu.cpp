@@ -4,15 +4,22 @@
 #include "base/ceil_div.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/stored_matrix.h"
 #include "ops/kernel.h"
 #include "ops/score/score.h"
 
 namespace plimsoll {
 namespace {
 
+cpu::StoredMatrix table_of(const KernelRequest& request) {
+  return {request.inputs[1].dtype, request.attributes->as<ops::ScoreAttributes>().blocks};
+}
+
+std::int64_t rows_of_table(const KernelRequest& request) { return request.outputs[0].shape[1]; }
+
 // The product with a tile of the table: of full tiles, and of the last one.
 GemmShape tile_shape(const KernelRequest& request, bool last) {
-  const std::int64_t rows = request.inputs[1].shape[0], rest = rows % ops::kTableRows;
+  const std::int64_t rows = rows_of_table(request), rest = rows % ops::kTableRows;
   const std::int64_t n = last && rest > 0 ? rest : std::min(rows, ops::kTableRows);
   return {.m = request.inputs[0].shape[0], .n = n, .k = request.inputs[0].shape[1], .transpose_b = true};
 }
@@ -22,13 +29,19 @@ Bytes tile_bytes(const KernelRequest& request) {
   return align_up(Bytes{4 * request.inputs[0].shape[0] * tile_shape(request, false).n}, kCacheLine);
 }
 
+// Of the table, as fp32 where it is not.
+Bytes wide_bytes(const KernelRequest& request) {
+  if (request.inputs[1].dtype == DType::f32) return Bytes{0};
+  return align_up(Bytes{4 * tile_shape(request, false).n * request.inputs[0].shape[1]}, kCacheLine);
+}
+
 KernelChoice choose(const KernelRequest& request) {
   const cpu::GemmPlan full = cpu::plan_gemm(tile_shape(request, false), request.threads, request.with_library);
   const cpu::GemmPlan last = cpu::plan_gemm(tile_shape(request, true), request.threads, request.with_library);
   const bool one = tile_shape(request, false) == tile_shape(request, true);
   KernelChoice choice;
   choice.implementation = full.implementation;
-  choice.scratch = tile_bytes(request) + std::max(full.scratch, last.scratch);
+  choice.scratch = tile_bytes(request) + wide_bytes(request) + std::max(full.scratch, last.scratch);
   choice.primitives = full.primitives + (one ? 0 : last.primitives);
   return choice;
 }
@@ -38,9 +51,11 @@ class Score {
   explicit Score(const KernelRequest& request)
       : full_(tile_shape(request, false), request.threads),
         last_(tile_shape(request, true), request.threads),
-        library_(tile_bytes(request)),
-        rows_(request.inputs[1].shape[0]),
-        width_(request.inputs[1].shape[1]) {}
+        wide_(tile_bytes(request)),
+        library_(tile_bytes(request) + wide_bytes(request)),
+        rows_(rows_of_table(request)),
+        width_(request.inputs[0].shape[1]),
+        table_(table_of(request)) {}
 
   void operator()(const KernelCall& call) const {
     const std::int64_t begin = call.range.begin / width_;
@@ -53,8 +68,14 @@ class Score {
   void tile(const KernelCall& call, std::int64_t row, std::int64_t column) const {
     const cpu::Gemm& gemm = rows_ - column >= full_.shape().n ? full_ : last_;
     auto* const logits = reinterpret_cast<float*>(call.scratch);
-    gemm.run(call.in(0), call.in(1) + row * width_, nullptr, logits, call.scratch + library_.n);
     const std::int64_t n = gemm.shape().n;
+    const float* of_table = call.in(1) + row * width_;
+    if (table_.dtype != DType::f32) {
+      auto* const wide = reinterpret_cast<float*>(call.scratch + wide_.n);
+      cpu::read_part(table_, call.in<std::byte>(1), {row, n, 0, width_, width_}, DType::f32, wide);
+      of_table = wide;
+    }
+    gemm.run(call.in(0), of_table, nullptr, logits, call.scratch + library_.n);
     cpu::parallel_for(ceil_div(gemm.shape().m, kCopyRows), [&](std::int64_t task) {
       const std::int64_t end = std::min(gemm.shape().m, (task + 1) * kCopyRows);
       for (std::int64_t i = task * kCopyRows; i < end; ++i) {
@@ -65,8 +86,9 @@ class Score {
 
   static constexpr std::int64_t kCopyRows = 16;
   cpu::Gemm full_, last_;
-  Bytes library_;  // where the scratch of the product begins
+  Bytes wide_, library_;  // where a tile of the table and the scratch of the product begin
   std::int64_t rows_, width_;
+  cpu::StoredMatrix table_;
 };
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {

@@ -7,10 +7,13 @@
 namespace plimsoll::ops {
 namespace {
 
-std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 2, "score");
-  require_dtype(inputs, DType::f32, "score");
-  const Shape &x = inputs[0].shape, &table = inputs[1].shape;
+  require_dtype(inputs.first(1), DType::f32, "score");
+  const auto& blocks = any.as<ScoreAttributes>().blocks;
+  const Shape &x = inputs[0].shape, table = table_shape(blocks, inputs[1], "score");
+  require(blocks || inputs[1].dtype == DType::f32 || inputs[1].dtype == DType::bf16, "score",
+          "the table is " + to_text(inputs[1]), "fp32 or bf16");
   require(x.rank() == 2 && table.rank() == 2 && x.last() == table.last(), "score",
           fmt::format("the rows are {}, the table {}", to_text(x), to_text(table)), "rows of one width");
   return {{DType::f32, {x[0], table[0]}}};
@@ -21,7 +24,10 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
           bytes_touched(inputs, outputs)};
 }
 
-RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+RangeRule ranges(const Attributes& any, TypeSpan inputs) {
+  if (any.as<ScoreAttributes>().blocks) return {};
+  return {kTableRows * inputs[1].shape.last(), {1}};
+}
 
 }  // namespace
 
@@ -35,7 +41,7 @@ const OpDef kScore{.name = "score",
 OpList score_ops() { return {{&kScore}}; }
 
 ValueId score(GraphBuilder& builder, ValueId x, ValueId table, std::string name) {
-  return builder.add1(kScore, NoAttributes{}, {x, table}, std::move(name));
+  return builder.add1(kScore, ScoreAttributes{builder.blocks_of(table)}, {x, table}, std::move(name));
 }
 
 }  // namespace plimsoll::ops

@@ -2,6 +2,7 @@
 // kTableRows rows of the table, so that a table that rests elsewhere may come in ranges, with the same bits.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "graph/builder.h"
@@ -9,7 +10,16 @@
 
 namespace plimsoll::ops {
 
-// (x f32 [n, c], table f32 [v, c]) -> f32 [n, v]. It has no gradient: training does not hold logits.
+struct ScoreAttributes {
+  std::optional<BlockMatrix> blocks = {};  // of a table that is stored in them
+  friend bool operator==(const ScoreAttributes&, const ScoreAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    if (blocks) v("blocks", *blocks);
+  }
+};
+
+// (x f32 [n, c], table [v, c] of fp32 or bf16, or in blocks) -> f32 [n, v]. It has no gradient: training does not hold logits.
 extern const OpDef kScore;
 
 ValueId score(GraphBuilder& builder, ValueId x, ValueId table, std::string name);

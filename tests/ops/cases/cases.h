@@ -54,6 +54,7 @@ struct OpCase {
   bool rounds_at_random = false;       // narrow results are one of two neighbours, not the nearest one
   std::optional<DType> rounds_within;  // what its results follow from is rounded to this, or finer, on the way
   bool sums_squares = false;           // results in fp64 are sums of squares of elements, as sum_error says
+  bool cpu_only = false;               // with such operands no GPU runs the op
   bool benchmark = false;              // of the size of a real model: it is timed, not tested
   // Computes the inputs that follow from others, such as what a backward op gets from its forward op.
   std::function<void(std::vector<Numbers>&)> derive;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/cases/cases.h"
+#include "ops/cases/stored_matrix.h"
 
 namespace plimsoll::test {
 namespace {
@@ -26,9 +27,15 @@ double row_loss(const double* h, const Numbers& w, std::size_t width, std::size_
   return l - (1 - s) * logit - s * mean + z * l * l;
 }
 
+// Elements of blocks are rounded where h is; a case says so of numbers.
+Numbers table_of(const ReferenceCall& call) {
+  const auto& blocks = call.attributes.as<ops::LossAttributes>().blocks;
+  return blocks ? round_to(elements_of(*blocks, call.values[1]), call.inputs[0].dtype) : call.values[1];
+}
+
 std::vector<Numbers> loss(const ReferenceCall& call) {
-  const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
-  const std::size_t width = extent(call.shape(1).last());
+  const Numbers &h = call.values[0], w = table_of(call), &targets = call.values[2];
+  const std::size_t width = extent(call.shape(0).last());
   Numbers losses(targets.size()), p;
   for (std::size_t row = 0; row < targets.size(); ++row) {
     if (targets[row] < 0) continue;
@@ -39,8 +46,8 @@ std::vector<Numbers> loss(const ReferenceCall& call) {
 }
 
 std::vector<Numbers> loss_backward(const ReferenceCall& call) {
-  const Numbers &h = call.values[0], &w = call.values[1], &targets = call.values[2];
-  const std::size_t width = extent(call.shape(1).last());
+  const Numbers &h = call.values[0], w = table_of(call), &targets = call.values[2];
+  const std::size_t width = extent(call.shape(0).last());
   Numbers losses(targets.size()), dh(h.size()), p;
   const auto& terms = call.attributes.as<ops::LossAttributes>();
   Numbers dw = terms.accumulate ? call.values[4] : Numbers(w.size());
@@ -92,6 +99,15 @@ OpCase with_narrow_table(OpCase a_case) {
   return a_case;
 }
 
+// With a table in blocks.
+OpCase of_blocks(OpCase a_case, BlockFormat format) {
+  auto attributes = a_case.attributes.as<ops::LossAttributes>();
+  const Shape& table = a_case.inputs[1].type.shape;
+  attributes.blocks = BlockMatrix{format, table[0], table[1]};
+  a_case.attributes = attributes;
+  return with_blocks(format, 1, std::move(a_case));
+}
+
 OpCase ignoring_everything(OpCase a_case) {
   a_case.inputs[2].fill = {-1, 0};
   return a_case;
@@ -139,6 +155,20 @@ std::vector<OpCases> loss_cases() {
       if (a_case.inputs[0].type.dtype == DType::bf16) each->cases.push_back(with_narrow_table(a_case));
     }
   }
+  for (const BlockFormat format : {BlockFormat::nf4_nested, BlockFormat::int8, BlockFormat::q8_0}) {
+    const Extents e{2, 7, 32, 65};
+    forward_cases.cases.push_back(of_blocks(forward(e, 1), format));
+    backward_cases.cases.push_back(of_blocks(backward(e, 1, false, {.w = false}), format));
+    OpCase rounding = of_blocks(with_inputs_of(DType::bf16, {0}, backward(e, 1, false, {.w = false})), format);
+    rounding.rounds_within = DType::bf16;
+    backward_cases.cases.push_back(std::move(rounding));
+  }
+  for (const int chunks : {1, 5}) {
+    backward_cases.cases.push_back(of_blocks(backward({1, 300, 32, 2100}, chunks, false, {.w = false}), BlockFormat::nf4));
+  }
+  // Of bf16 under an h of fp32.
+  backward_cases.cases.push_back(with_inputs_of(DType::bf16, {1}, backward(small, 1, false, {.w = false})));
+  backward_cases.cases.back().cpu_only = true;
   for (const int chunks : {1, 4}) {
     backward_cases.cases.push_back(timed(narrow(backward({1, 1024, 768, 16384}, chunks, true), DType::bf16)));
     forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));

@@ -1,0 +1,56 @@
+#include "device/cpu/gemm.h"
+#include "device/cpu/stored_gemm.h"
+#include "ops/block_matmul/block_matmul.h"
+#include "ops/kernel.h"
+
+namespace plimsoll {
+namespace {
+
+GemmShape shape_of(const KernelRequest& request) {
+  const auto& attributes = request.attributes->as<ops::BlockMatmulAttributes>();
+  const ops::BlockMatmulExtents e = ops::block_matmul_extents(attributes, request.inputs);
+  return {.m = e.m,
+          .n = e.n,
+          .k = e.k,
+          .transpose_b = attributes.transposed,
+          .bias = attributes.bias,
+          .operands = request.inputs[0].dtype,
+          .result = request.outputs[0].dtype};
+}
+
+cpu::StoredMatrix matrix_of(const KernelRequest& request) {
+  return {request.inputs[1].dtype, request.attributes->as<ops::BlockMatmulAttributes>().blocks};
+}
+
+// Of x and a matrix of one type, which need no conversion.
+bool is_plain(const KernelRequest& request) { return request.inputs[0].dtype == request.inputs[1].dtype; }
+
+KernelChoice choose(const KernelRequest& request) {
+  const GemmShape shape = shape_of(request);
+  const cpu::GemmPlan plan = is_plain(request)
+                                 ? cpu::plan_gemm(shape, request.threads, request.with_library)
+                                 : cpu::plan_stored_gemm(shape, matrix_of(request), request.threads, request.with_library);
+  KernelChoice choice;
+  choice.implementation = plan.implementation;
+  choice.scratch = plan.scratch;
+  choice.primitives = plan.primitives;
+  return choice;
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  const bool bias = request.attributes->as<ops::BlockMatmulAttributes>().bias;
+  const GemmShape shape = shape_of(request);
+  const auto run_with = [bias](auto gemm) {
+    return make_kernel([gemm = std::move(gemm), bias](const KernelCall& call) {
+      gemm.run(call.in<void>(0), call.in<std::byte>(1), bias ? call.in(2) : nullptr, call.out<void>(0), call.scratch);
+    });
+  };
+  if (is_plain(request)) return run_with(cpu::Gemm(shape, request.threads));
+  return run_with(cpu::StoredGemm(shape, matrix_of(request), request.threads));
+}
+
+}  // namespace
+
+CpuKernels block_matmul_cpu_kernels() { return {{&ops::kBlockMatmul, choose, bind}}; }
+
+}  // namespace plimsoll

@@ -1,0 +1,39 @@
+// The bytes of a frozen matrix in blocks, in order, from its elements, which are read in order, each once. Scales come behind all
+// codes: they are held until then. All else that it holds is of the size of a few rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tensor/block_format.h"
+
+namespace plimsoll {
+
+// Elements [first, first + out.size()) of a tensor, row by row.
+using ReadElements = std::function<void(std::int64_t first, std::span<float> out)>;
+
+class BlockStream {
+ public:
+  // int8, nf4 or nf4_nested. Reads begin at multiples of 4.
+  BlockStream(const BlockMatrix& matrix, ReadElements read);
+
+  // The bytes that follow; in all stored_bytes(matrix).
+  void next(std::span<std::byte> out);
+
+ private:
+  void encode_piece();
+  void encode_scales();
+
+  BlockMatrix matrix_;
+  ReadElements read_;
+  std::int64_t piece_;  // elements that are encoded at a time
+  std::int64_t taken_ = 0, made_ = 0;
+  std::vector<float> elements_, scales_;
+  std::vector<std::byte> bytes_;  // that are ready
+  std::size_t given_ = 0;         // of them
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,90 @@
+#include "ops/cases/stored_matrix.h"
+
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/philox.h"
+#include "tensor/block_encode.h"
+
+namespace plimsoll::test {
+namespace {
+
+// Of a GGUF format: the bytes of a block, and where its fp16 scales are.
+struct Layout {
+  std::size_t bytes;
+  std::vector<std::size_t> scales;
+};
+
+Layout layout_of(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::q4_0: return {18, {0}};
+    case BlockFormat::q4_1: return {20, {0, 2}};
+    case BlockFormat::q5_0: return {22, {0}};
+    case BlockFormat::q5_1: return {24, {0, 2}};
+    case BlockFormat::q8_0: return {34, {0}};
+    case BlockFormat::q4_k: return {144, {0, 2}};
+    case BlockFormat::q5_k: return {176, {0, 2}};
+    case BlockFormat::q6_k: return {210, {208}};
+    default: return {};
+  }
+}
+
+// Scales from 0.0039 on, less than twice that.
+std::vector<std::byte> random_blocks(const BlockMatrix& matrix) {
+  std::vector<std::byte> bytes(extent(stored_bytes(matrix).n));
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(mix64(i + 7) >> 13);
+  const Layout layout = layout_of(matrix.format);
+  for (std::size_t block = 0; block < bytes.size(); block += layout.bytes) {
+    for (const std::size_t scale : layout.scales) bytes[block + scale + 1] = std::byte{0x1C};
+  }
+  return bytes;
+}
+
+std::vector<std::byte> encoded(const BlockMatrix& matrix) {
+  std::vector<float> elements(extent(matrix.rows * matrix.columns));
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i * i)));
+  std::vector<std::byte> bytes(extent(stored_bytes(matrix).n));
+  MemorySink sink(bytes.data());
+  BlockEncoder encoder(matrix, sink);
+  encoder.append(elements);
+  encoder.finish();
+  return bytes;
+}
+
+}  // namespace
+
+CaseInput in_blocks(const BlockMatrix& matrix) { return {{DType::u8, Shape{stored_bytes(matrix).n}}, {0, 256}, false}; }
+
+void fill_blocks(const BlockMatrix& matrix, Numbers& bytes) {
+  const std::vector<std::byte> stored = layout_of(matrix.format).bytes == 0 ? encoded(matrix) : random_blocks(matrix);
+  bytes.assign(stored.size(), 0);
+  for (std::size_t i = 0; i < stored.size(); ++i) bytes[i] = static_cast<double>(stored[i]);
+}
+
+Numbers elements_of(const BlockMatrix& matrix, const Numbers& bytes) {
+  std::vector<std::byte> stored(bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) stored[i] = static_cast<std::byte>(bytes[i]);
+  std::vector<float> elements(extent(matrix.rows * matrix.columns));
+  decode_blocks(matrix, stored.data(), 0, elements);
+  return {elements.begin(), elements.end()};
+}
+
+Numbers elements_of(const std::optional<BlockMatrix>& blocks, const Numbers& input) {
+  return blocks ? elements_of(*blocks, input) : input;
+}
+
+OpCase with_blocks(BlockFormat format, std::size_t i, OpCase a_case) {
+  const Shape shape = a_case.inputs[i].type.shape;
+  const BlockMatrix matrix{format, shape[0], shape[1]};
+  a_case.inputs[i] = in_blocks(matrix);
+  a_case.cpu_only = true;
+  a_case.derive = [matrix, i, derive = std::move(a_case.derive)](std::vector<Numbers>& values) {
+    fill_blocks(matrix, values[i]);
+    if (derive) derive(values);
+  };
+  return a_case;
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,86 @@
+// Matrices in blocks on their way in and out: in pieces of any size, the bytes and numbers of the whole.
+#include "weights/block_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "tensor/block_encode.h"
+#include "weights/block_units.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<float> numbers(std::int64_t count) {
+  std::vector<float> all(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(std::sin(0.1 * static_cast<double>(i * i % 9973)));
+  return all;
+}
+
+std::vector<std::byte> encoded(const BlockMatrix& matrix, const std::vector<float>& elements) {
+  std::vector<std::byte> stored(static_cast<std::size_t>(stored_bytes(matrix).n), std::byte{0xEE});
+  MemorySink sink(stored.data());
+  BlockEncoder encoder(matrix, sink);
+  encoder.append(elements);
+  encoder.finish();
+  return stored;
+}
+
+std::vector<BlockMatrix> matrices() {
+  std::vector<BlockMatrix> all;
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4, BlockFormat::nf4_nested}) {
+    for (const auto& [rows, columns] : {std::pair{1, 1}, {7, 33}, {64, 64}, {301, 517}, {3, 70001}}) {
+      all.push_back({format, rows, columns});
+    }
+  }
+  return all;
+}
+
+TEST(BlockStream, YieldsWhatTheEncoderWritesInPartsOfAnySize) {
+  cpu::set_thread_count(2);
+  for (const BlockMatrix& matrix : matrices()) {
+    const std::vector<float> elements = numbers(matrix.rows * matrix.columns);
+    const std::vector<std::byte> expected = encoded(matrix, elements);
+    for (const std::size_t part : {std::size_t{1} << 30, std::size_t{4096}, std::size_t{999}}) {
+      std::int64_t next = 0;
+      BlockStream stream(matrix, [&](std::int64_t first, std::span<float> out) {
+        EXPECT_EQ(first, next) << "elements are read in order, each once";
+        EXPECT_EQ(first % 4, 0);
+        next = first + std::ssize(out);
+        std::copy_n(elements.begin() + first, out.size(), out.begin());
+      });
+      std::vector<std::byte> stored(expected.size());
+      for (std::size_t at = 0; at < stored.size(); at += part) {
+        stream.next(std::span(stored).subspan(at, std::min(part, stored.size() - at)));
+      }
+      EXPECT_TRUE(stored == expected) << name(matrix.format) << " " << matrix.rows << " x " << matrix.columns << ", " << part;
+      EXPECT_EQ(next, matrix.rows * matrix.columns);
+    }
+  }
+}
+
+TEST(BlockUnits, DecodeToTheNumbersOfTheWhole) {
+  for (const BlockMatrix& matrix : matrices()) {
+    const std::vector<std::byte> stored = encoded(matrix, numbers(matrix.rows * matrix.columns));
+    std::vector<float> expected(static_cast<std::size_t>(matrix.rows * matrix.columns)), actual = expected;
+    decode_blocks(matrix, stored.data(), 0, expected);
+    const auto codes = static_cast<std::size_t>(BlockUnits::code_bytes(matrix));
+    const BlockUnits units(matrix, std::span(stored).subspan(codes));
+    const auto of_unit = static_cast<std::size_t>(units.elements()), bytes = static_cast<std::size_t>(units.bytes());
+    for (std::size_t unit = 0, step = 3; unit * of_unit < actual.size(); unit += step) {
+      const std::span<float> out =
+          std::span(actual).subspan(unit * of_unit, std::min(step * of_unit, actual.size() - unit * of_unit));
+      units.decode(static_cast<std::int64_t>(unit),
+                   std::span(stored).subspan(unit * bytes, std::min(step * bytes, codes - unit * bytes)), out);
+    }
+    EXPECT_EQ(std::memcmp(actual.data(), expected.data(), 4 * actual.size()), 0)
+        << name(matrix.format) << " " << matrix.rows << " x " << matrix.columns;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
