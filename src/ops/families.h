@@ -36,7 +36,8 @@
   CPU_ONLY(lookup)                                  \
   CPU_ONLY(grouped_attention)                       \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)
+  CPU_ONLY(score)                                   \
+  CPU_ONLY(adapter)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)

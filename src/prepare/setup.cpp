@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapters/adapter.h"
 #include "autodiff/precision.h"
 #include "data/token_rows.h"
 #include "formats/tokenizer_folder.h"
@@ -52,7 +53,10 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, config.model.context};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
-  return train_graph(config, config.model.config.family().build(config.model.config, shape, options), data, micro_batch);
+  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
+  freeze(model.graph, config.model.freeze);
+  return train_graph(config, std::move(model), data, micro_batch);
 }
 
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
@@ -66,19 +70,30 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   return result;
 }
 
+namespace {
+
+InferenceGraph with_adapter(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter) {
+  InferenceGraph result{model.family().build(model, shape, {}), {}};
+  if (adapter.active()) add_adapter(result.model, model, adapter, /*seed=*/0);
+  return result;
+}
+
+}  // namespace
+
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch) {
-  InferenceGraph result{model.family().build(model, {0, batch, tokens}, {}), {}};
+                                      std::int64_t batch, const AdapterSettings& adapter) {
+  InferenceGraph result = with_adapter(model, {0, batch, tokens}, adapter);
   result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
   return result;
 }
 
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape) {
-  return {model.family().build(model, {.generate = shape}, {}), {}};
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const AdapterSettings& adapter) {
+  return with_adapter(model, {.generate = shape}, adapter);
 }
 
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape) {
-  return {model.family().build(model, {.tokens = tokens, .forward = shape}, {}), {}};
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
+                                   const AdapterSettings& adapter) {
+  return with_adapter(model, {.tokens = tokens, .forward = shape}, adapter);
 }
 
 DataFacts DataFiles::facts() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/settings.h"
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "config/config.h"
@@ -38,15 +39,17 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 // The same of the forward passes that a family has built.
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
 
-// The graph of one section alone, for commands that only need weights.
+// The graph of one section alone, for commands that only need weights, with an adapter where one is given.
 struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch);
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape);
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape);
+                                      std::int64_t batch, const AdapterSettings& adapter = {});
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape,
+                                      const AdapterSettings& adapter = {});
+InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
+                                   const AdapterSettings& adapter = {});
 
 struct DataFiles {
   TokenFile train;

@@ -32,8 +32,10 @@ std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// `values` begin with number `first` of the sequence, a multiple of 4.
-void fill_normal(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+// Four numbers of each block of random words, by of_words(words). `values` begin with number `first` of the sequence, a multiple
+// of 4.
+template <class OfWords>
+void fill_random(std::span<float> values, std::int64_t first, std::array<std::uint32_t, 2> key, OfWords of_words) {
   constexpr std::int64_t kPiece = 1 << 14;
   ensure(first % 4 == 0, "weights", "a part begins within a block of random numbers");
   const auto n = static_cast<std::int64_t>(values.size());
@@ -42,12 +44,27 @@ void fill_normal(std::span<float> values, std::int64_t first, double std, std::a
       const auto block = static_cast<std::uint64_t>((first + i) / 4);
       const PhiloxWords words =
           philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
-      const auto low = normal_pair(words[0], words[1]), high = normal_pair(words[2], words[3]);
-      const std::array four{low[0], low[1], high[0], high[1]};
+      const std::array<double, 4> four = of_words(words);
       for (std::int64_t j = 0; j < std::min<std::int64_t>(4, n - i); ++j) {
-        values[static_cast<std::size_t>(i + j)] = static_cast<float>(std * four[static_cast<std::size_t>(j)]);
+        values[static_cast<std::size_t>(i + j)] = static_cast<float>(four[static_cast<std::size_t>(j)]);
       }
     }
+  });
+}
+
+void fill_normal(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+  fill_random(values, first, key, [std](const PhiloxWords& words) {
+    const auto low = normal_pair(words[0], words[1]), high = normal_pair(words[2], words[3]);
+    return std::array{std * low[0], std * low[1], std * high[0], std * high[1]};
+  });
+}
+
+// In (-b, b), where b is the square root of 3 times the standard deviation.
+void fill_uniform(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+  fill_random(values, first, key, [bound = std * std::numbers::sqrt3](const PhiloxWords& words) {
+    std::array<double, 4> four{};
+    for (std::size_t i = 0; i < four.size(); ++i) four[i] = bound * ((static_cast<double>(words[i]) + 0.5) * 0x1p-31 - 1);
+    return four;
   });
 }
 
@@ -79,6 +96,7 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
+    if (which == Parameters::adapter && !value.parameter->adapter) continue;
     const Initializer& initializer = value.parameter->initializer;
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
@@ -89,6 +107,9 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
           case Initializer::Kind::normal:
             fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
             break;
+          case Initializer::Kind::uniform:
+            fill_uniform(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+            break;
         }
       });
       done += std::ssize(part) / size_of(value.type.dtype);
@@ -97,9 +118,6 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 }
 
 namespace {
-
-// A parameter in the files, under its names: the first one is read, others are tied to it.
-using StoredNames = std::vector<WeightFiles::Found>;
 
 const SafetensorsFile& file_of(const WeightFiles& files, const WeightFiles::Found& found) { return files.files()[found.file]; }
 
@@ -125,12 +143,14 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   return stored;
 }
 
-// In the order of the graph.
+}  // namespace
+
 std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig& config, const WeightFiles& files) {
   const Family& family = config.family();
   std::set<std::string_view> taken;
   std::vector<StoredNames> result;
   for (const ValueId id : graph.parameters()) {
+    if (graph.values[id].parameter->adapter) continue;
     result.push_back(stored_names(graph.values[id], config, files));
     for (const WeightFiles::Found& found : result.back()) taken.insert(found.tensor->name);
   }
@@ -144,6 +164,8 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
   }
   return result;
 }
+
+namespace {
 
 constexpr std::size_t kStaging = 1 << 16;
 
@@ -214,26 +236,30 @@ WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std:
   return layout_in(files, stored_parameters(graph, config, files));
 }
 
+void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, const Graph& graph, ValueId parameter,
+                    Executor& executor) {
+  const DType dtype = graph.values[parameter].type.dtype;
+  std::array<std::byte, kStaging> staging;
+  std::int64_t done = 0;
+  executor.write(parameter, [&](std::span<std::byte> part) {
+    fill_part(part, dtype, done, [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
+    done += std::ssize(part) / size_of(dtype);
+  });
+  file.forget(tensor);
+}
+
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
                           Parameters which) {
   const WeightFiles files = WeightFiles::open(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, config, files);
-  std::array<std::byte, kStaging> staging;
   std::size_t next = 0;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
+    if (value.parameter->adapter) continue;
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     compare_tied(files, names);
-    const SafetensorsFile& file = file_of(files, names.front());
-    const StoredTensor& tensor = *names.front().tensor;
-    std::int64_t done = 0;
-    executor.write(id, [&](std::span<std::byte> part) {
-      fill_part(part, value.type.dtype, done,
-                [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
-      done += std::ssize(part) / size_of(value.type.dtype);
-    });
-    file.forget(tensor);
+    load_parameter(file_of(files, names.front()), *names.front().tensor, graph, id, executor);
   }
   files.forget();
   return layout_in(files, stored);
