@@ -55,7 +55,7 @@ NamePattern::NamePattern(NamePattern&&) noexcept = default;
 
 // An expression that backtracks without end matches nothing.
 bool NamePattern::matches(std::string_view text) const {
-  return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, code_->match, nullptr) > 0;
+  return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, code_->match, nullptr) >= 0;
 }
 
 bool is_named(std::string_view module, std::string_view name) {

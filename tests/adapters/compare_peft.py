@@ -58,6 +58,7 @@ def case(binary, name, folder):
     for p in model.parameters():
         p.data.mul_(3 if p.dim() > 1 else 1).add_(0.1 * torch.randn_like(p) if p.dim() == 1 else 0)
     model.save_pretrained(folder / "base")
+    model = opened(folder / "base")
     with_adapter = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", lora_alpha=8, lora_dropout=0.0, **settings))
     for key, p in with_adapter.named_parameters():
         if "lora_B" in key:
