@@ -1,5 +1,5 @@
-// An adapter taken into its base, file by file: W + s B A, or with DoRA its rows scaled to their magnitudes. Nothing of a tensor's
-// size is allocated. Each tensor keeps its file, its name and, unless another one is asked for, its type.
+// An adapter taken into its base, file by file: W + s B A, or with DoRA its rows scaled to their magnitudes. Nothing of a
+// tensor's size is allocated. Each tensor keeps its file, its name and, unless another one is asked for, its type.
 #pragma once
 
 #include <cstdint>
