@@ -66,7 +66,8 @@ std::vector<ValueId> linear_matrices(const Graph& graph) {
   for (const ValueId id : graph.parameters()) {
     const ValueType& type = graph.values[id].type;
     const bool matrix = type.dtype == DType::f32 && type.shape.rank() == 2;
-    if (matrix && products[id] > 0 && others[id] == 0) found.push_back(id);
+    const bool model = !graph.values[id].parameter->adapter;
+    if (matrix && model && products[id] > 0 && others[id] == 0) found.push_back(id);
   }
   return found;
 }

@@ -187,7 +187,8 @@ class Precision {
 
 namespace {
 
-// The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep the storage that they declare.
+// The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep the storage that they declare, and
+// adapters are fp32.
 template <class Fits>
 std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   PerValue<char> others(graph.values.size(), 0);
@@ -198,8 +199,8 @@ std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   std::vector<ValueId> found;
   for (const ValueId parameter : graph.parameters()) {
     const Value& value = graph.values[parameter];
-    const bool statistic = value.parameter->kind == ParameterKind::statistic;
-    if (value.type.shape.rank() >= 2 && others[parameter] == 0 && !statistic) found.push_back(parameter);
+    const bool kept = value.parameter->kind == ParameterKind::statistic || value.parameter->adapter;
+    if (value.type.shape.rank() >= 2 && others[parameter] == 0 && !kept) found.push_back(parameter);
   }
   return found;
 }

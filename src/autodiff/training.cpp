@@ -312,6 +312,7 @@ class UpdateSection {
   UpdateSection(Graph& graph, const OptimizerSettings& settings) : builder_(graph), settings_(settings) {}
 
   TrainingValues build(std::vector<Gradient> accumulators) {
+    const std::vector<NodeId> own = builder_.graph().section_order(Section::update);
     builder_.set_section(Section::update);
     builder_.set_line("update");
     builder_.set_role(Role::output);
@@ -334,6 +335,7 @@ class UpdateSection {
       values.reported.push_back(parameter);
     }
     add_window_ends(settings_.scaled ? coefficient : ValueId{});
+    put_behind(own);
     builder_.set_line("update");
     values.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(reported), "report");
     return values;
@@ -362,6 +364,25 @@ class UpdateSection {
       if (node.op->at_update == nullptr) continue;
       builder_.set_line("update." + node.line.text());
       node.op->at_update({builder_, node, coefficient});
+    }
+  }
+
+  // What a model itself has in its update runs behind the optimizer, and sees what that has changed.
+  void put_behind(const std::vector<NodeId>& own) {
+    Graph& graph = builder_.graph();
+    if (own.empty()) return;
+    PerValue<ValueId> newest(graph.values.size());
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      const Value& value = graph.values[ValueId{i}];
+      if (value.section == Section::update && value.version_of.valid()) newest[value.version_of] = ValueId{i};
+    }
+    for (const NodeId id : own) {
+      std::erase(graph.order, id);
+      graph.order.push_back(id);
+      for (ValueId& input : graph.nodes[id].inputs) {
+        const bool updated = newest[input].valid() && graph.values[newest[input]].producer != id;
+        if (updated) input = newest[input];
+      }
     }
   }
 

@@ -67,8 +67,9 @@ struct TrainingValues {
   std::vector<ValueId> reported;  // parameters
 };
 
-// The gradient is that of the sum of all roots, each scaled by its loss op. Appends sections in place. `accumulation`:
-// micro-steps of a window; 0 where it is not known.
+// The gradient is that of the sum of all roots, each scaled by its loss op. Appends sections in place. Nodes that the graph has
+// in its update already run behind the optimizer, on what that has changed. `accumulation`: micro-steps of a window; 0 where it
+// is not known.
 TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
                             std::int64_t accumulation);
 inline TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {

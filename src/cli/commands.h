@@ -48,13 +48,13 @@ int run_verify(const VerifyArguments& arguments);
 
 struct EvalArguments {
   ConfigArguments config;
-  std::string weights;
+  std::string weights, adapter;
   bool audit = false, json = false;
 };
 int run_eval(const EvalArguments& arguments);
 
 struct GenerateArguments {
-  std::string weights;
+  std::string weights, adapter;
   std::vector<std::string> sets;
   std::vector<std::string> prompts;
   BudgetArguments budgets;
@@ -69,13 +69,19 @@ struct GenerateArguments {
 int run_generate(const GenerateArguments& arguments);
 
 struct ForwardArguments {
-  std::string weights, inputs, out;
+  std::string weights, adapter, inputs, out;
   std::vector<std::string> sets;
   BudgetArguments budgets;
   int threads = 0;
   bool audit = false, json = false;
 };
 int run_forward(const ForwardArguments& arguments);
+
+struct MergeArguments {
+  std::string weights, adapter, out, type;
+  bool json = false;
+};
+int run_merge(const MergeArguments& arguments);
 
 struct TokenizeArguments {
   std::string tokenizer, text, file;  // text where file is empty

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +17,6 @@
 #include "cli/settings.h"
 #include "config/config_keys.h"
 #include "device/process_memory.h"
-#include "formats/weights_folder.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
@@ -57,10 +55,8 @@ void check_used(const ConfigArguments& config) {
 int run_eval(const EvalArguments& arguments) {
   check_used(arguments.config);
   Config config = load_settings(arguments.config);
-  const std::filesystem::path folder = weights_folder(arguments.weights);
-  const ModelConfig model = read_model(folder);
-  const ModelFacts facts = facts_of(model);
-  check_folder(model, folder);
+  const ModelSource model = find_model(arguments.weights, arguments.adapter);
+  const ModelFacts facts = facts_of(model.model);
   config.model.config = with_vocabulary(config.model.config, facts.vocab, facts_of(config.model.config).bytes);
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
@@ -73,11 +69,11 @@ int run_eval(const EvalArguments& arguments) {
   const TokenFile source =
       open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
-  const FrozenBase base = base_of(config.base, folder);
+  const FrozenBase base = base_of(config.base, model.folder);
   const auto build = [&](std::int64_t batch) {
-    return build_evaluation_graph(model, tokens, source.bytes_per_token, batch, base);
+    return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base);
   };
-  InferenceRun run(plan_inference({build, kBatches}, room), room, model, folder, arguments.audit);
+  InferenceRun run(plan_inference({build, kBatches, model.heap}, room), room, model, arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;

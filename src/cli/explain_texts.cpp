@@ -4,6 +4,58 @@ namespace plimsoll {
 namespace {
 
 const CodeExplanation kExplanations[] = {
+    {"E-ADAPTER-BASE", "The model that an adapter belongs to is not there.",
+     "An adapter is a few small matrices: it needs the weights that it was trained on. Its adapter_config.json names their "
+     "folder, "
+     "which has moved or is a name on a hub.",
+     "Give the folder of the base anew with --weights, or as model.init of a training.",
+     "plimsoll forward --weights BASE --adapter DIR --inputs ids.safetensors --out logits.safetensors"},
+    {"E-ADAPTER-CONTRADICTION", "A key of [adapter] says something else than the folder in adapter.init.",
+     "The folder brings kind, rank, alpha, targets and all else that its numbers depend on. Only the dropout may be another one.",
+     "Remove the key that the message names, or begin a new adapter without adapter.init.",
+     "plimsoll train CONFIG --set adapter.init=DIR"},
+    {"E-ADAPTER-FEATURE", "An adapter uses something of PEFT that Plimsoll does not compute.",
+     "LoRA, rsLoRA and DoRA on linear layers are computed, with ranks and alphas by pattern and modules that are trained whole. "
+     "Beginnings that change the base (pissa, olora, loftq, corda) are not, nor adapters of embeddings, biases, single tokens or "
+     "experts.",
+     "Merge the adapter with PEFT and use the merged weights, or train an adapter without it.",
+     "plimsoll train CONFIG --set adapter.kind=lora"},
+    {"E-ADAPTER-FOLDER", "A folder is not that of an adapter, or is one where a model is asked for.",
+     "An adapter has adapter_config.json and adapter_model.safetensors; a model has config.json and its weights. The folder of a "
+     "run has the tensors of its adapter when it has ended.",
+     "Give adapters with --adapter or adapter.init, and models with --weights or model.init.",
+     "plimsoll eval CONFIG --adapter RUN"},
+    {"E-ADAPTER-OUT", "The folder that a merge is to write is in use.",
+     "A merge replaces its folder as a whole. It does not write into the base, the adapter, or a folder with other files.",
+     "Name a folder that does not exist.", "plimsoll merge --adapter DIR --out NEW"},
+    {"E-ADAPTER-PATTERN", "A pattern for names is no regular expression.",
+     "model.freeze, a text in adapter.targets and the patterns of ranks and alphas are regular expressions in Perl's syntax.",
+     "Escape what is meant as it stands. Names of layers need none: write them as a list.",
+     "plimsoll plan CONFIG --set 'adapter.targets=[\"q_proj\", \"v_proj\"]'"},
+    {"E-ADAPTER-RANK", "The rank of an adapter is larger than a side of its matrix.",
+     "Such an adapter has more numbers than the matrix itself.", "Lower adapter.rank, or the layer's in adapter.rank_pattern.",
+     "plimsoll plan CONFIG --set adapter.rank=8"},
+    {"E-ADAPTER-SAVE", "adapter.modules_to_save names no module, or one that has an adapter.",
+     "Its modules are trained whole beside the adapter: embeddings, norms, the head.",
+     "Take a name that the message lists, or leave the layer out of adapter.targets.",
+     "plimsoll plan CONFIG --set 'adapter.modules_to_save=[\"embed_tokens\", \"lm_head\"]'"},
+    {"E-ADAPTER-TARGET", "adapter.targets chooses no layer, or one that cannot have an adapter.",
+     "A list has names of linear layers or the ends of such names. A text is a regular expression for whole names. The head, "
+     "embeddings and norms get no adapter.",
+     "Take names that the message lists, or \"all-linear\".", "plimsoll plan CONFIG --set adapter.targets=all-linear"},
+    {"E-ADAPTER-TENSOR", "The tensors of an adapter are not those that its configuration and the base ask for.",
+     "One is missing, is of another shape, or belongs to nothing: the adapter is of another model, or the file is of another "
+     "program.",
+     "Give the base that the adapter was trained on.", "plimsoll eval CONFIG --weights BASE --adapter DIR"},
+    {"E-ADAPTER-TIED", "An adapter trains the head or the table of tokens, which are one tensor in the base.",
+     "PEFT makes two tensors of them, unless both are in modules_to_save and stay equal. Plimsoll trains one.",
+     "Name both in adapter.modules_to_save. If the adapter has two different ones, merge it: the merged model's head is a tensor "
+     "of its own.",
+     "plimsoll merge --weights BASE --adapter DIR --out NEW"},
+    {"E-ADAPTER-TWICE", "The base has this adapter in it already.",
+     "The weights come from a merge of just this adapter. Applied once more it would count double.",
+     "Use the merged weights without the adapter, or the base that it was trained on.",
+     "plimsoll generate --weights MERGED --prompt \"...\""},
     {"E-BATCH-3", "effective_batch is not micro_batch x accumulation.",
      "All three are given and disagree, or the effective batch is not divisible by the one that is given.",
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
@@ -238,6 +290,10 @@ const CodeExplanation kExplanations[] = {
      "in "
      "one folder, or config.json was edited.",
      "Save the model again with save_pretrained, or fetch the folder again.", "plimsoll plan CONFIG --set model.init=FOLDER"},
+    {"E-FREEZE", "model.freeze has a pattern that fits no parameter, or leaves nothing to train.",
+     "Each pattern is a regular expression for all of the name of a parameter, or of a module that holds it: \"wte\", "
+     "\"h\\.[0-5]\", \".*\\.bias\".",
+     "Take names from `plimsoll plan CONFIG --values`.", "plimsoll plan CONFIG --set 'model.freeze=[]'"},
     {"E-GRADIENT", "A value that must be trained has no gradient.",
      "The model applies an operation that is not differentiable between a parameter and the loss.",
      "Use another operation there.", "plimsoll plan CONFIG --values"},

@@ -16,7 +16,6 @@
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
 #include "formats/safetensors.h"
-#include "formats/weights_folder.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
@@ -148,22 +147,20 @@ void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& wri
 int run_forward(const ForwardArguments& arguments) {
   check_arguments(arguments);
   const MemorySettings memory = load_budgets(arguments.budgets);
-  const std::filesystem::path folder = weights_folder(arguments.weights);
-  const ModelConfig model = read_model(folder);
-  const ModelFacts facts = facts_of(model);
-  check_folder(model, folder);
+  const ModelSource model = find_model(arguments.weights, arguments.adapter);
+  const ModelFacts facts = facts_of(model.model);
   const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
   if (inputs.tokens() > facts.positions) {
-    say_line(fmt::format("note: samples of {} tokens; the model in {} was made for at most {}", inputs.tokens(), folder.string(),
-                         facts.positions));
+    say_line(fmt::format("note: samples of {} tokens; the model in {} was made for at most {}", inputs.tokens(),
+                         model.folder.string(), facts.positions));
   }
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
-  const FrozenBase base = base_of(base_format(arguments.sets, "forward"), folder);
-  const auto build = [&](std::int64_t) { return build_forward_graph(model, inputs.tokens(), shape, base); };
-  InferenceRun run(plan_inference({build, {1}, inputs.heap()}, room), room, model, folder, arguments.audit);
+  const FrozenBase base = base_of(base_format(arguments.sets, "forward"), model.folder);
+  const auto build = [&](std::int64_t) { return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, base); };
+  InferenceRun run(plan_inference({build, {1}, inputs.heap() + model.heap}, room), room, model, arguments.audit);
   SafetensorsWriter writer(arguments.out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
   run_samples(run, inputs, writer);
   writer.commit();

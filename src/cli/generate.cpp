@@ -226,20 +226,21 @@ class Writer {
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   const MemorySettings memory = load_budgets(arguments.budgets);
-  const std::filesystem::path folder = weights_folder(arguments.weights);
-  const ModelConfig model = read_model(folder);
-  const ModelFacts facts = facts_of(model);
-  check_folder(model, folder);
+  const ModelSource model = find_model(arguments.weights, arguments.adapter);
+  const std::filesystem::path& folder = model.folder;
+  const ModelFacts facts = facts_of(model.model);
   const Vocabulary vocabulary(folder, facts, arguments.prompts);
   GenerationRequest request = request_of(arguments, vocabulary, facts);
   if (!arguments.ignore_end) request.ends = end_tokens(folder);
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), folder);
-  const auto build = [&](std::int64_t) { return build_generation_graph(model, generation_shape(request), base); };
-  const Bytes heap = vocabulary.heap() + generation_heap(request);
-  InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, folder, arguments.audit);
+  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), model.folder);
+  const auto build = [&](std::int64_t) {
+    return build_generation_graph(model.model, generation_shape(request), model.adapter, base);
+  };
+  const Bytes heap = vocabulary.heap() + generation_heap(request) + model.heap;
+  InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, arguments.audit);
   const Writer writer(arguments, vocabulary);
   const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });
   run.check();

@@ -43,7 +43,7 @@ std::string value_of(const ConfigKey& key, const Config& config) {
 // Keys that something else would have to be chosen for, or that stand instead of another one.
 bool of_another_choice(std::string_view key, const Config& config) {
   return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "precision.allow" ||
-         key.starts_with("precision.loss_scale");
+         key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
 }
 
 std::string line_of(const ConfigKey& key, const Config& config) {
@@ -63,8 +63,8 @@ std::string init_text(std::string_view preset) {
       "# A configuration of Plimsoll. Change what you like, then:\n"
       "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
       "#   plimsoll train run.toml --run run\n"
-      "# A line with one # shows a default. A line with ## is an example for another kind of model, optimizer, schedule or "
-      "precision.\n"
+      "# A line with one # shows a default. A line with ## is an example for an adapter, or for another kind of model, "
+      "optimizer, schedule or precision.\n"
       "# Remove the # to use it. Paths are relative to this file.\n";
   if (!facts_of(config.model.config).bytes) {
     text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";

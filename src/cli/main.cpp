@@ -87,6 +87,7 @@ struct Arguments {
   EvalArguments eval;
   GenerateArguments generate;
   ForwardArguments forward;
+  MergeArguments merge;
   TokenizeArguments tokenize;
   LayoutArguments layout;
   RecomputeArguments recompute;
@@ -187,16 +188,35 @@ void add_tokenize(CLI::App& app, TokenizeArguments& a) {
   });
 }
 
+void add_weights(CLI::App& command, std::string& weights, std::string& adapter) {
+  CLI::Option* model = command.add_option("--weights", weights, "a folder of weights, a GGUF file, or the folder of a run");
+  CLI::Option* with =
+      command.add_option("--adapter", adapter,
+                         "a folder of an adapter, or of its run; it knows its base, which --weights gives anew if it has moved");
+  command.final_callback([model, with] {
+    if (model->count() + with->count() == 0) throw CLI::RequiredError("--weights or --adapter");
+  });
+}
+
+void add_merge(CLI::App& app, MergeArguments& a) {
+  CLI::App* command = app.add_subcommand("merge", "take an adapter into its base: a folder of weights that needs no adapter");
+  command->add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
+  command->add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
+  command->add_option("--out", a.out, "the new folder")->required();
+  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor)");
+  command->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
-  eval->add_option("--weights", a.eval.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
+  add_weights(*eval, a.eval.weights, a.eval.adapter);
   eval->add_flag("--audit", a.eval.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text");
   add_budgets(*generate, a.generate.budgets, kFreeMemory);
-  generate->add_option("--weights", a.generate.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
+  add_weights(*generate, a.generate.weights, a.generate.adapter);
   add_base(*generate, a.generate.sets);
   generate->add_option("--prompt", a.generate.prompts, "text to continue; repeat it to run several prompts as one batch")
       ->required()
@@ -219,7 +239,7 @@ void add_others(CLI::App& app, Arguments& a) {
 
   CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
   add_budgets(*forward, a.forward.budgets, kFreeMemory);
-  forward->add_option("--weights", a.forward.weights, "a folder of weights, a GGUF file, or the folder of a run")->required();
+  add_weights(*forward, a.forward.weights, a.forward.adapter);
   add_base(*forward, a.forward.sets);
   forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
@@ -228,6 +248,7 @@ void add_others(CLI::App& app, Arguments& a) {
   forward->add_flag("--audit", a.forward.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
 
+  add_merge(app, a.merge);
   add_tokenize(app, a.tokenize);
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
@@ -284,6 +305,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("eval")) return run_eval(a.eval);
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("forward")) return run_forward(a.forward);
+  if (app.got_subcommand("merge")) return run_merge(a.merge);
   if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
   if (app.got_subcommand("recompute")) return run_recompute(a.recompute);

@@ -100,6 +100,11 @@ class Table {
 
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
+  if (config.adapter.active()) {
+    throw config_error("E-CONFIG-CONFLICT", "adapter.kind",
+                       "verify moves all weights of a model, and an adapter is saved without them",
+                       "a configuration without an adapter", {"--set adapter.kind=none"});
+  }
   tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());
   std::optional<TemporaryFolder> temporary;

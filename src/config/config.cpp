@@ -49,7 +49,7 @@ class Merged {
   // Values that no key takes are faults; they are left out from here on.
   void leave_out_faulty(ConfigFaults& faults) {
     for (std::optional<KeySetting>& each : settings_) {
-      if (!each || each->key->name == "model.init") continue;  // which reads files
+      if (!each || each->key->name == "model.init" || each->key->name == "adapter.init") continue;  // which reads files
       if (!faults.attempt({each->key->name}, [&] { each->alone(); })) each.reset();
     }
   }
@@ -122,8 +122,8 @@ std::string_view precision_name(DType dtype) {
 
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {
-    return std::tie(c.seed, c.model, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.precision, c.threads, c.device,
-                    c.unverified, c.gpu_graphs, c.links);
+    return std::tie(c.seed, c.model, c.adapter, c.data, c.train, c.optimizer, c.schedule, c.plan, c.memory, c.precision,
+                    c.threads, c.device, c.unverified, c.gpu_graphs, c.links);
   };
   return all(a) == all(b);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/settings.h"
 #include "autodiff/frozen_base.h"
 #include "autodiff/training.h"
 #include "base/bytes.h"
@@ -25,10 +26,11 @@
 namespace plimsoll {
 
 struct ModelSettings {
-  std::string preset;          // "" where the shape is given by its keys or by a folder
-  std::filesystem::path init;  // a Hugging Face folder; empty: random weights
-  ModelConfig config;          // of a preset, a folder, or its keys
-  std::int64_t context = 0;    // tokens of a sample, at most the positions of the model
+  std::string preset;               // "" where the shape is given by its keys or by a folder
+  std::filesystem::path init;       // a Hugging Face folder; empty: random weights
+  ModelConfig config;               // of a preset, a folder, or its keys
+  std::int64_t context = 0;         // tokens of a sample, at most the positions of the model
+  std::vector<std::string> freeze;  // regular expressions for names of parameters and modules
 
   friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
 };
@@ -124,6 +126,7 @@ std::string_view precision_name(DType dtype);
 struct Config {
   std::int64_t seed = 1;
   ModelSettings model;
+  AdapterSettings adapter;
   DataSettings data;
   TrainSettings train;
   OptimizerChoice optimizer;

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "config/adapter_keys.h"
 #include "config/config_aliases.h"
 #include "config/model_keys.h"
 #include "device/machine_facts.h"
@@ -237,7 +238,7 @@ using C = Config;
 using S = Setting;
 using Text = std::string;
 
-constexpr std::string_view kContextKey = "model.context";
+constexpr std::string_view kContextKey = "model.context", kFirstBehindAdapters = "data.train";
 
 // Without those of the families.
 const ConfigKey kKeys[] = {
@@ -251,6 +252,11 @@ const ConfigKey kKeys[] = {
     {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
     {kContextKey, OnResume::never, "tokens of a sample", "1024",
      [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); }, [](const C& c) { return shown(c.model.context); }},
+
+    {"model.freeze", OnResume::never,
+     "parameters that are not trained: regular expressions for whole names, or for modules that hold them",
+     "[\"wte\", \"h\\\\.[0-5]\"]", [](C& c, const S& s) { c.model.freeze = names(s); },
+     [](const C& c) { return c.model.freeze.empty() ? Text() : names_text(c.model.freeze); }},
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
@@ -489,6 +495,9 @@ std::vector<ConfigKey> all_keys() {
   };
   for (const ConfigKey& key : kKeys) {
     if (key.name == kContextKey) add_models(/*sizes=*/true);
+    if (key.name == kFirstBehindAdapters) {
+      for (ConfigKey& one : adapter_keys()) keys.push_back(std::move(one));
+    }
     keys.push_back(key);
     if (key.name == "model.preset") keys.back().comment = preset_comment();
     if (key.name == kContextKey) add_models(/*sizes=*/false);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "config/adapter_keys.h"
 #include "config/batch.h"
 #include "device/machine_facts.h"
 #include "formats/gguf/gguf_file.h"
@@ -451,6 +452,19 @@ void note_doubtful(Config& config, const GivenSettings& given) {
                    train.updates));
 }
 
+void check_frozen(Config& config, const GivenSettings& given) {
+  if (!config.adapter.active()) return;
+  if (!config.model.freeze.empty()) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("model.freeze"),
+                       "model.freeze is given, and all of the model is frozen under an adapter",
+                       "without it; adapter.modules_to_save says what is trained beside the adapter");
+  }
+  if (config.model.init.empty()) {
+    config.notes.push_back(fmt::format("{}: the model under the adapter is random numbers, since model.init is not given",
+                                       given.where("adapter.kind")));
+  }
+}
+
 void check_resting(const Config& config, const GivenSettings& given) {
   const PlanSettings& plan = config.plan;
   const std::array places{std::pair{"plan.optimizer_state", plan.optimizer_state}, std::pair{"plan.parameters", plan.parameters},
@@ -574,6 +588,7 @@ void check_init_alone(const GivenSettings& given) {
 }
 
 void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults) {
+  if (!faults.attempt({"adapter"}, [&] { complete_adapter(config, given); })) faults.distrust("model");
   if (config.model.config.empty()) config.model.config = families().front()->defaults();
   faults.attempt({"data.train"}, [&] { check_data(config, given); });
   faults.attempt({"model", "data.format"}, [&] {
@@ -594,6 +609,7 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   faults.attempt({"schedule", "optimizer", "train.effective_batch", "train.updates", "model.context"},
                  [&] { complete_schedule(config, given); });
   faults.attempt({"memory.budget", "machine.device"}, [&] { check_shares(config, given); });
+  faults.attempt({"model.freeze", "adapter"}, [&] { check_frozen(config, given); });
   faults.attempt({"plan", "memory"}, [&] { check_resting(config, given); });
   faults.attempt({"precision"}, [&] { choose_precision(config, given, bf16); });
   faults.attempt({"precision", "optimizer"}, [&] { check_precision(config, given); });

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "formats/file.h"
 #include "formats/weight_index.h"
+#include "formats/weights_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -34,6 +35,11 @@ Error no_weights(const fs::path& folder) {
     });
     return found == names.end() ? std::string() : *found;
   };
+  if (std::ranges::find(names, kAdapterConfig) != names.end()) {
+    return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
+                      "the folder of a model; an adapter has options of its own",
+                      {"--adapter " + folder.string(), "--set adapter.init=" + folder.string()});
+  }
   std::string why = fmt::format("there is no {} and no {}", kWeightsFile, kWeightsIndex);
   std::vector<std::string> remedies;
   if (const std::string shard = first({".safetensors.index.json", ".safetensors"}); !shard.empty()) {

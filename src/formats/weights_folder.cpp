@@ -15,8 +15,10 @@ std::filesystem::path weights_folder(const std::filesystem::path& path) {
   if ((path.filename() == kWeightsFile || path.filename() == kWeightsIndex) && std::filesystem::is_regular_file(path, ignored)) {
     return std::filesystem::absolute(path, ignored).parent_path();
   }
-  const bool run = !std::filesystem::exists(path / "config.json", ignored) &&
-                   std::filesystem::exists(path / "weights" / "config.json", ignored);
+  const auto holds = [&](const std::filesystem::path& folder) {
+    return std::filesystem::exists(folder / "config.json", ignored) || std::filesystem::exists(folder / kAdapterConfig, ignored);
+  };
+  const bool run = !holds(path) && holds(path / "weights");
   return run ? path / "weights" : path;
 }
 

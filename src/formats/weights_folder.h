@@ -7,6 +7,10 @@
 
 namespace plimsoll {
 
+// Of an adapter, in PEFT's layout (adapters/peft_folder.h).
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+
 // The folder of weights that a path means: itself, or `weights` within it where it is the folder of a run. A GGUF file stands for
 // a folder wherever weights, a configuration or a tokenizer are read.
 std::filesystem::path weights_folder(const std::filesystem::path& path);

@@ -63,8 +63,8 @@ struct Placement {
 };
 
 struct Initializer {
-  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
-  double std = 0;
+  enum class Kind : std::uint8_t { zeros, ones, normal, uniform } kind = Kind::zeros;
+  double std = 0;  // of the last two, around zero
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
 
@@ -87,8 +87,10 @@ struct ParameterSpec {
 struct ParameterInfo {
   Initializer initializer;
   ParameterKind kind = ParameterKind::trained;
-  bool decay = false;  // weight decay applies (tensors of two or more axes)
-  bool table = false;  // rows of it are looked up: an embedding
+  bool decay = false;         // weight decay applies (tensors of two or more axes)
+  bool table = false;         // rows of it are looked up: an embedding
+  bool adapter = false;       // beside the model: its own files have no such tensor
+  bool inputs_first = false;  // of a linear layer with an adapter: stored as [inputs, outputs]
   // Of a frozen matrix: the value holds its blocks, u8 [stored bytes]. Loading encodes them.
   std::optional<BlockMatrix> blocks = {};
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,13 @@ enum class Transfer : std::uint8_t { none, fetch, fetched, store, stored };
 
 using TypeSpan = std::span<const ValueType>;
 
+// Of a node that applies a linear layer: y = x W + b. These are positions of inputs.
+struct LinearOperands {
+  std::size_t x = 0, weight = 1;
+  std::optional<std::size_t> bias;
+  bool inputs_first = false;  // W is stored as [inputs, outputs], else as [outputs, inputs]
+};
+
 // How an op works on its largest operands where they are elsewhere and only a part of each is here: on ranges of their elements,
 // one after the other. Outputs that are no ranges, and scratch, stay for all of them.
 struct RangeRule {
@@ -88,6 +96,8 @@ struct OpDef {
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
+  // Null, or nothing: with these attributes it is no linear layer.
+  std::optional<LinearOperands> (*linear)(const Attributes&) = nullptr;
   // Where the configuration asks for 16 bits: inputs that it takes rounded, all of them; inputs that it takes in either width;
   // and the attributes by which it rounds its first outputs itself. Null: none, and everything is fp32.
   std::vector<std::size_t> (*narrow)(const Attributes&) = nullptr;

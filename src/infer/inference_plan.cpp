@@ -12,7 +12,6 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "prepare/planning.h"
-#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -128,10 +127,6 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
   InferenceRoom room{*budget.memory, memory.disk, std::move(machine)};
   if (room.disk) add_disk_tier(room.machine.machine, *room.disk, TransferPolicy::automatic, cache, say);
   return room;
-}
-
-void check_folder(const ModelConfig& model, const std::filesystem::path& folder) {
-  check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, folder);
 }
 
 // The child hands back what it chose, and the addresses.

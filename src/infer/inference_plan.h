@@ -39,9 +39,6 @@ struct InferencePlan {
   std::int64_t batch = 1;
 };
 
-// Refuses a folder whose files are not those of its config.json, which costs less than planning: what load_weights would throw.
-void check_folder(const ModelConfig& model, const std::filesystem::path& folder);
-
 // Plans in a child process. Throws E-PLAN-FIT (exit 3), with what fits, where no plan does.
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room);
 

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
-#include "models/model_config.h"
 #include "plan/timeline.h"
 #include "program/program.h"
 #include "records/run_report.h"
 #include "run/audit.h"
 #include "run/place.h"
+#include "weights/adapter_weights.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -63,15 +63,15 @@ struct InferenceRun::State {
   std::optional<Audit> watch;
 };
 
-InferenceRun::InferenceRun(InferencePlan plan, const InferenceRoom& room, const ModelConfig& model,
-                           const std::filesystem::path& folder, bool audit) {
+InferenceRun::InferenceRun(InferencePlan plan, const InferenceRoom& room, const ModelSource& source, bool audit) {
   cpu::set_thread_count(plan.plan.threads);
   state_ = std::make_unique<State>(std::move(plan), room, audit);
   if (state_->watch) state_->watch->enter(Phase::load);
   Executor& executor = state_->executor;
   const Graph& graph = state_->planned.plan.graph;
   executor.load([&] {
-    load_weights(graph, model, folder, executor);
+    load_weights(graph, source.model, source.folder, executor);
+    if (source.adapter.active()) fill_adapter(graph, source.model, source.adapter, /*seed=*/0, executor);
     clear_others(graph, executor);
   });
 }

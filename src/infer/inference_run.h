@@ -6,15 +6,15 @@
 #include <string_view>
 
 #include "infer/inference_plan.h"
+#include "infer/model_source.h"
 #include "run/executor.h"
 
 namespace plimsoll {
 
 class InferenceRun {
  public:
-  // Loads the weights of a folder. Sets the number of threads.
-  InferenceRun(InferencePlan plan, const InferenceRoom& room, const ModelConfig& model, const std::filesystem::path& folder,
-               bool audit);
+  // Loads the weights. Sets the number of threads.
+  InferenceRun(InferencePlan plan, const InferenceRoom& room, const ModelSource& source, bool audit);
   ~InferenceRun();
   InferenceRun(InferenceRun&&) noexcept;
 

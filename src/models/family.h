@@ -75,6 +75,8 @@ struct Family {
   std::vector<std::string> (*stored)(const ModelConfig&, std::string_view parameter) = nullptr;
   // Tensors that files may hold beside the parameters.
   bool (*ignored)(std::string_view stored) = nullptr;
+  // The parameter's name in the module tree of transformers. Null: its own.
+  std::string (*in_modules)(std::string_view parameter) = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
   std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"
@@ -89,6 +91,10 @@ struct Family {
 inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_ended ? std::int64_t{1} << 24 : facts.positions; }
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
+inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
+  const auto rename = config.family().in_modules;
+  return rename == nullptr ? std::string(parameter) : rename(parameter);
+}
 // Unchanged where it reads no tokens.
 inline ModelConfig with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
   const auto change = config.family().with_vocabulary;

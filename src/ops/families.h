@@ -37,7 +37,8 @@
   CPU_ONLY(grouped_attention)                       \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
-  CPU_ONLY(block_matmul)
+  CPU_ONLY(block_matmul)                            \
+  CPU_ONLY(adapter)
 
 // For whoever needs one kind of them only.
 #define PLIMSOLL_NO_FAMILY(NAME)

@@ -22,6 +22,7 @@
 #include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
+#include "weights/adapter_weights.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -182,6 +183,9 @@ void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
   const ModelConfig& model = config.model.config;
   if (!init.empty()) check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, init);
+  if (const AdapterSettings& adapter = config.adapter; adapter.active()) {
+    check_adapter(build_evaluation_graph(model, 1, 1, 1, adapter).model.graph, model, adapter, init);
+  }
   if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) check_tokenizer(vocabulary);
 }
 

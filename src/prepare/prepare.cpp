@@ -7,8 +7,10 @@
 #include <string_view>
 #include <system_error>
 
+#include "adapters/peft_folder.h"
 #include "base/child.h"
 #include "base/error.h"
+#include "formats/atomic_file.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
@@ -37,11 +39,23 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
   return result;
 }
 
+// A run that goes on where the folder of its adapter has gone reads here what that was.
+void save_adapter_config(const Config& config, const PrepareOptions& options) {
+  if (!config.adapter.active() || options.resumes) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.weights_folder, error);
+  if (error) throw data_error("E-IO-WRITE", options.weights_folder.string(), "the folder cannot be created: " + error.message());
+  const InferenceGraph graph = build_evaluation_graph(config.model.config, 1, 1, 1, config.adapter);
+  write_file_atomically(options.weights_folder / kAdapterConfig,
+                        peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
+}
+
 // What the weights of this run need beside them, from the folders that it begins with: those may be gone when it ends. A run that
 // goes on has its files already.
 void save_companions(const Config& config, const PrepareOptions& options) {
   const std::filesystem::path &folder = options.weights_folder, &init = config.model.init;
   if (folder.empty()) return;
+  save_adapter_config(config, options);
   const std::filesystem::path& tokens = config.data.vocabulary.empty() ? init : config.data.vocabulary;
   std::error_code error;
   const bool replace = !options.resumes;

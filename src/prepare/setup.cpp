@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapters/adapter.h"
 #include "autodiff/precision.h"
 #include "base/error.h"
 #include "config/config_keys.h"
@@ -61,7 +62,7 @@ Error nothing_frozen(const Config& config) {
 
 FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder) {
   FrozenBase base{.format = format};
-  if (format != BaseFormat::nf4 || folder.empty()) return base;
+  if (format != BaseFormat::nf4 || !std::filesystem::is_directory(folder)) return base;
   const auto stored = read_quantization(ConfigReader(folder / "config.json"));
   if (stored && !stored->int8) base.nested = stored->nested;
   return base;
@@ -70,7 +71,10 @@ FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder) {
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, config.model.context};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
-  return train_graph(config, config.model.config.family().build(config.model.config, shape, options), data, micro_batch);
+  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
+  freeze(model.graph, config.model.freeze);
+  return train_graph(config, std::move(model), data, micro_batch);
 }
 
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
@@ -86,25 +90,38 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   return result;
 }
 
+namespace {
+
+// What no adapter trains counts as frozen.
+InferenceGraph forward_only(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter,
+                            const FrozenBase& base) {
+  InferenceGraph result{model.family().build(model, shape, {}), {}};
+  if (adapter.active()) {
+    add_adapter(result.model, model, adapter, /*seed=*/0);
+    store_base(result.model.graph, base);
+  } else {
+    freeze_base(result.model.graph, base);
+  }
+  return result;
+}
+
+}  // namespace
+
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch, const FrozenBase& base) {
-  InferenceGraph result{model.family().build(model, {0, batch, tokens}, {}), {}};
-  freeze_base(result.model.graph, base);
+                                      std::int64_t batch, const AdapterSettings& adapter, const FrozenBase& base) {
+  InferenceGraph result = forward_only(model, {0, batch, tokens}, adapter, base);
   result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
   return result;
 }
 
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const FrozenBase& base) {
-  InferenceGraph result{model.family().build(model, {.generate = shape}, {}), {}};
-  freeze_base(result.model.graph, base);
-  return result;
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const AdapterSettings& adapter,
+                                      const FrozenBase& base) {
+  return forward_only(model, {.generate = shape}, adapter, base);
 }
 
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
-                                   const FrozenBase& base) {
-  InferenceGraph result{model.family().build(model, {.tokens = tokens, .forward = shape}, {}), {}};
-  freeze_base(result.model.graph, base);
-  return result;
+                                   const AdapterSettings& adapter, const FrozenBase& base) {
+  return forward_only(model, {.tokens = tokens, .forward = shape}, adapter, base);
 }
 
 DataFacts DataFiles::facts() const {

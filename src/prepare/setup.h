@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/settings.h"
 #include "autodiff/frozen_base.h"
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
@@ -39,17 +40,18 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 // The same of the forward passes that a family has built.
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
 
-// The graph of one section alone, for commands that only need weights.
+// The graph of one section alone, for commands that only need weights, with an adapter where one is given.
 struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
 // `base`: how linear layers are stored, of which none is trained here.
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch, const FrozenBase& base = {});
-InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const FrozenBase& base = {});
+                                      std::int64_t batch, const AdapterSettings& adapter = {}, const FrozenBase& base = {});
+InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const AdapterSettings& adapter = {},
+                                      const FrozenBase& base = {});
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
-                                   const FrozenBase& base = {});
+                                   const AdapterSettings& adapter = {}, const FrozenBase& base = {});
 // Of weights in that folder; none is random numbers. What is stored there as nf4 already keeps its kind of scales.
 FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder);
 

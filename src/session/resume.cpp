@@ -67,6 +67,7 @@ class Origins {
   // The settings with what stands in for folders that have gone.
   RunSettings stand_in(RunSettings settings) {
     init_ = replace(settings, "model.init", {"config.json"});
+    adapter_ = replace(settings, "adapter.init", {"adapter_config.json"});
     vocabulary_ = replace(settings, "data.vocabulary", {"vocab.json", "tokenizer.json"});
     return settings;
   }
@@ -74,6 +75,7 @@ class Origins {
   // After stand_in and loading: what the configuration calls its origin.
   void name(Config& config) const {
     if (!init_.empty()) config.model.init = init_;
+    if (!adapter_.empty()) config.adapter.init = adapter_;
   }
 
   // Of a configuration that is only compared.
@@ -98,7 +100,7 @@ class Origins {
     return named;
   }
 
-  std::filesystem::path weights_, init_, vocabulary_;
+  std::filesystem::path weights_, init_, adapter_, vocabulary_;
 };
 
 // What `auto` and absent keys stood for when the run began, where that has come to be something else: another processor, another

@@ -220,8 +220,10 @@ void Session::train() {
 
 // That folder may be gone when the run goes on, so the run keeps what it said. One of an earlier version has kept nothing.
 WeightLayout Session::find_layout(const Graph& graph) const {
-  if (resumed_) return is_there(folder_.stored()) ? read_layout(graph, folder_.stored()) : WeightLayout{};
+  if (resumed_ && !config_.adapter.active())
+    return is_there(folder_.stored()) ? read_layout(graph, folder_.stored()) : WeightLayout{};
   const ModelSettings& model = config_.model;
+  if (config_.adapter.active()) return {};  // saved alone
   return model.init.empty() ? WeightLayout{} : layout_of(graph, model.config, model.init);
 }
 

@@ -10,6 +10,7 @@
 #include "device/process_memory.h"
 #include "ops/update/update.h"
 #include "train/group_watch.h"
+#include "weights/adapter_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -120,6 +121,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     } else {
       const WeightSource source{config_.model.init, static_cast<std::uint64_t>(config_.seed)};
       layout_ = fill_parameters(plan_.graph, source, executor_);
+      if (config_.adapter.active()) fill_adapter(plan_.graph, config_.model.config, config_.adapter, source.seed, executor_);
       frozen_ = frozen_weights(plan_.graph, source, executor_);
     }
   });
@@ -334,7 +336,9 @@ void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
 
 void Trainer::save_weights_to(const std::filesystem::path& folder, const SaveOptions& options) {
   enter(Phase::save);
-  executor_.save([&] { save_weights(plan_.graph, config_.model.config, layout_, folder, executor_, options); });
+  SaveOptions all = options;
+  if (config_.adapter.active()) all.adapter = &config_.adapter, all.base = config_.model.init;
+  executor_.save([&] { save_weights(plan_.graph, config_.model.config, layout_, folder, executor_, all); });
 }
 
 std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }

@@ -4,6 +4,7 @@
 #include <span>
 #include <system_error>
 
+#include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/atomic_folder.h"
@@ -133,6 +134,10 @@ void save_weights(const Graph& graph, const ModelConfig& config, const WeightLay
   };
   aside.keep(options.beside.empty() ? folder : options.beside, replaced);
   for (const WeightsFile& file : files) write_file(graph, file, aside.path(), executor, options.averages);
+  if (options.adapter != nullptr) {
+    write_file_atomically(aside.path() / kAdapterConfig, peft_config_text(graph, config, *options.adapter, options.base));
+    return aside.commit();
+  }
   if (layout.index) write_file_atomically(aside.path() / kWeightsIndex, index_text_of(files));
   config.family().write(config, aside.path());
   if (const auto dtype = common_dtype(files)) write_config_dtype(aside.path(), *dtype);

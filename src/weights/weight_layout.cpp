@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "adapters/adapter.h"
+#include "adapters/peft_folder.h"
 #include "autodiff/training.h"
 #include "base/error.h"
 #include "formats/file.h"
@@ -98,7 +100,22 @@ ValueId saved_value(const Graph& graph, ValueId parameter, bool averages) {
   return average.valid() ? average : parameter;
 }
 
+namespace {
+
+WeightsFile adapter_file(const Graph& graph, const ModelConfig& config, bool averages) {
+  WeightsFile file{kAdapterFile, {}, {}};
+  for (AdapterTensor& tensor : adapter_tensors(graph, config)) {
+    const DType dtype = graph.values[saved_value(graph, tensor.parameter, averages)].type.dtype;
+    file.tensors.push_back({std::move(tensor.name), dtype, graph.values[tensor.parameter].type.shape});
+    file.parameters.push_back(tensor.parameter);
+  }
+  return file;
+}
+
+}  // namespace
+
 std::vector<WeightsFile> files_of(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, bool averages) {
+  if (has_adapter(graph)) return {adapter_file(graph, config, averages)};
   const std::vector<ValueId> ids = graph.parameters();
   std::vector<WeightsFile> files;
   for (const std::string& name : layout.files) files.push_back({name, {}, {}});

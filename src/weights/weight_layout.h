@@ -37,7 +37,8 @@ std::string layout_text(const Graph& graph, const WeightLayout& layout);
 // data_error E-RUN-STORED where the file does not say it of every parameter.
 WeightLayout read_layout(const Graph& graph, const std::filesystem::path& file);
 
-// A file to be written: its tensors are those parameters of the graph, in this order.
+// A file to be written: its tensors are those parameters of the graph, in this order. With an adapter there is one, which has
+// that and what is trained beside it.
 struct WeightsFile {
   std::string name;
   std::vector<TensorSpec> tensors;

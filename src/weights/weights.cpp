@@ -34,8 +34,10 @@ std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// `values` begin with number `first` of the sequence, a multiple of 4.
-void fill_normal(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+// Four numbers of each block of random words, by of_words(words). `values` begin with number `first` of the sequence, a multiple
+// of 4.
+template <class OfWords>
+void fill_random(std::span<float> values, std::int64_t first, std::array<std::uint32_t, 2> key, OfWords of_words) {
   constexpr std::int64_t kPiece = 1 << 14;
   ensure(first % 4 == 0, "weights", "a part begins within a block of random numbers");
   const auto n = static_cast<std::int64_t>(values.size());
@@ -44,12 +46,27 @@ void fill_normal(std::span<float> values, std::int64_t first, double std, std::a
       const auto block = static_cast<std::uint64_t>((first + i) / 4);
       const PhiloxWords words =
           philox4x32(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
-      const auto low = normal_pair(words[0], words[1]), high = normal_pair(words[2], words[3]);
-      const std::array four{low[0], low[1], high[0], high[1]};
+      const std::array<double, 4> four = of_words(words);
       for (std::int64_t j = 0; j < std::min<std::int64_t>(4, n - i); ++j) {
-        values[static_cast<std::size_t>(i + j)] = static_cast<float>(std * four[static_cast<std::size_t>(j)]);
+        values[static_cast<std::size_t>(i + j)] = static_cast<float>(four[static_cast<std::size_t>(j)]);
       }
     }
+  });
+}
+
+void fill_normal(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+  fill_random(values, first, key, [std](const PhiloxWords& words) {
+    const auto low = normal_pair(words[0], words[1]), high = normal_pair(words[2], words[3]);
+    return std::array{std * low[0], std * low[1], std * high[0], std * high[1]};
+  });
+}
+
+// In (-b, b), where b is the square root of 3 times the standard deviation.
+void fill_uniform(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
+  fill_random(values, first, key, [bound = std * std::numbers::sqrt3](const PhiloxWords& words) {
+    std::array<double, 4> four{};
+    for (std::size_t i = 0; i < four.size(); ++i) four[i] = bound * ((static_cast<double>(words[i]) + 0.5) * 0x1p-31 - 1);
+    return four;
   });
 }
 
@@ -95,11 +112,15 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
+    if (which == Parameters::adapter && !value.parameter->adapter) continue;
     const Initializer& initializer = value.parameter->initializer;
     fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) {
       switch (initializer.kind) {
         case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
         case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+        case Initializer::Kind::uniform:
+          fill_uniform(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+          break;
         case Initializer::Kind::normal:
           fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
           break;
@@ -109,14 +130,6 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 }
 
 namespace {
-
-// A parameter in the files, under its names: the first one is read, others are tied to it. What is stored in blocks has one name.
-struct StoredNames {
-  std::vector<WeightFiles::Found> found;
-  std::optional<StoredBlocks> blocks;
-
-  const WeightFiles::Found& front() const { return found.front(); }
-};
 
 // Who says the shape of the model.
 const char* shape_source(const WeightFiles& files) { return files.gguf() == nullptr ? "config.json" : "its keys"; }
@@ -146,13 +159,15 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   return stored;
 }
 
-// In the order of the graph.
+}  // namespace
+
 std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig& config, const WeightFiles& files) {
   const Family& family = config.family();
   std::set<std::string_view> taken;
   std::vector<StoredNames> result;
   std::vector<std::string> beside;  // of blocks
   for (const ValueId id : graph.parameters()) {
+    if (graph.values[id].parameter->adapter) continue;
     result.push_back(stored_names(graph.values[id], config, files));
     for (const WeightFiles::Found& found : result.back().found) taken.insert(found.tensor->name);
     if (const auto& blocks = result.back().blocks) beside.insert(beside.end(), blocks->others().begin(), blocks->others().end());
@@ -168,6 +183,8 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
   }
   return result;
 }
+
+namespace {
 
 constexpr std::size_t kStaging = 1 << 16;
 
@@ -254,6 +271,14 @@ WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std:
   return layout_in(files, stored_parameters(graph, config, files));
 }
 
+void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, const Graph& graph, ValueId parameter,
+                    Executor& executor) {
+  std::array<std::byte, kStaging> staging;
+  fill_parameter(parameter, graph.values[parameter], executor,
+                 [&](std::span<float> data, std::int64_t first) { file.read_f32(tensor, first, data, staging); });
+  file.forget(tensor);
+}
+
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
                           Parameters which) {
   const WeightFiles files = WeightFiles::open(folder);
@@ -262,6 +287,7 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
   std::size_t next = 0;
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
+    if (value.parameter->adapter) continue;
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     compare_tied(files, names);

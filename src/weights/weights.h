@@ -4,26 +4,44 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "adapters/settings.h"
+#include "formats/weight_files.h"
 #include "graph/graph.h"
 #include "models/model_config.h"
 #include "run/executor.h"
+#include "weights/stored_blocks.h"
 #include "weights/weight_layout.h"
 
 namespace plimsoll {
 
 inline bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
-enum class Parameters : std::uint8_t { all, frozen };
+enum class Parameters : std::uint8_t { all, frozen, adapter };
 
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all);
-// Fills every parameter from the files of the folder (formats/weight_files.h), and says how they hold them. Nothing of what was
-// read stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor, E-FORMAT-TIE two names
-// of one parameter with different numbers.
+// Fills every parameter but those of an adapter from the files of the folder (formats/weight_files.h), and says how they hold
+// them. Nothing of what was read stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown
+// tensor, E-FORMAT-TIE two names of one parameter with different numbers.
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
                           Parameters which = Parameters::all);
+
+// A parameter in the files of a model, under its names: the first one is read, others are tied to it. What is stored in blocks
+// has one name.
+struct StoredNames {
+  std::vector<WeightFiles::Found> found;
+  std::optional<StoredBlocks> blocks;
+
+  const WeightFiles::Found& front() const { return found.front(); }
+};
+// In the order of the graph, without those of an adapter.
+std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig& config, const WeightFiles& files);
+// Fills one parameter from a tensor of its shape.
+void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, const Graph& graph, ValueId parameter,
+                    Executor& executor);
 
 // What parameters begin as.
 struct WeightSource {
@@ -40,8 +58,12 @@ WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std:
 struct SaveOptions {
   bool averages = false;         // those of the parameters that have one, instead
   std::filesystem::path beside;  // whose other files are taken over; empty: those of the folder itself
+  // Of a graph that has an adapter, which is saved alone: what its configuration says, and the folder of its base.
+  const AdapterSettings* adapter = nullptr;
+  std::filesystem::path base = {};
 };
-// Writes the files of the layout, their index and config.json, and takes over the other files. The folder is replaced as a whole
+// Writes the files of the layout, their index and config.json, or of an adapter its file and adapter_config.json, and takes over
+// the other files. The folder is replaced as a whole
 // (formats/atomic_folder.h) or stays as it was.
 void save_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, const std::filesystem::path& folder,
                   const Executor& executor, const SaveOptions& options = {});

@@ -35,7 +35,7 @@ def optimizers(test):
 def what_is_not_here(test):
     """(line, what the answer names)."""
     for line, said in (
-        ("lora={r=8}", "no adapters"),
+        ("lora={r=8}", "[adapter]"),
         ("model_name_or_path='gpt2'", "model.init"),
         ("logging_steps=10", "metrics.jsonl"),
         ("report_to='wandb'", "metrics.jsonl"),

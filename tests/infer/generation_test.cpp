@@ -86,7 +86,10 @@ class Model {
   InferencePlan plan(const Build& build) const {
     return plan_inference({[&](std::int64_t) { return build(); }}, room_);
   }
-  InferenceRun run(InferencePlan plan) const { return {std::move(plan), room_, config_, folder_.path(), /*audit=*/true}; }
+  InferenceRun run(InferencePlan plan) const {
+    return {std::move(plan), room_, ModelSource{.folder = folder_.path(), .model = config_, .adapter = {}, .heap = {}},
+            /*audit=*/true};
+  }
   const ModelConfig& config() const { return config_; }
 
  private:

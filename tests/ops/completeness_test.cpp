@@ -31,7 +31,7 @@ TEST(AlikeOps, SayTheirInputs) {
     EXPECT_EQ(op->narrow, nullptr) << op->name;
     EXPECT_EQ(op->rounded, nullptr) << op->name;
   }
-  EXPECT_EQ(alike, 8);
+  EXPECT_EQ(alike, 10);
 }
 
 // Of src/ops, where each family has a folder.

@@ -80,6 +80,7 @@ const Family kGpt2{
                 const BuildOptions& options) { return build_gpt2(of(config), shape, options); },
     .stored = stored,
     .ignored = ignored,
+    .in_modules = [](std::string_view name) { return (name.starts_with("lm_head.") ? "" : "transformer.") + std::string(name); },
     .facts = facts,
     .describe = describe,
     .fault = gpt2_fault,

@@ -63,6 +63,13 @@ Attributes rounded(const Attributes& any, DType to) {
   return attributes;
 }
 
+std::optional<LinearOperands> linear_layer(const Attributes& any) {
+  const auto& a = any.as<BlockMatmulAttributes>();
+  LinearOperands operands{.inputs_first = !a.transposed};
+  if (a.bias) operands.bias = 2;
+  return operands;
+}
+
 }  // namespace
 
 BlockMatmulExtents block_matmul_extents(const BlockMatmulAttributes& attributes, TypeSpan inputs) {
@@ -78,6 +85,7 @@ const OpDef kBlockMatmul{.name = "block_matmul",
                          .infer = infer,
                          .cost = cost,
                          .gradient = gradient,
+                         .linear = linear_layer,
                          .narrow = narrow,
                          .either = either,
                          .rounded = rounded,

@@ -89,6 +89,14 @@ void gradient(GradientContext& context) {
   }
 }
 
+std::optional<LinearOperands> linear_layer(const Attributes& any) {
+  const auto& a = any.as<MatmulAttributes>();
+  if (a.transpose_a || a.batched || a.accumulate) return {};
+  LinearOperands operands{.inputs_first = !a.transpose_b};
+  if (a.bias) operands.bias = 2;
+  return operands;
+}
+
 std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
 
 Attributes rounded(const Attributes& any, DType to) {
@@ -120,6 +128,7 @@ const OpDef kMatmul{.name = "matmul",
                     .cost = cost,
                     .gradient = gradient,
                     .aliases = aliases,
+                    .linear = linear_layer,
                     .narrow = narrow,
                     .rounded = rounded,
                     .costly = true};

@@ -122,10 +122,15 @@ class PagingPass {
         block_of_(blocks_of_values(graph, blocks)),
         state_of_(blocks_of_state(graph, blocks)),
         table_(graph.values.size(), 0),
-        in_ranges_(graph.values.size(), 0) {
+        in_ranges_(graph.values.size(), 0),
+        whole_(graph.values.size(), 0) {
     for (const NodeId id : graph.section_order(Section::update)) {
       const Node& node = graph.nodes[id];
-      for (const std::size_t input : ranges_of(graph, node).inputs) in_ranges_[origin_of(graph, node.inputs[input])] = 1;
+      const std::vector<std::size_t> ranged = ranges_of(graph, node).inputs;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool range = std::find(ranged.begin(), ranged.end(), i) != ranged.end();
+        (range ? in_ranges_ : whole_)[origin_of(graph, node.inputs[i])] = 1;
+      }
     }
     if (paging.tables) find_tables();
   }
@@ -156,7 +161,7 @@ class PagingPass {
     switch (result_.values[value].role) {
       case Role::optimizer_state:
         return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment && !keeps_state(state_of_[value]);
-      case Role::parameter: return (paging_.parameters && leaves_a_block(value)) || table_[value] != 0;
+      case Role::parameter: return (paging_.parameters && leaves_a_block(value) && whole_[value] == 0) || table_[value] != 0;
       case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
       default: return false;
     }
@@ -251,6 +256,7 @@ class PagingPass {
   PerValue<int> block_of_, state_of_;
   PerValue<char> table_;      // and their accumulators
   PerValue<char> in_ranges_;  // read so by an update
+  PerValue<char> whole_;      // read otherwise by one
 };
 
 }  // namespace

@@ -1,0 +1,50 @@
+#include "weights/merge.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "adapters/peft_folder.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/say.h"
+#include "config/config.h"
+#include "device/cpu/parallel.h"
+#include "device/machine_facts.h"
+#include "formats/weights_folder.h"
+
+namespace plimsoll {
+namespace {
+
+std::optional<DType> type_of(const std::string& name) {
+  if (name.empty()) return {};
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    if (name == precision_name(type)) return type;
+  }
+  throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "fp32, bf16 or fp16");
+}
+
+}  // namespace
+
+int run_merge(const MergeArguments& arguments) {
+  MergeRequest request{{}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type)};
+  const PeftAdapter adapter = read_peft_folder(request.adapter);
+  request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
+  cpu::set_thread_count(usable_cores());
+  const MergeResult result = merge_adapter(request);
+  if (result.untied) say_line("note: the trained head is a tensor of its own now, and tie_word_embeddings is false");
+  if (result.rounded) say_line("note: the sums are rounded to the type of the base; --type fp32 keeps them");
+  if (arguments.json) {
+    const nlohmann::json object = {
+        {"schema", "plimsoll.merge/1"}, {"base", request.base.string()}, {"adapter", request.adapter.string()},
+        {"out", request.out.string()},  {"layers", result.layers},       {"replaced", result.replaced},
+        {"untied", result.untied},      {"rounded", result.rounded}};
+    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("merged {} layers of {} into {}, as {}\n", result.layers, request.adapter.string(), request.base.string(),
+               request.out.string());
+  }
+  return 0;
+}
+
+}  // namespace plimsoll

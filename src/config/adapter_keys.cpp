@@ -1,0 +1,204 @@
+#include "config/adapter_keys.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "adapters/peft_folder.h"
+#include "config/config_rules.h"
+#include "formats/weights_folder.h"
+#include "models/all.h"
+
+namespace plimsoll {
+namespace {
+
+using C = Config;
+using S = Setting;
+using Text = std::string;
+
+constexpr std::array<std::string_view, 3> kKinds{"none", "lora", "dora"};
+constexpr std::int64_t kMostRank = 1 << 16;
+constexpr double kMostAlpha = 1e9;
+
+// "q_proj=16": a regular expression for the end of a module's name, and a number.
+std::vector<PatternNumber> pattern_numbers(const S& setting, double low, double most, bool whole) {
+  std::vector<PatternNumber> list;
+  for (const std::string& each : names(setting)) {
+    const std::size_t equals = each.rfind('=');
+    double number = 0;
+    const char* const end = each.data() + each.size();
+    bool good = equals != std::string::npos && equals > 0;
+    if (good) {
+      const char* begin = each.data() + equals + 1;
+      while (begin != end && *begin == ' ') ++begin;
+      const auto [at, error] = std::from_chars(begin, end, number);
+      good = error == std::errc{} && at == end && number >= low && number <= most && (!whole || number == std::floor(number));
+    }
+    if (!good) throw type_error(setting, "a list of patterns with a number each: [\"q_proj=16\", \"layers.0.mlp.*=4\"]");
+    std::string pattern = each.substr(0, equals);
+    while (pattern.ends_with(' ')) pattern.pop_back();
+    list.push_back({std::move(pattern), number});
+  }
+  return list;
+}
+
+Text pattern_text(const std::vector<PatternNumber>& patterns) {
+  std::vector<std::string> list;
+  for (const PatternNumber& each : patterns) list.push_back(fmt::format("{}={}", each.pattern, each.number));
+  return list.empty() ? Text() : names_text(list);
+}
+
+ModuleSet modules(const S& setting) {
+  if (const auto* one = std::get_if<std::string>(&setting.value)) {
+    if (*one == "all-linear") return {};
+    if (!one->empty()) return {ModuleSet::Kind::expression, {*one}};
+  }
+  ModuleSet set{ModuleSet::Kind::names, names(setting)};
+  if (set.names.empty()) throw type_error(setting, "\"all-linear\", a list of names, or a regular expression");
+  return set;
+}
+
+Text modules_text(const ModuleSet& set) {
+  switch (set.kind) {
+    case ModuleSet::Kind::all_linear: return toml_text("all-linear");
+    case ModuleSet::Kind::expression: return toml_text(set.names.at(0));
+    case ModuleSet::Kind::names: break;
+  }
+  return names_text(set.names);
+}
+
+Text unless_empty(const std::vector<std::string>& list) { return list.empty() ? Text() : names_text(list); }
+
+// Of a configuration that has an adapter.
+template <Text (*kText)(const AdapterSettings&)>
+Text text(const C& c) {
+  return c.adapter.active() ? kText(c.adapter) : Text();
+}
+
+using A = AdapterSettings;
+Text kind_text(const A& a) { return toml_text(kKinds[static_cast<std::size_t>(a.kind)]); }
+Text init_text(const A& a) { return a.init.empty() ? Text() : toml_text(a.init.native()); }
+Text rank_text(const A& a) { return toml_text(a.rank); }
+Text alpha_text(const A& a) { return toml_text(a.alpha); }
+Text rs_text(const A& a) { return a.rs ? "true" : "false"; }
+Text dropout_text(const A& a) { return toml_text(a.dropout); }
+Text targets_text(const A& a) { return modules_text(a.targets); }
+Text excluded_text(const A& a) { return unless_empty(a.excluded); }
+Text ranks_text(const A& a) { return pattern_text(a.rank_pattern); }
+Text alphas_text(const A& a) { return pattern_text(a.alpha_pattern); }
+Text saved_text(const A& a) { return unless_empty(a.modules_to_save); }
+
+// Lists of names in any order are the same.
+AdapterSettings sorted(AdapterSettings settings) {
+  for (std::vector<std::string>* list : {&settings.targets.names, &settings.excluded, &settings.modules_to_save}) {
+    std::ranges::sort(*list);
+  }
+  return settings;
+}
+
+// The base of the adapter as the model, where nothing else is said of one.
+void take_base(C& config, const GivenSettings& given, const PeftAdapter& adapter) {
+  for (const ConfigKey& key : config_keys()) {
+    const bool shape = section_of(key.name) == "model" && key.name != "model.context" && key.name != "model.dropout";
+    if (shape && given.has(key.name)) return;
+  }
+  config.model.init = base_of(adapter);
+  config.model.config = read_model(config.model.init);
+  config.model.context = facts_of(config.model.config).positions;
+  for (const std::string_view beside : {"model.context", "model.dropout"}) {
+    if (const Setting* setting = given.find(beside)) config_key(beside).set(config, *setting);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> names(const Setting& setting) {
+  if (const auto* list = std::get_if<std::vector<std::string>>(&setting.value)) return *list;
+  if (const auto* none = std::get_if<std::vector<double>>(&setting.value); none != nullptr && none->empty()) return {};
+  if (const auto* one = std::get_if<std::string>(&setting.value); one != nullptr && setting.typed) {
+    return one->empty() ? std::vector<std::string>{} : std::vector{*one};
+  }
+  throw type_error(setting, "a list of texts: [\"...\", \"...\"]");
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "[" : ", ") + toml_text(name);
+  return text.empty() ? "[]" : text + "]";
+}
+
+std::vector<ConfigKey> adapter_keys() {
+  return {
+      {"adapter.kind", OnResume::never, "lora or dora: small matrices are trained, and the model is frozen", "\"lora\"",
+       [](C& c, const S& s) { c.adapter.kind = static_cast<AdapterKind>(choice(s, kKinds)); }, text<kind_text>},
+      {"adapter.init", OnResume::place, "a PEFT folder that the adapter begins as; it brings all other keys but dropout",
+       "\"adapter\"", [](C& c, const S& s) { c.adapter.init = weights_folder(path(s)); }, text<init_text>},
+      {"adapter.rank", OnResume::never, "rows of A and columns of B", "16",
+       [](C& c, const S& s) { c.adapter.rank = whole(s, 1, kMostRank); }, text<rank_text>},
+      {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
+       [](C& c, const S& s) { c.adapter.alpha = number(s, 0, kMostAlpha); }, text<alpha_text>},
+      {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false",
+       [](C& c, const S& s) { c.adapter.rs = flag(s); }, text<rs_text>},
+      {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
+       [](C& c, const S& s) { c.adapter.dropout = number(s, 0, kBelowOne); }, text<dropout_text>},
+      {"adapter.targets", OnResume::never,
+       "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
+       "[\"q_proj\", \"v_proj\"]", [](C& c, const S& s) { c.adapter.targets = modules(s); }, text<targets_text>},
+      {"adapter.exclude", OnResume::never, "layers that get none all the same: names or ends of names",
+       "[\"layers.0.mlp.up_proj\"]", [](C& c, const S& s) { c.adapter.excluded = names(s); }, text<excluded_text>},
+      {"adapter.rank_pattern", OnResume::never,
+       "other ranks of some layers: a regular expression for the end of a name and a number, the first one counts",
+       "[\"down_proj=4\"]", [](C& c, const S& s) { c.adapter.rank_pattern = pattern_numbers(s, 1, kMostRank, true); },
+       text<ranks_text>},
+      {"adapter.alpha_pattern", OnResume::forced, "likewise other alphas", "[\"down_proj=8\"]",
+       [](C& c, const S& s) { c.adapter.alpha_pattern = pattern_numbers(s, 0, kMostAlpha, false); }, text<alphas_text>},
+      {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
+       "[\"embed_tokens\", \"lm_head\"]", [](C& c, const S& s) { c.adapter.modules_to_save = names(s); }, text<saved_text>},
+  };
+}
+
+void complete_adapter(Config& config, const GivenSettings& given) {
+  AdapterSettings& adapter = config.adapter;
+  const std::vector<ConfigKey> keys = adapter_keys();
+  if (adapter.init.empty()) {
+    if (adapter.active()) return;
+    const bool off = given.has("adapter.kind");
+    for (const ConfigKey& key : keys) {
+      if (off || !given.has(key.name)) continue;
+      throw config_error("E-CONFIG-MISSING", given.where(key.name), fmt::format("{} is given, and adapter.kind is not", key.name),
+                         "a kind of adapter, or a folder in adapter.init", {"--set adapter.kind=lora"});
+    }
+    adapter = {};
+    return;
+  }
+  const PeftAdapter folder = read_peft_folder(adapter.init);
+  Config by_folder = config;
+  by_folder.adapter = folder.settings;
+  Config by_keys = config;
+  if (!by_keys.adapter.active()) by_keys.adapter.kind = folder.settings.kind;
+  const Config sorted_folder = [&] {
+    Config c = by_folder;
+    c.adapter = sorted(c.adapter);
+    return c;
+  }();
+  by_keys.adapter = sorted(by_keys.adapter);
+  for (const ConfigKey& key : keys) {
+    if (key.name == "adapter.init" || key.name == "adapter.dropout" || !given.has(key.name)) continue;
+    const Text here = key.text(by_keys), there = key.text(sorted_folder);
+    if (here == there) continue;
+    throw config_error("E-ADAPTER-CONTRADICTION", given.where(key.name),
+                       fmt::format("{} is {}, and the adapter in {} says {}", key.name, here.empty() ? "nothing" : here,
+                                   adapter.init.string(), there.empty() ? "nothing" : there),
+                       "the key as the folder says it, or none: the folder brings it");
+  }
+  const double dropout = adapter.dropout;
+  adapter = folder.settings;
+  if (given.has("adapter.dropout")) adapter.dropout = dropout;
+  take_base(config, given, folder);
+}
+
+}  // namespace plimsoll

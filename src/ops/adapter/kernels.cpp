@@ -1,0 +1,273 @@
+#include "ops/adapter/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/elementwise/tiles.h"
+#include "tensor/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/adapter/kernels.cpp"
+#include "hwy/foreach_target.h"
+
+#include "device/cpu/narrow-inl.h"
+#include "hwy/highway.h"
+
+#ifndef PLIMSOLL_OPS_ADAPTER_KERNELS_ONCE_
+#define PLIMSOLL_OPS_ADAPTER_KERNELS_ONCE_
+namespace plimsoll::cpu::adapter {
+
+inline constexpr std::int64_t kColumns = 256;  // of one task
+inline constexpr std::int64_t kPiece = 1024;   // elements of a row that are summed in fp32 lanes
+
+struct Sum {
+  ConstElements x, y;
+  Elements out;
+};
+struct Forward {
+  MagnitudeRows shape;
+  ConstElements x;
+  const float* m;
+  Elements y;
+};
+struct Backward {
+  MagnitudeRows shape;
+  ConstElements dy, x;
+  bool accumulate;
+  float* dm;
+};
+struct Part {
+  const RowNorms& norms;
+  ConstElements w;
+  std::int64_t first, count;
+  double* sums;  // of each row
+};
+
+// Calls f with a number of the type.
+template <class F>
+void with_type(DType type, F f) {
+  if (type == DType::bf16) return f(std::uint16_t{});
+  if (type == DType::f16) return f(F16{});
+  f(0.0F);
+}
+
+}  // namespace plimsoll::cpu::adapter
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll::cpu::HWY_NAMESPACE {
+
+// Elements [begin, end) as fp32, in pieces: f(place in the array, numbers, count).
+template <class T>
+HWY_INLINE void widen_piece(const T* p, std::int64_t count, float* HWY_RESTRICT out) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(load(p + i), out + i);
+  if (i < count) store_part(load_part(p + i, count - i), out + i, count - i);
+}
+
+void add_elements(const adapter::Sum& n, std::int64_t begin, std::int64_t end) {
+  adapter::with_type(n.out.type, [&]<class T>(T) HWY_ATTR {
+    const T *x = n.x.as<T>(), *y = n.y.as<T>();
+    T* out = n.out.as<T>();
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      fetch_ahead(x + i);
+      fetch_ahead(y + i);
+      store(hn::Add(load(x + i), load(y + i)), out + i);
+    }
+    if (i < end) store_part(hn::Add(load_part(x + i, end - i), load_part(y + i, end - i)), out + i, end - i);
+  });
+}
+
+void scale_columns(const adapter::Forward& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  adapter::with_type(n.y.type, [&]<class T>(T) HWY_ATTR {
+    const T* x = n.x.as<T>() + row * n.shape.width;
+    T* y = n.y.as<T>() + row * n.shape.width;
+    const auto scaled = [&](Floats v, Floats m, Floats norm, Floats bias)
+                            HWY_ATTR { return hn::MulAdd(hn::Sub(v, bias), hn::Div(m, norm), bias); };
+    const float* bias = n.shape.bias;
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      const Floats offset = bias == nullptr ? hn::Zero(F32()) : load(bias + i);
+      store(scaled(load(x + i), load(n.m + i), load(n.shape.norms + i), offset), y + i);
+    }
+    if (i == end) return;
+    const std::int64_t rest = end - i;
+    const Floats offset = bias == nullptr ? hn::Zero(F32()) : load_part(bias + i, rest);
+    store_part(scaled(load_part(x + i, rest), load_part(n.m + i, rest), load_part(n.shape.norms + i, rest, 1), offset), y + i,
+               rest);
+  });
+}
+
+// Rows in their order, for columns [begin, end).
+void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = n.shape.width, count = end - begin;
+  double sums[adapter::kColumns] = {};
+  float dy[adapter::kColumns], x[adapter::kColumns];
+  for (std::int64_t row = 0; row < n.shape.rows; ++row) {
+    adapter::with_type(n.dy.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.dy.as<T>() + row * width + begin, count, dy); });
+    adapter::with_type(n.x.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.x.as<T>() + row * width + begin, count, x); });
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double offset = n.shape.bias == nullptr ? 0.0 : static_cast<double>(n.shape.bias[begin + i]);
+      sums[i] += static_cast<double>(dy[i]) * (static_cast<double>(x[i]) - offset);
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto sum = static_cast<float>(sums[i] / static_cast<double>(n.shape.norms[begin + i]));
+    n.dm[begin + i] = n.accumulate ? n.dm[begin + i] + sum : sum;
+  }
+}
+
+HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::int64_t count) {
+  Floats even = hn::Zero(F32()), odd = even;
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    even = hn::MulAdd(load(x + i), load(y + i), even);
+    odd = hn::MulAdd(load(x + i + kLanes), load(y + i + kLanes), odd);
+  }
+  for (; i < count; i += kLanes) {
+    const std::int64_t rest = std::min<std::int64_t>(kLanes, count - i);
+    even = hn::MulAdd(load_part(x + i, rest), load_part(y + i, rest), even);
+  }
+  return static_cast<double>(hn::GetLane(hn::SumOfLanes(F32(), hn::Add(even, odd))));
+}
+
+// Of one row, its elements [begin, end) as they are stored, cut where tiles end and then into pieces.
+void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  const RowNorms& norms = n.norms;
+  const float* b = norms.b + row * norms.rank;
+  float piece[adapter::kPiece];
+  while (begin < end) {
+    const std::int64_t tile_end = (begin / RowNorms::kTile + 1) * RowNorms::kTile;
+    const std::int64_t count = std::min({end - begin, adapter::kPiece, tile_end - begin});
+    adapter::with_type(n.w.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.w.as<T>() + (begin - n.first), count, piece); });
+    const std::int64_t column = begin - row * norms.columns;
+    double products = 0;
+    for (std::int64_t k = 0; k < norms.rank; ++k) {
+      products += static_cast<double>(b[k]) * dot(piece, norms.a + k * norms.columns + column, count);
+    }
+    n.sums[row] += dot(piece, piece, count) + 2 * norms.scale * products;
+    begin += count;
+  }
+}
+
+// Of W as [columns, rows]: rows [begin, end) of the norms, some lines of W at a time, each line in its turn.
+void add_lines(const adapter::Part& n, std::int64_t begin, std::int64_t end) {
+  const RowNorms& norms = n.norms;
+  const std::int64_t last = n.first + n.count;
+  float piece[adapter::kColumns], change[adapter::kColumns];
+  for (std::int64_t line = n.first / norms.rows; line * norms.rows < last; ++line) {
+    const std::int64_t from = std::max(begin, n.first - line * norms.rows), to = std::min(end, last - line * norms.rows);
+    if (from >= to) continue;
+    const std::int64_t count = to - from;
+    adapter::with_type(
+        n.w.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.w.as<T>() + (line * norms.rows + from - n.first), count, piece); });
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float* b = norms.b + (from + i) * norms.rank;
+      float sum = 0;
+      for (std::int64_t k = 0; k < norms.rank; ++k) sum += b[k] * norms.a[k * norms.columns + line];
+      change[i] = sum;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double w = static_cast<double>(piece[i]);
+      n.sums[from + i] += w * (w + 2 * norms.scale * static_cast<double>(change[i]));
+    }
+  }
+}
+
+}  // namespace plimsoll::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll::cpu {
+namespace {
+
+HWY_EXPORT(add_elements);
+HWY_EXPORT(scale_columns);
+HWY_EXPORT(sum_columns);
+HWY_EXPORT(add_row);
+HWY_EXPORT(add_lines);
+
+}  // namespace
+
+void sum_paths(std::int64_t n, ConstElements x, ConstElements y, Elements out) {
+  const adapter::Sum sum{x, y, out};
+  for_tiles(n, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(add_elements)
+    (sum, begin, end);
+  });
+}
+
+void magnitude(const MagnitudeRows& shape, ConstElements x, const float* m, Elements y) {
+  const adapter::Forward forward{shape, x, m, y};
+  for_row_tiles(shape.rows, shape.width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(scale_columns)
+    (forward, row, begin, end);
+  });
+}
+
+void magnitude_backward(const MagnitudeRows& shape, ConstElements dy, ConstElements x, bool accumulate, float* dm) {
+  const adapter::Backward backward{shape, dy, x, accumulate, dm};
+  for_tiles(
+      shape.width,
+      [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(sum_columns)
+        (backward, begin, end);
+      },
+      adapter::kColumns);
+}
+
+void RowNorms::begin(std::byte* scratch) const {
+  auto* sums = reinterpret_cast<double*>(scratch);
+  std::fill_n(sums, rows, 0.0);
+  double* gram = sums + rows;
+  parallel_for(rank, [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < rank; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < columns; ++k) {
+        sum += static_cast<double>(a[i * columns + k]) * static_cast<double>(a[j * columns + k]);
+      }
+      gram[i * rank + j] = sum;
+    }
+  });
+}
+
+void RowNorms::add(ConstElements w, std::int64_t first, std::int64_t count, std::byte* scratch) const {
+  ensure(first % kTile == 0 && (count % kTile == 0 || first + count == rows * columns), "row_norms",
+         "a part begins or ends within a tile");
+  const adapter::Part part{*this, w, first, count, reinterpret_cast<double*>(scratch)};
+  if (inputs_first) {
+    for_tiles(
+        rows,
+        [&](std::int64_t begin, std::int64_t end) {
+          HWY_DYNAMIC_DISPATCH(add_lines)
+          (part, begin, end);
+        },
+        adapter::kColumns);
+    return;
+  }
+  const std::int64_t first_row = first / columns, last = first + count;
+  for_rows(ceil_div(last, columns) - first_row, columns, [&](std::int64_t i) {
+    const std::int64_t row = first_row + i;
+    HWY_DYNAMIC_DISPATCH(add_row)
+    (part, row, std::max(first, row * columns), std::min(last, (row + 1) * columns));
+  });
+}
+
+void RowNorms::end(std::byte* scratch, float* norms) const {
+  const auto* sums = reinterpret_cast<const double*>(scratch);
+  const double* gram = sums + rows;
+  for_rows(rows, rank * rank, [&](std::int64_t row) {
+    double square = 0;
+    for (std::int64_t i = 0; i < rank; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < rank; ++j) sum += gram[i * rank + j] * static_cast<double>(b[row * rank + j]);
+      square += sum * static_cast<double>(b[row * rank + i]);
+    }
+    norms[row] = static_cast<float>(std::sqrt(std::max(0.0, sums[row] + scale * scale * square)));
+  });
+}
+
+}  // namespace plimsoll::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,149 @@
+#include <fmt/core.h>
+
+#include "graph/gradient.h"
+#include "ops/adapter/adapter.h"
+#include "ops/check.h"
+#include "ops/families.h"
+
+namespace plimsoll::ops {
+namespace {
+
+std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
+  require_inputs(inputs, 2, "sum_paths");
+  require_computable(inputs[0], "sum_paths");
+  require_same(inputs[0], inputs[1], "sum_paths");
+  return {inputs[0]};
+}
+
+ValueType row_of(const ValueType& x, std::string_view where) {
+  require_computable(x, where);
+  require(x.shape.rank() >= 1 && x.shape.last() >= 1, where, "x is " + to_text(x), "(rows, n), or more axes before the last");
+  return {DType::f32, Shape{x.shape.last()}};
+}
+
+std::vector<ValueType> infer_magnitude(const Attributes& any, TypeSpan inputs) {
+  const bool bias = any.as<MagnitudeAttributes>().bias;
+  require_inputs(inputs, 3 + std::size_t{bias}, "magnitude");
+  const ValueType row = row_of(inputs[0], "magnitude");
+  require_type(inputs[1], row, "magnitude", "the magnitudes");
+  require_type(inputs[2], row, "magnitude", "the norms");
+  if (bias) require_type(inputs[3], row, "magnitude", "the bias");
+  return {inputs[0]};
+}
+
+std::vector<ValueType> infer_magnitude_backward(const Attributes& any, TypeSpan inputs) {
+  const auto& a = any.as<MagnitudeAttributes>();
+  require_inputs(inputs, 3 + std::size_t{a.bias} + std::size_t{a.accumulate}, "magnitude_backward");
+  const ValueType row = row_of(inputs[1], "magnitude_backward");
+  require_computable(inputs[0], "magnitude_backward");
+  require(inputs[0].shape == inputs[1].shape, "magnitude_backward", "dy is " + to_text(inputs[0]), to_text(inputs[1]));
+  for (std::size_t i = 2; i < inputs.size(); ++i)
+    require_type(inputs[i], row, "magnitude_backward", "what has a number a column");
+  return {row};
+}
+
+std::vector<ValueType> infer_row_norms(const Attributes& any, TypeSpan inputs) {
+  require_inputs(inputs, 4, "row_norms");
+  require_computable(inputs[1], "row_norms");
+  const Shape &w = inputs[1].shape, &a = inputs[2].shape;
+  require(w.rank() == 2 && a.rank() == 2, "row_norms", fmt::format("W is {} and A {}", to_text(w), to_text(a)), "matrices");
+  const bool inputs_first = any.as<RowNormAttributes>().inputs_first;
+  const std::int64_t rows = w[inputs_first ? 1 : 0], columns = w[inputs_first ? 0 : 1];
+  require_type(inputs[0], {DType::f32, Shape{rows}}, "row_norms", "the norms");
+  require_type(inputs[2], {DType::f32, {a[0], columns}}, "row_norms", "A");
+  require_type(inputs[3], {DType::f32, {rows, a[0]}}, "row_norms", "B");
+  return {inputs[0]};
+}
+
+template <int kFlops>
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+Cost cost_of_norms(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  const double rank = static_cast<double>(inputs[2].shape[0]);
+  return {(2 * rank + 4) * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
+}
+
+void gradient_of_sum(GradientContext& context) {
+  for (const std::size_t i : {0, 1}) {
+    if (context.wants(i)) context.contribute(i, context.gradient(0));
+  }
+}
+
+void gradient_of_magnitude(GradientContext& context) {
+  const auto& a = context.node().attributes.as<MagnitudeAttributes>();
+  if (context.wants(2) || (a.bias && context.wants(3))) {
+    throw config_error("E-GRADIENT", context.node().line, "magnitude has no gradient for norms or a bias that are trained",
+                       "a bias that is frozen");
+  }
+  const ValueId dy = context.gradient(0);
+  if (context.wants(1)) {
+    std::vector<ValueId> inputs{dy, context.input(0), context.input(2)};
+    if (a.bias) inputs.push_back(context.input(3));
+    context.contribute(1, kMagnitudeBackward, a, std::move(inputs));
+  }
+  if (!context.wants(0)) return;
+  const std::vector<ValueId> inputs{dy, context.input(1), context.input(2)};
+  context.contribute(0, context.builder().add1(kMagnitude, MagnitudeAttributes{}, inputs, "grad"));
+}
+
+RangeRule ranges_of_norms(const Attributes&, TypeSpan) { return {kNormTile, {1}}; }
+
+std::vector<std::size_t> first(const Attributes&) { return {0}; }
+std::vector<std::size_t> second(const Attributes&) { return {1}; }
+std::vector<std::size_t> both(const Attributes&) { return {0, 1}; }
+std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
+std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
+std::vector<Alias> updates_first(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
+std::vector<Alias> into_last(const Attributes& any) {
+  const auto& a = any.as<MagnitudeAttributes>();
+  if (!a.accumulate) return {};
+  return {{3 + std::size_t{a.bias}, 0, AliasKind::accumulates}};
+}
+
+}  // namespace
+
+const OpDef kSumPaths{.name = "sum_paths",
+                      .infer = infer_sum,
+                      .cost = cost<1>,
+                      .gradient = gradient_of_sum,
+                      .aliases = over_either,
+                      .either = both,
+                      .elementwise = true,
+                      .alike = true};
+const OpDef kMagnitude{.name = "magnitude",
+                       .infer = infer_magnitude,
+                       .cost = cost<4>,
+                       .gradient = gradient_of_magnitude,
+                       .aliases = over_first,
+                       .either = first,
+                       .alike = true};
+const OpDef kMagnitudeBackward{.name = "magnitude_backward",
+                               .infer = infer_magnitude_backward,
+                               .cost = cost<4>,
+                               .not_differentiable = kFirstOrderOnly,
+                               .aliases = into_last,
+                               .either = both};
+const OpDef kRowNorms{.name = "row_norms",
+                      .infer = infer_row_norms,
+                      .cost = cost_of_norms,
+                      .not_differentiable = kUpdateOnly,
+                      .aliases = updates_first,
+                      .ranges = ranges_of_norms,
+                      .either = second,
+                      .replayable = false};
+
+OpList adapter_ops() { return {{&kSumPaths}, {&kMagnitude}, {&kMagnitudeBackward}, {&kRowNorms}}; }
+
+ValueId sum_paths(GraphBuilder& builder, ValueId x, ValueId y, std::string name) {
+  return builder.add1(kSumPaths, NoAttributes{}, {x, y}, std::move(name));
+}
+
+ValueId magnitude(GraphBuilder& builder, ValueId x, ValueId m, ValueId norms, ValueId bias, std::string name) {
+  std::vector<ValueId> inputs{x, m, norms};
+  if (bias.valid()) inputs.push_back(bias);
+  return builder.add1(kMagnitude, MagnitudeAttributes{.bias = bias.valid()}, std::move(inputs), std::move(name));
+}
+
+}  // namespace plimsoll::ops

@@ -1,0 +1,223 @@
+#include "weights/adapter_weights.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "adapters/adapter.h"
+#include "adapters/peft_folder.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/shell.h"
+#include "formats/file.h"
+#include "ops/adapter/kernels.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = 1 << 16;
+
+Error not_this(const SafetensorsFile& file, std::string what, std::string expected) {
+  return data_error("E-ADAPTER-TENSOR", file.path(), std::move(what), std::move(expected));
+}
+
+// Calls f(bytes) for all of a tensor.
+template <class F>
+void for_pieces(const SafetensorsFile& file, const StoredTensor& tensor, F f) {
+  std::array<std::byte, kPiece> piece;
+  for (std::int64_t at = 0; at < tensor.bytes; at += static_cast<std::int64_t>(kPiece)) {
+    const std::span<std::byte> part =
+        std::span(piece).first(static_cast<std::size_t>(std::min(static_cast<std::int64_t>(kPiece), tensor.bytes - at)));
+    file.read_part(tensor, at, part);
+    f(std::span<const std::byte>(part));
+  }
+}
+
+std::string hash_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+  Hasher hasher;
+  for_pieces(file, tensor, [&](std::span<const std::byte> part) { hasher.add(part); });
+  return hasher.hex();
+}
+
+// The tensor of each name; all that the file has.
+void check_tensors(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file) {
+  std::set<std::string> known;
+  std::map<ValueId, const StoredTensor*> first;
+  for (const AdapterTensor& each : adapter_tensors(graph, config)) {
+    const StoredTensor* tensor = file.find(each.name);
+    const Shape& shape = graph.values[each.parameter].type.shape;
+    if (tensor == nullptr) {
+      throw not_this(file, fmt::format("there is no tensor {}", each.name),
+                     fmt::format("all that {} asks for on this model", kAdapterConfig));
+    }
+    if (tensor->shape != shape) {
+      throw not_this(file, fmt::format("{} is {}", each.name, to_text(tensor->shape)),
+                     fmt::format("{}, as the base and {} say", to_text(shape), kAdapterConfig));
+    }
+    require_readable(file, *tensor);
+    known.insert(each.name);
+    const auto [place, fresh] = first.emplace(each.parameter, tensor);
+    if (fresh || (place->second->stored_as == tensor->stored_as && hash_of(file, *place->second) == hash_of(file, *tensor)))
+      continue;
+    throw data_error("E-ADAPTER-TIED", file.path(),
+                     fmt::format("{} and {} are one tensor in the base and differ", place->second->name, each.name),
+                     "a base whose head is a tensor of its own: merging makes one",
+                     {fmt::format("plimsoll merge --weights BASE --adapter {} --out NEW_BASE",
+                                  shell_quoted(fs::path(file.path()).parent_path().string()))});
+  }
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (known.contains(tensor.name)) continue;
+    throw not_this(file, fmt::format("it has a tensor {}", tensor.name),
+                   fmt::format("what {} asks for on this model, and no more", kAdapterConfig));
+  }
+}
+
+// Numbers of fp32 where they rest, or a copy.
+class Numbers {
+ public:
+  Numbers(const Executor& executor, ValueId id) {
+    if (executor.here(id)) {
+      all_ = executor.view(id).as<float>();
+      return;
+    }
+    executor.read(id, [&](std::span<const std::byte> part) {
+      const std::size_t before = copy_.size();
+      copy_.resize(before + part.size() / sizeof(float));
+      std::memcpy(copy_.data() + before, part.data(), part.size());
+    });
+    all_ = copy_;
+  }
+  const float* data() const { return all_.data(); }
+
+ private:
+  std::vector<float> copy_;
+  std::span<const float> all_;
+};
+
+void write_floats(Executor& executor, ValueId id, std::span<const float> numbers) {
+  std::size_t done = 0;
+  executor.write(id, [&](std::span<std::byte> part) {
+    std::memcpy(part.data(), std::as_bytes(numbers).data() + done, part.size());
+    done += part.size();
+  });
+}
+
+// By the kernel of the update, in its tiles: the same bits, wherever the base rests.
+void fill_norms(const Graph& graph, const AdaptedLayer& layer, bool new_magnitudes, Executor& executor) {
+  const ValueId weight = graph.find(layer.module + ".weight"), a = graph.find(layer.module + ".lora_A.weight"),
+                b = graph.find(layer.module + ".lora_B.weight");
+  const ValueType& type = graph.values[weight].type;
+  const Numbers of_a(executor, a), of_b(executor, b);
+  const Shape &shape_a = graph.values[a].type.shape, &shape_b = graph.values[b].type.shape;
+  const cpu::RowNorms norms{shape_b[0],  shape_a[1], shape_a[0], layer.scale, graph.values[weight].parameter->inputs_first,
+                            of_a.data(), of_b.data()};
+  std::vector<std::byte> scratch(static_cast<std::size_t>(cpu::RowNorms::scratch(norms.rows, norms.rank).n));
+  norms.begin(scratch.data());
+  const auto size = static_cast<std::size_t>(size_of(type.dtype)), tile = static_cast<std::size_t>(cpu::RowNorms::kTile) * size;
+  std::vector<std::byte> staged;
+  std::int64_t done = 0;
+  const auto flush = [&] {
+    const auto count = static_cast<std::int64_t>(staged.size() / size);
+    if (count > 0) norms.add({staged.data(), type.dtype}, done, count, scratch.data());
+    done += count;
+    staged.clear();
+  };
+  const auto all = static_cast<std::size_t>(graph.values[weight].bytes().n);
+  executor.read(weight, [&](std::span<const std::byte> part) {
+    if (part.size() == all) {  // all of it, where it rests
+      norms.add({part.data(), type.dtype}, 0, type.shape.elements(), scratch.data());
+      return;
+    }
+    staged.reserve(tile);
+    while (!part.empty()) {
+      const std::span<const std::byte> some = part.first(std::min(part.size(), tile - staged.size()));
+      staged.insert(staged.end(), some.begin(), some.end());
+      part = part.subspan(some.size());
+      if (staged.size() == tile) flush();
+    }
+  });
+  flush();
+  std::vector<float> rows(static_cast<std::size_t>(norms.rows));
+  norms.end(scratch.data(), rows.data());
+  write_floats(executor, graph.find(layer.module + ".lora_norms"), rows);
+  if (new_magnitudes) write_floats(executor, graph.find(layer.module + ".lora_magnitude_vector"), rows);
+}
+
+}  // namespace
+
+void check_adapter(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings, const fs::path& base) {
+  if (settings.init.empty()) return;
+  check_tensors(graph, config, open_adapter(settings.init));
+  refuse_twice(base, settings.init);
+}
+
+void fill_adapter(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings, std::uint64_t seed,
+                  Executor& executor) {
+  if (settings.init.empty()) {
+    initialize_parameters(graph, seed, executor, Parameters::adapter);
+  } else {
+    const SafetensorsFile file = open_adapter(settings.init);
+    check_tensors(graph, config, file);
+    std::set<ValueId> filled;
+    for (const AdapterTensor& each : adapter_tensors(graph, config)) {
+      if (filled.insert(each.parameter).second) load_parameter(file, *file.find(each.name), graph, each.parameter, executor);
+    }
+    file.forget();
+  }
+  if (settings.kind != AdapterKind::dora) return;
+  for (const AdaptedLayer& layer : adapted_layers(graph, config, settings)) {
+    fill_norms(graph, layer, settings.init.empty(), executor);
+  }
+}
+
+Bytes adapter_heap(const Graph& graph) {
+  Bytes most;
+  for (const ValueId id : graph.parameters()) {
+    const std::string& name = graph.values[id].name.text();
+    if (!graph.values[id].parameter->adapter || !name.ends_with(".lora_norms")) continue;
+    const std::string module = name.substr(0, name.rfind('.'));
+    const Value &a = graph.values[graph.find(module + ".lora_A.weight")],
+                &b = graph.values[graph.find(module + ".lora_B.weight")];
+    const Bytes sums = cpu::RowNorms::scratch(b.type.shape[0], b.type.shape[1]) + graph.values[id].bytes();
+    most = std::max(most, a.bytes() + b.bytes() + sums);
+  }
+  return most.n == 0 ? most : most + Bytes{cpu::RowNorms::kTile * size_of(DType::f32)};
+}
+
+std::string adapter_hash(const SafetensorsFile& file) {
+  std::map<std::string, const StoredTensor*> sorted;
+  for (const StoredTensor& tensor : file.tensors()) sorted.emplace(tensor.name, &tensor);
+  Hasher hasher;
+  for (const auto& [name, tensor] : sorted) {
+    hasher.add(std::as_bytes(std::span(name)));
+    for_pieces(file, *tensor, [&](std::span<const std::byte> part) { hasher.add(part); });
+  }
+  return hasher.hex();
+}
+
+void refuse_twice(const fs::path& base, const fs::path& adapter) {
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  if (base.empty() || !is_there(base / kMergedFile)) return;
+  const nlohmann::json merged =
+      nlohmann::json::parse(read_text(base / kMergedFile, kMostBytes, "E-ADAPTER-FOLDER"), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json list = merged.is_object() ? merged.value("adapters", nlohmann::json::array()) : nlohmann::json::array();
+  const std::string hash = adapter_hash(open_adapter(adapter));
+  for (const nlohmann::json& each : list) {
+    if (each != nlohmann::json(hash)) continue;
+    throw data_error("E-ADAPTER-TWICE", base.string(), fmt::format("the adapter in {} has been merged into it", adapter.string()),
+                     "the base without the adapter, or the merged model alone",
+                     {"--weights " + shell_quoted(base.string()) + ", without --adapter"});
+  }
+}
+
+}  // namespace plimsoll

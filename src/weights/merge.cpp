@@ -1,0 +1,388 @@
+#include "weights/merge.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "adapters/adapter.h"
+#include "adapters/peft_folder.h"
+#include "base/ceil_div.h"
+#include "base/error.h"
+#include "device/cpu/parallel.h"
+#include "formats/atomic_file.h"
+#include "formats/atomic_folder.h"
+#include "formats/config_json.h"
+#include "formats/file.h"
+#include "formats/weight_index.h"
+#include "models/all.h"
+#include "ops/adapter/kernels.h"
+#include "tensor/half.h"
+#include "weights/adapter_weights.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kElements = 1 << 18;  // of a tensor that are here at a time; a multiple of a tile of the norms
+constexpr const char* kHead = "lm_head.weight";
+
+std::vector<float> all_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+  std::vector<float> numbers(static_cast<std::size_t>(tensor.shape.elements()));
+  std::array<std::byte, 1 << 12> staging;
+  file.read_f32(tensor, numbers, staging);
+  return numbers;
+}
+
+// Calls f(first, numbers) for the elements of a tensor in fp32, some at a time; f may change them.
+template <class F>
+void for_elements(const SafetensorsFile& file, const StoredTensor& tensor, F f) {
+  const std::int64_t all = tensor.shape.elements();
+  std::vector<float> numbers(static_cast<std::size_t>(std::min(all, kElements)));
+  std::array<std::byte, 1 << 16> staging;
+  for (std::int64_t first = 0; first < all; first += kElements) {
+    const std::span<float> some = std::span(numbers).first(static_cast<std::size_t>(std::min(kElements, all - first)));
+    file.read_f32(tensor, first, some, staging);
+    f(first, some);
+  }
+  file.forget(tensor);
+}
+
+// What the adapter does to one matrix.
+class LayerChange {
+ public:
+  LayerChange(const SafetensorsFile& adapter, const std::string& module, const LinearOperands& linear, const Shape& weight,
+              const AdapterSettings& settings)
+      : a_(all_of(adapter, tensor(adapter, module + ".lora_A.weight"))),
+        b_(all_of(adapter, tensor(adapter, module + ".lora_B.weight"))) {
+    const std::string in_modules = module.substr(kAdapterPrefix.size());
+    norms_ = {weight[linear.inputs_first ? 1 : 0],
+              weight[linear.inputs_first ? 0 : 1],
+              settings.rank_of(in_modules),
+              settings.scale_of(in_modules),
+              linear.inputs_first,
+              a_.data(),
+              b_.data()};
+    demand(adapter, module + ".lora_A.weight", {norms_.rank, norms_.columns});
+    demand(adapter, module + ".lora_B.weight", {norms_.rows, norms_.rank});
+    if (settings.kind != AdapterKind::dora) return;
+    demand(adapter, module + ".lora_magnitude_vector", Shape{norms_.rows});
+    factors_ = all_of(adapter, tensor(adapter, module + ".lora_magnitude_vector"));
+  }
+
+  // Of DoRA: from the magnitudes to what each row is multiplied by.
+  void find_factors(const SafetensorsFile& base, const StoredTensor& weight) {
+    if (factors_.empty()) return;
+    std::vector<std::byte> scratch(static_cast<std::size_t>(cpu::RowNorms::scratch(norms_.rows, norms_.rank).n));
+    norms_.begin(scratch.data());
+    for_elements(base, weight, [&](std::int64_t first, std::span<const float> numbers) {
+      norms_.add(numbers.data(), first, std::ssize(numbers), scratch.data());
+    });
+    std::vector<float> rows(factors_.size());
+    norms_.end(scratch.data(), rows.data());
+    for (std::size_t i = 0; i < rows.size(); ++i) factors_[i] /= rows[i];
+  }
+
+  // Elements from `first` on of the matrix as it is stored.
+  void apply(std::int64_t first, std::span<float> numbers) const {
+    const std::int64_t width = norms_.inputs_first ? norms_.rows : norms_.columns, last = first + std::ssize(numbers);
+    cpu::parallel_for(ceil_div(last, width) - first / width, [&](std::int64_t i) {
+      const std::int64_t line = first / width + i;
+      const std::int64_t from = std::max(first, line * width), to = std::min(last, (line + 1) * width);
+      float* const part = numbers.data() + (from - first);
+      norms_.inputs_first ? change_line(line, from - line * width, to - from, part)
+                          : change_row(line, from - line * width, to - from, part);
+    });
+  }
+
+ private:
+  static const StoredTensor& tensor(const SafetensorsFile& file, const std::string& name) {
+    const StoredTensor* found = file.find(name);
+    if (found != nullptr) {
+      require_readable(file, *found);
+      return *found;
+    }
+    throw data_error("E-ADAPTER-TENSOR", file.path(), fmt::format("there is no tensor {}", name), "all parts of each layer");
+  }
+
+  static void demand(const SafetensorsFile& file, const std::string& name, const Shape& shape) {
+    const StoredTensor& found = tensor(file, name);
+    if (found.shape == shape) return;
+    throw data_error("E-ADAPTER-TENSOR", file.path(), fmt::format("{} is {}", name, to_text(found.shape)),
+                     fmt::format("{}, as the base and {} say", to_text(shape), kAdapterConfig));
+  }
+
+  float factor(std::int64_t row) const { return factors_.empty() ? 1.0F : factors_[static_cast<std::size_t>(row)]; }
+
+  // Columns from `column` on of a row of [rows, columns].
+  void change_row(std::int64_t row, std::int64_t column, std::int64_t count, float* numbers) const {
+    for (std::int64_t k = 0; k < norms_.rank; ++k) {
+      const auto b = static_cast<float>(norms_.scale * static_cast<double>(norms_.b[row * norms_.rank + k]));
+      const float* a = norms_.a + k * norms_.columns + column;
+      for (std::int64_t i = 0; i < count; ++i) numbers[i] += b * a[i];
+    }
+    const float by = factor(row);
+    if (by != 1) std::transform(numbers, numbers + count, numbers, [by](float x) { return x * by; });
+  }
+
+  // Rows from `row` on of a line of [columns, rows].
+  void change_line(std::int64_t column, std::int64_t row, std::int64_t count, float* numbers) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      double change = 0;
+      for (std::int64_t k = 0; k < norms_.rank; ++k) {
+        change += static_cast<double>(norms_.b[(row + i) * norms_.rank + k]) *
+                  static_cast<double>(norms_.a[k * norms_.columns + column]);
+      }
+      numbers[i] = (numbers[i] + static_cast<float>(norms_.scale * change)) * factor(row + i);
+    }
+  }
+
+  std::vector<float> a_, b_, factors_;
+  cpu::RowNorms norms_{};
+};
+
+void append(SafetensorsWriter& writer, const std::string& name, std::span<const float> numbers, DType type) {
+  if (type == DType::f32) return writer.append(name, std::as_bytes(numbers));
+  std::vector<std::uint16_t> narrow(numbers.size());
+  std::ranges::transform(numbers, narrow.begin(), type == DType::bf16 ? narrow_bf16 : narrow_f16);
+  writer.append(name, std::as_bytes(std::span(narrow)));
+}
+
+bool is_number(const StoredTensor& tensor) {
+  return tensor.dtype && (*tensor.dtype == DType::f32 || *tensor.dtype == DType::bf16 || *tensor.dtype == DType::f16);
+}
+
+class Merge {
+ public:
+  explicit Merge(const MergeRequest& request)
+      : request_(request),
+        peft_(read_peft_folder(request.adapter)),
+        adapter_(open_adapter(request.adapter)),
+        model_(read_model(request.base)),
+        graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
+        files_(WeightFiles::open(request.base)) {
+    check_out();
+    refuse_twice(request.base, request.adapter);
+    find_sources();
+  }
+
+  MergeResult run() {
+    std::error_code error;
+    fs::create_directories(fs::absolute(request_.out, error).parent_path(), error);
+    AtomicFolder aside(request_.out);
+    const std::vector<std::string>& names = files_.names();
+    aside.keep(request_.base, [&](const std::string& name) {
+      return is_weights_name(name) || name == kMergedFile || std::ranges::find(names, name) != names.end();
+    });
+    WeightIndex index;
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < files_.files().size(); ++i) {
+      index.files.push_back(names[i]);
+      for (const TensorSpec& tensor : write_file(i, aside.path())) {
+        index.places.emplace_back(tensor.name, static_cast<std::uint32_t>(i));
+        total += dense_bytes(tensor.shape, tensor.dtype);
+      }
+    }
+    std::ranges::sort(index.places);
+    if (files_.has_index()) write_file_atomically(aside.path() / kWeightsIndex, weight_index_text(index, total));
+    if (result_.untied) {
+      nlohmann::ordered_json config = config_that_is_there(aside.path());
+      config["tie_word_embeddings"] = false;
+      write_config(aside.path(), config);
+    }
+    if (request_.type) write_config_dtype(aside.path(), *request_.type);
+    write_record(aside.path());
+    aside.commit();
+    return result_;
+  }
+
+ private:
+  // A tensor of the base by its stored name: what becomes of it.
+  struct Source {
+    std::optional<std::pair<std::string, LinearOperands>> layer;  // changed by this module of the adapter
+    const StoredTensor* whole = nullptr;                          // replaced by this tensor of the adapter
+  };
+
+  void check_out() const {
+    std::error_code error;
+    for (const fs::path& folder : {request_.base, request_.adapter}) {
+      if (!fs::equivalent(folder, request_.out, error)) continue;
+      throw config_error("E-ADAPTER-OUT", "--out", fmt::format("it is {}, which is read", folder.string()), "a new folder");
+    }
+    const bool empty =
+        !fs::exists(request_.out, error) || (fs::is_directory(request_.out, error) && fs::is_empty(request_.out, error));
+    if (empty || is_there(request_.out / kMergedFile)) return;
+    throw config_error("E-ADAPTER-OUT", "--out", fmt::format("{} is there and holds something else", request_.out.string()),
+                       "a new folder, or one that was merged into before");
+  }
+
+  void find_sources() {
+    const std::map<ValueId, LinearOperands> linear = linear_layers(graph_);
+    const std::vector<StoredNames> stored = stored_parameters(graph_, model_, files_);
+    std::set<std::string> used;
+    std::size_t next = 0;
+    for (const ValueId id : graph_.parameters()) {
+      const StoredNames& names = stored[next++];
+      if (files_.gguf() != nullptr || names.blocks) throw quantized_base(files_.path_of(names.front()));
+      const std::vector<std::string> in_modules = names_in_adapter(model_, graph_.values[id].name.text());
+      for (const std::string& each : in_modules) {
+        const std::string name = std::string(kAdapterPrefix) + each;
+        if (const StoredTensor* whole = adapter_.find(name)) {
+          require_shape(*whole, graph_.values[id].type.shape);
+          used.insert(name);
+        }
+        const std::string module = name.substr(0, name.rfind('.'));
+        const auto found = linear.find(id);
+        if (found == linear.end() || !each.ends_with(".weight") || adapter_.find(module + ".lora_A.weight") == nullptr) continue;
+        for (const char* part : {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"}) used.insert(module + part);
+        sources_[names.front().tensor->name].layer.emplace(module, found->second);
+        ++result_.layers;
+      }
+      take_whole(in_modules, names);
+    }
+    for (const StoredTensor& tensor : adapter_.tensors()) {
+      const bool magnitude = tensor.name.ends_with(".lora_magnitude_vector") && peft_.settings.kind != AdapterKind::dora;
+      if (used.contains(tensor.name) && !magnitude) continue;
+      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("it has a tensor {}", tensor.name),
+                       "what its configuration says, on the layers of the base");
+    }
+  }
+
+  static Error quantized_base(const std::string& path) {
+    return data_error("E-ADAPTER-BASE", path, "its matrices are stored in blocks, which merging does not read",
+                      "a base of safetensors in fp32, bf16 or fp16",
+                      {"--weights FOLDER, of the same model before it was quantised"});
+  }
+
+  void require_shape(const StoredTensor& tensor, const Shape& shape) const {
+    require_readable(adapter_, tensor);
+    if (tensor.shape == shape) return;
+    throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("{} is {}", tensor.name, to_text(tensor.shape)),
+                     fmt::format("{}, as the base has it", to_text(shape)));
+  }
+
+  // Of a tied table the adapter may have two: if they differ, or one is that of the base, the head becomes a tensor of its own.
+  void take_whole(const std::vector<std::string>& in_modules, const StoredNames& names) {
+    std::vector<const StoredTensor*> whole;
+    for (const std::string& each : in_modules) whole.push_back(adapter_.find(std::string(kAdapterPrefix) + each));
+    if (std::ranges::all_of(whole, [](const StoredTensor* each) { return each == nullptr; })) return;
+    const StoredTensor* table = whole.front();
+    if (whole.size() == 2 && (table == nullptr || whole[1] == nullptr || !same(*table, *whole[1]))) {
+      result_.untied = true;
+      head_ = whole[1];
+      table_ = names.front();
+      if (head_ != nullptr) ++result_.replaced;
+      if (table != nullptr) sources_[names.front().tensor->name].whole = table, ++result_.replaced;
+      return;
+    }
+    for (const WeightFiles::Found& found : names.found) sources_[found.tensor->name].whole = table;
+    ++result_.replaced;
+  }
+
+  bool same(const StoredTensor& a, const StoredTensor& b) const { return all_of(adapter_, a) == all_of(adapter_, b); }
+
+  DType type_of(const StoredTensor& tensor) const { return request_.type && is_number(tensor) ? *request_.type : *tensor.dtype; }
+
+  std::vector<TensorSpec> write_file(std::size_t number, const fs::path& folder) {
+    const SafetensorsFile& file = files_.files()[number];
+    const bool has_head = file.find(kHead) != nullptr, adds_head = result_.untied && table_.file == number && !head_is_stored();
+    std::vector<TensorSpec> specs;
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (!tensor.dtype) {
+        throw data_error("E-FORMAT-TENSOR", file.path(), fmt::format("{} is {}", tensor.name, tensor.stored_as),
+                         "tensors of fp32, bf16 or fp16");
+      }
+      specs.push_back({tensor.name, type_of(tensor), tensor.shape});
+    }
+    if (adds_head) specs.push_back({kHead, type_of(*table_.tensor), table_.tensor->shape});
+    SafetensorsWriter writer(folder / files_.names()[number], specs);
+    for (const StoredTensor& tensor : file.tensors()) {
+      const bool head = has_head && result_.untied && tensor.name == kHead;
+      head ? write_head(writer) : write_tensor(writer, file, tensor);
+    }
+    if (adds_head) write_head(writer);
+    writer.commit();
+    return specs;
+  }
+
+  bool head_is_stored() const { return files_.find(kHead).has_value(); }
+
+  void write_head(SafetensorsWriter& writer) const {
+    const DType type = type_of(*table_.tensor);
+    const auto copy = [&](std::int64_t, std::span<const float> numbers) { append(writer, kHead, numbers, type); };
+    head_ != nullptr ? for_elements(adapter_, *head_, copy) : for_elements(files_.files()[table_.file], *table_.tensor, copy);
+  }
+
+  void write_tensor(SafetensorsWriter& writer, const SafetensorsFile& file, const StoredTensor& tensor) {
+    const auto found = sources_.find(tensor.name);
+    const Source source = found == sources_.end() ? Source{} : found->second;
+    const DType type = type_of(tensor);
+    if (source.whole != nullptr) {
+      for_elements(adapter_, *source.whole,
+                   [&](std::int64_t, std::span<const float> numbers) { append(writer, tensor.name, numbers, type); });
+      return;
+    }
+    if (source.layer) {
+      LayerChange change(adapter_, source.layer->first, source.layer->second, tensor.shape, peft_.settings);
+      change.find_factors(file, tensor);
+      result_.rounded = result_.rounded || type != DType::f32;
+      for_elements(file, tensor, [&](std::int64_t first, std::span<float> numbers) {
+        change.apply(first, numbers);
+        append(writer, tensor.name, numbers, type);
+      });
+      return;
+    }
+    if (is_number(tensor)) {
+      for_elements(file, tensor,
+                   [&](std::int64_t, std::span<const float> numbers) { append(writer, tensor.name, numbers, type); });
+      return;
+    }
+    std::array<std::byte, 1 << 16> piece;
+    for (std::int64_t at = 0; at < tensor.bytes; at += std::ssize(piece)) {
+      const std::span<std::byte> part =
+          std::span(piece).first(static_cast<std::size_t>(std::min(std::ssize(piece), tensor.bytes - at)));
+      file.read_part(tensor, at, part);
+      writer.append(tensor.name, part);
+    }
+  }
+
+  // By which the same adapter is not applied once more.
+  void write_record(const fs::path& folder) const {
+    nlohmann::ordered_json record = {{"schema", "plimsoll.merged/1"}, {"adapters", nlohmann::ordered_json::array()}};
+    if (is_there(request_.base / kMergedFile)) {
+      const auto before =
+          nlohmann::ordered_json::parse(read_text(request_.base / kMergedFile, 1 << 20, "E-ADAPTER-FOLDER"), nullptr,
+                                        /*allow_exceptions=*/false);
+      if (before.is_object()) record["adapters"] = before.value("adapters", nlohmann::ordered_json::array());
+    }
+    record["adapters"].push_back(adapter_hash(adapter_));
+    write_file_atomically(folder / kMergedFile, record.dump(1) + "\n");
+  }
+
+  const MergeRequest& request_;
+  PeftAdapter peft_;
+  SafetensorsFile adapter_;
+  ModelConfig model_;
+  Graph graph_;
+  WeightFiles files_;
+  std::map<std::string, Source> sources_;
+  const StoredTensor* head_ = nullptr;  // of the adapter; null: that of the base
+  WeightFiles::Found table_;            // of a head that is untied
+  MergeResult result_;
+};
+
+}  // namespace
+
+MergeResult merge_adapter(const MergeRequest& request) { return Merge(request).run(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,28 @@
+// An adapter taken into its base, file by file: W + s B A, or with DoRA its rows scaled to their magnitudes. Nothing of a
+// tensor's size is allocated. Each tensor keeps its file, its name and, unless another one is asked for, its type.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "tensor/dtype.h"
+
+namespace plimsoll {
+
+struct MergeRequest {
+  std::filesystem::path base, adapter, out;
+  std::optional<DType> type;  // of all tensors; absent: as the base has them
+};
+
+struct MergeResult {
+  std::int64_t layers = 0;    // that the adapter changed
+  std::int64_t replaced = 0;  // tensors that came whole with it
+  bool untied = false;        // the head has become a tensor of its own
+  bool rounded = false;       // the sums were rounded to 16 bits
+};
+
+// Replaces the folder `out` as a whole. E-ADAPTER-TENSOR, -TWICE, -OUT and what reading the two folders throws.
+MergeResult merge_adapter(const MergeRequest& request);
+
+}  // namespace plimsoll
