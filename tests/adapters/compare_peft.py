@@ -88,7 +88,8 @@ def case(binary, name, folder):
     run(binary, *forward, "--adapter", folder / "start")
     result = {"first": off(load_file(folder / "o.safetensors")["logits"], first), "moved": off(last, first)}
     (folder / "c.toml").write_text(
-        f'[model]\ninit = "{folder}/base"\ncontext = {LENGTH}\n[adapter]\ninit = "{folder}/start"\n[data]\ntrain = "{folder}/t.bin"\n'
+        f'[model]\ninit = "{folder}/base"\ncontext = {LENGTH}\n[adapter]\ninit = "{folder}/start"\n'
+        f'[data]\ntrain = "{folder}/t.bin"\n'
         f'format = "u16"\norder = "sequential"\n[train]\neffective_batch = {BATCH}\nmicro_batch = 2\nupdates = {UPDATES}\n'
         'gradient_clip = 0.0\n[optimizer]\nname = "sgd"\nlearning_rate = 0.05\nweight_decay = 0.0\n'
     )
@@ -98,7 +99,8 @@ def case(binary, name, folder):
     run(binary, *forward, "--adapter", folder / "run")
     result["last"] = off(load_file(folder / "o.safetensors")["logits"], last)
     with torch.no_grad():
-        result["saved"] = off(peft.PeftModel.from_pretrained(opened(folder / "base"), folder / "run" / "weights")(ids).logits, last)
+        saved = peft.PeftModel.from_pretrained(opened(folder / "base"), folder / "run" / "weights")
+        result["saved"] = off(saved(ids).logits, last)
         run(binary, "merge", "--adapter", folder / "run", "--out", folder / "merged")
         result["merged"] = off(opened(folder / "merged")(ids).logits, last)
     return result

@@ -14,9 +14,15 @@ from _plimsoll import Test
 
 LLAMA = {"kind": '"llama"', "layers": 2, "width": 48, "heads": 4, "kv_heads": 2, "mlp_width": 96, "context": 32, "vocab": 256}
 KINDS = {
-    "llama-lora": ("llama", ["adapter.kind=lora", "adapter.rank=4", 'adapter.modules_to_save=["model.norm"]', "adapter.dropout=0.1"]),
+    "llama-lora": (
+        "llama",
+        ["adapter.kind=lora", "adapter.rank=4", 'adapter.modules_to_save=["model.norm"]', "adapter.dropout=0.1"],
+    ),
     "llama-dora": ("llama", ["adapter.kind=dora", "adapter.rank=3", "adapter.rs=true", 'adapter.rank_pattern=["down_proj=2"]']),
-    "gpt2-lora": ("gpt2", ["adapter.kind=lora", 'adapter.targets=["c_attn","c_fc"]', 'adapter.modules_to_save=["wte","lm_head"]']),
+    "gpt2-lora": (
+        "gpt2",
+        ["adapter.kind=lora", 'adapter.targets=["c_attn","c_fc"]', 'adapter.modules_to_save=["wte","lm_head"]'],
+    ),
     "gpt2-dora": ("gpt2", ["adapter.kind=dora", "adapter.dropout=0.2", r"adapter.targets=.*\.(c_attn|c_proj)"]),
 }
 RUN = ["--set", "train.updates=4", "--set", "train.effective_batch=4", "--set", "train.micro_batch=2", "--set",
@@ -96,11 +102,13 @@ def trained(test, name):
     test.equal(f"merged layers of {name}", report["layers"], {"llama-lora": 14, "llama-dora": 14, "gpt2-lora": 4}.get(name, 6))
     test.that(off(logits(test, "--weights", merged), adapted) < 1e-5, f"{name}: merged as adapted")
     test.that(not (merged / "adapter_config.json").exists(), f"{name}: no adapter in the merged folder")
-    test.fails(5, "E-ADAPTER-TWICE", "forward", "--weights", merged, "--adapter", name, "--inputs", "ids.safetensors", "--out", "o")
+    twice = ("--weights", merged, "--adapter", name, "--inputs", "ids.safetensors", "--out", "o")
+    test.fails(5, "E-ADAPTER-TWICE", "forward", *twice)
     test.fails(5, "E-ADAPTER-TWICE", "merge", "--weights", merged, "--adapter", name, "--out", "twice")
     test.fails(2, "E-ADAPTER-OUT", "merge", "--adapter", name, "--out", moved)
 
-    begun = test.succeeds("train", config, *RUN, "--set", f"adapter.init={name}", "--run", f"{name}-on", "--updates", 1, "--json")
+    words = ("--set", f"adapter.init={name}", "--run", f"{name}-on", "--updates", 1, "--json")
+    begun = test.succeeds("train", config, *RUN, *words)
     test.that(begun is not None, f"{name}: begins with the adapter of a run")
     alone = test.write("alone.toml", 'seed = 5\n[adapter]\ninit = "%s"\n[model]\ncontext = 32\n[data]\ntrain = "train.txt"\n'
                        'format = "bytes"\n[train]\neffective_batch = 2\nupdates = 1\n' % name)  # fmt: skip
@@ -158,7 +166,8 @@ def refusals(test):
             header_of(test.path(run) / "weights" / "model.safetensors")[0][name]["shape"] for run in ("frozen", "base-llama")
         )
         begin, end = header_of(test.path("base-llama") / "weights" / "model.safetensors")[0][name]["data_offsets"]
-        before, after = (header_of(test.path(run) / "weights" / "model.safetensors")[1][begin:end] for run in ("base-llama", "frozen"))
+        files = (test.path(run) / "weights" / "model.safetensors" for run in ("base-llama", "frozen"))
+        before, after = (header_of(file)[1][begin:end] for file in files)
         test.equal(f"whether {name} stays", same and before == after, "layers.1" not in name)
     # A head that was trained apart from a tied table is not lost in a merge.
     gpt2 = test.path("gpt2-lora") / "weights"
@@ -176,7 +185,8 @@ def refusals(test):
         merged, numbers = header_of(test.path("untied") / "model.safetensors")
         begin = merged["lm_head.weight"]["data_offsets"][0]
         test.equal("its first number", struct.unpack("<f", numbers[begin : begin + 4])[0], 3.0)
-        test.that(json.loads((test.path("untied") / "config.json").read_text())["tie_word_embeddings"] is False, "config.json says so")
+        written = json.loads((test.path("untied") / "config.json").read_text())
+        test.that(written["tie_word_embeddings"] is False, "config.json says so")
         logits(test, "--weights", "untied")
     # A run goes on over the base with which it began, and over no other.
     changed = test.path("base-llama") / "weights" / "model.safetensors"

@@ -89,7 +89,8 @@ def quantised(test, folder, encode, config):
             tensors[name] = (dtype, shape, data)
     write_tensors(target / "model.safetensors", tensors)
     file = target / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "quantization_config": {"quant_method": "bitsandbytes", **config}}))
+    quantization = {"quant_method": "bitsandbytes", **config}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "quantization_config": quantization}))
     return target
 
 
@@ -111,15 +112,18 @@ def formats(test):
         disk = ["--memory", result["predicted"]["process_bytes"] - 4096, "--disk", f"{test.path('disk')}:64MiB"]
         paged = evaluated(test, "run", base, *disk)
         test.equal(f"loss of {base} with a disk", paged["loss_bits"], result["loss_bits"])
-    text = test.succeeds("generate", "--weights", "run", "--prompt", "abc", "--tokens", 20, "--set", "quantize.base=nf4", "--audit")
+    words = ("--prompt", "abc", "--tokens", 20, "--set", "quantize.base=nf4", "--audit")
+    text = test.succeeds("generate", "--weights", "run", *words)
     test.that(text is not None and text.startswith("abc"), "generate takes a base")
 
 
 def folders(test):
     plain = evaluated(test, "run", "none")["loss"]
-    nf4 = quantised(test, "nf4", as_nf4, {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False})
+    keys = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False}
+    nf4 = quantised(test, "nf4", as_nf4, keys)
     int8 = quantised(test, "int8", as_int8, {"load_in_8bit": True})
-    test.equal("int8 made while loading", evaluated(test, "run", "int8")["loss_bits"], evaluated(test, int8, "int8")["loss_bits"])
+    made, stored = (evaluated(test, folder, "int8")["loss_bits"] for folder in ("run", int8))
+    test.equal("int8 made while loading", made, stored)
     for folder, base in ((nf4, "nf4"), (int8, "int8")):
         stored, widened = evaluated(test, folder, base, "--audit")["loss"], evaluated(test, folder, "none")["loss"]
         test.that(abs(stored - widened) < 1e-5, f"{base}: {stored} as it is stored, {widened} as fp32")
@@ -144,7 +148,9 @@ def broken(test):
         "another map": {f"{name}.quant_map": ("F32", [16], struct.pack("<16f", *NF4[::-1]))},
         "no state": {state: ("U8", [3], b"{}}")},
         "another format": {state: ("U8", [21], b'{"quant_type": "fp4"}')},
-        "another shape": {state: ("U8", [73], b'{"quant_type": "nf4", "blocksize": 64, "dtype": "x", "shape": [10, 480]}' + b" ")},
+        "another shape": {
+            state: ("U8", [73], b'{"quant_type": "nf4", "blocksize": 64, "dtype": "x", "shape": [10, 480]}' + b" ")
+        },
     }
     for what, change in changes.items():
         write_tensors(file, {key: value for key, value in {**tensors, **change}.items() if value is not None})

