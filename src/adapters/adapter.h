@@ -1,7 +1,7 @@
-// Adapters and frozen parameters as a rewrite of a model's graph, before gradients are added. The product of each chosen layer,
-// y = x W + b, becomes y + s drop(x) A^T B^T in every pass of the graph, or with DoRA the same with its rows scaled to trained
-// magnitudes. All parameters of the model are frozen but those of `modules_to_save`. Whatever comes after knows no adapters: it
-// sees a graph with some frozen parameters, and some small ones.
+// Adapters and frozen parameters as a rewrite of a model's graph, before gradients are added. The product of each chosen layer is
+// y = x W + b. It becomes y + s drop(x) A^T B^T in every pass of the graph. DoRA also scales the rows to trained magnitudes. All
+// parameters of the model are frozen but those of `modules_to_save`. Whatever comes after knows no adapters: it sees a graph with
+// some frozen parameters, and some small ones.
 #pragma once
 
 #include <cstdint>

@@ -12,11 +12,11 @@
 namespace plimsoll {
 namespace {
 
-// Whether the node is x op(w) [+ bias] with that parameter as w.
+// Whether the node is a linear layer with that input as its matrix, which ops/block_matmul can take over.
 bool is_linear(const Node& node, std::size_t input) {
-  if (node.op != &ops::kMatmul || input != 1) return false;
-  const auto& attributes = node.attributes.as<ops::MatmulAttributes>();
-  return !attributes.batched && !attributes.transpose_a && !attributes.accumulate && node.inputs[0] != node.inputs[1];
+  if (node.op != &ops::kMatmul) return false;
+  const std::optional<LinearOperands> operands = node.op->linear(node.attributes);
+  return operands && operands->weight == input && node.inputs[operands->x] != node.inputs[input];
 }
 
 BlockFormat blocks_of(const FrozenBase& base) {

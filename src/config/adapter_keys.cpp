@@ -201,4 +201,17 @@ void complete_adapter(Config& config, const GivenSettings& given) {
   take_base(config, given, folder);
 }
 
+void check_frozen(Config& config, const GivenSettings& given) {
+  if (!config.adapter.active()) return;
+  if (!config.model.freeze.empty()) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("model.freeze"),
+                       "model.freeze is given, and all of the model is frozen under an adapter",
+                       "without it; adapter.modules_to_save says what is trained beside the adapter");
+  }
+  if (config.model.init.empty()) {
+    config.notes.push_back(fmt::format("{}: the model under the adapter is random numbers, since model.init is not given",
+                                       given.where("adapter.kind")));
+  }
+}
+
 }  // namespace plimsoll

@@ -20,4 +20,7 @@ std::string names_text(const std::vector<std::string>& names);
 // the model is completed. E-ADAPTER-CONTRADICTION where a key says otherwise, and what read_peft_folder throws.
 void complete_adapter(Config& config, const GivenSettings& given);
 
+// E-CONFIG-CONFLICT where model.freeze stands beside an adapter. Notes a model of random numbers under one.
+void check_frozen(Config& config, const GivenSettings& given);
+
 }  // namespace plimsoll

@@ -1,0 +1,13 @@
+// What an optimizer trains with where nobody says, what its keys exclude, and what is most likely a mistake.
+#pragma once
+
+#include "config/config_rules.h"
+
+namespace plimsoll {
+
+// Fills rate, decay and betas. E-CONFIG-CONFLICT, E-CONFIG-RANGE.
+void complete_optimizer(Config& config, const GivenSettings& given);
+// Adds notes on what the learning rate, the decay and the betas do to each weight.
+void note_doubtful_optimizer(Config& config, const GivenSettings& given);
+
+}  // namespace plimsoll
