@@ -30,11 +30,7 @@ KernelChoice choose(const KernelRequest& request) {
   const cpu::GemmPlan plan = is_plain(request)
                                  ? cpu::plan_gemm(shape, request.threads, request.with_library)
                                  : cpu::plan_stored_gemm(shape, matrix_of(request), request.threads, request.with_library);
-  KernelChoice choice;
-  choice.implementation = plan.implementation;
-  choice.scratch = plan.scratch;
-  choice.primitives = plan.primitives;
-  return choice;
+  return {.implementation = plan.implementation, .scratch = plan.scratch, .primitives = plan.primitives};
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {

@@ -6,11 +6,7 @@ namespace {
 
 KernelChoice choose(const KernelRequest& request) {
   const cpu::GemmPlan plan = cpu::plan_gemm(gemm_shape(request), request.threads, request.with_library);
-  KernelChoice choice;
-  choice.implementation = plan.implementation;
-  choice.scratch = plan.scratch;
-  choice.primitives = plan.primitives;
-  return choice;
+  return {.implementation = plan.implementation, .scratch = plan.scratch, .primitives = plan.primitives};
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
