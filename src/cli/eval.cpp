@@ -21,6 +21,7 @@
 #include "measure/calibrate.h"
 #include "models/all.h"
 #include "prepare/token_place.h"
+#include "prepare/windows.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
@@ -77,9 +78,11 @@ int run_eval(const EvalArguments& arguments) {
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;
-  const TokenSource samples(source, tokens);
+  config.model.context = tokens;
+  config.batch.packing = false;
+  const std::unique_ptr<SampleSource> samples = source_over(config, source);
   const EvaluationResult result =
-      evaluate(run.executor(), samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
+      evaluate(run.executor(), *samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {

@@ -139,8 +139,56 @@ void check_products(const Config& config, const GivenSettings& given) {
   }
 }
 
+// What belongs to samples of their own lengths.
+void check_samples(const Config& config, const GivenSettings& given) {
+  const DataSettings& data = config.data;
+  if (data.format == "chat" || data.format == "auto") return;
+  for (const std::string_view key : {"batch.packing", "data.template", "data.loss", "data.too_long"}) {
+    if (!given.has(key) || (key == "batch.packing" && !config.batch.packing)) continue;
+    throw config_error("E-CONFIG-CONFLICT", given.where(key),
+                       fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
+                       "JSON samples, data.format = \"chat\"");
+  }
+  if (data.validation_share == 0) return;
+  throw config_error("E-CONFIG-CONFLICT", given.where("data.validation"),
+                     fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+                     "a file, or JSON samples, data.format = \"chat\"");
+}
+
+// Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.
+void complete_ragged(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  const bool tokens = train.effective_tokens > 0;
+  if (tokens && train.effective_tokens < config.model.context) {
+    throw config_error("E-CONFIG-RANGE", given.where("train.effective_tokens"),
+                       fmt::format("{} tokens are less than a sample of model.context = {}", train.effective_tokens,
+                                   config.model.context),
+                       "at least one sample", {fmt::format("--set train.effective_tokens={}", config.model.context)});
+  }
+  if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
+                       "an update has a number of samples and a number of tokens", "one of the two",
+                       {"--set train.effective_tokens=0", "--set train.effective_batch=auto"});
+  }
+  if (train.accumulation) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("train.accumulation"),
+                       "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
+                       {"--set train.accumulation=auto"});
+  }
+  if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
+  if (train.effective_batch > 0) return;
+  throw missing(given, "train.effective_batch", "how many samples an update has", "--set train.effective_batch=32");
+}
+
 void complete_batch(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
+  if (config.batch.tokens > 0 && config.batch.tokens < config.model.context * train.micro_batch.value_or(1)) {
+    throw config_error("E-CONFIG-RANGE", given.where("batch.tokens"),
+                       fmt::format("a micro-batch of {} rows of {} tokens has more than {}", train.micro_batch.value_or(1),
+                                   config.model.context, config.batch.tokens),
+                       "at least one row of model.context tokens", {"--set batch.tokens=0"});
+  }
+  if (train.effective_tokens > 0 || config.batch.packing) return complete_ragged(config, given);
   const std::optional<std::int64_t> effective = train.effective_batch > 0 ? std::optional(train.effective_batch) : std::nullopt;
   std::string where = given.file();
   for (const std::string_view key : {"train.accumulation", "train.micro_batch", "train.effective_batch"}) {
@@ -485,7 +533,11 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
     complete_context(config, given);
     check_model(config, given);
   });
-  faults.attempt({"train.effective_batch", "train.micro_batch", "train.accumulation"}, [&] { complete_batch(config, given); });
+  config.train.open = config.train.epochs && !given.has("train.updates");
+  faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
+  faults.attempt({"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch",
+                  "model.context"},
+                 [&] { complete_batch(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

@@ -37,6 +37,11 @@ double bytes_touched(TypeSpan inputs, TypeSpan outputs);
 // Product of all axes but the last.
 std::int64_t rows_of(const Shape& shape);
 
+// What noise is keyed by: {epoch, sample} of each row, u32 [batch, 2]; or of packed rows {epoch, sample, position in the sample}
+// of each token, u32 [batch, tokens, 3]. The first axes of x are [batch, tokens].
+void require_sample_ids(const ValueType& ids, const Shape& x, std::string_view where);
+inline bool name_tokens(const Shape& sample_ids) { return sample_ids.rank() == 3; }
+
 inline constexpr std::string_view kFirstOrderOnly = "it is itself part of a backward pass; second derivatives are not built";
 inline constexpr std::string_view kUpdateOnly = "it belongs to the update, which is not differentiated";
 

@@ -12,7 +12,7 @@ Combinations::Combinations(const GraphSource& source, const std::vector<std::int
     : models(sizes.size()), request_(request), machine_(machine), resting_(sizes.size()), choices_(sizes.size()) {
   run_tasks(sizes.size(), [&](std::size_t i) {
     models[i] =
-        std::make_unique<BatchModel>(source(sizes[i]), sizes[i], request.effective_batch / sizes[i], machine.threads, catalogue);
+        std::make_unique<BatchModel>(source(sizes[i]), sizes[i], request.accumulation(sizes[i]), machine.threads, catalogue);
     resting_[i].emplace(*models[i], i == 0, request, machine);
     choices_[i] = resting_[i]->choices();
   });

@@ -257,7 +257,7 @@ Asked with_arguments(const Config& config, const PlanningInput& input, const Arg
   // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
   if (asked.config.model.init.empty())
     asked.config.model.config = with_positions(asked.config.model.config, asked.config.model.context);
-  asked.request = plan_request(asked.config);
+  asked.request = plan_request(asked.config, input.facts.ragged);
   asked.budget = plan_budget(asked.config);
   if (!asked.budget.memory) asked.budget.memory = input.budget.memory;
   asked.request.beyond = rooms_beyond(asked.budget, has_host(input.machine.machine));

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -60,9 +61,19 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, 
 json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
   std::int64_t parameters = 0;
   for (const ValueId id : plan.graph.parameters()) parameters += plan.graph.values[id].type.shape.elements();
-  const std::int64_t samples = config.train.updates * config.train.effective_batch;
+  std::int64_t samples = config.train.updates * config.train.effective_batch;
   json epochs;
-  if (input.data.train.tokens > 1) {
+  std::int64_t tokens = config.train.updates * plan.units_per_update;
+  if (const std::optional<EpochFacts>& epoch = input.epoch) {
+    samples = std::llround(static_cast<double>(tokens) / static_cast<double>(epoch->positions) * static_cast<double>(epoch->samples));
+    epochs = static_cast<double>(tokens) / static_cast<double>(epoch->positions);
+    if (!input.facts.ragged) {
+      samples = config.train.updates * config.train.effective_batch;
+      epochs = static_cast<double>(samples) / static_cast<double>(epoch->samples);
+      tokens = std::llround(epochs.get<double>() * static_cast<double>(epoch->positions));
+    }
+    if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
+  } else if (input.data.train.tokens > 1) {
     const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
     epochs = static_cast<double>(samples) / static_cast<double>(all.count());
   }
@@ -70,9 +81,17 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"updates", config.train.updates},
           {"samples", samples},
           {"epochs", epochs},
-          {"tokens", samples * config.model.context},
+          {"tokens", tokens},
           {"seconds", static_cast<double>(config.train.updates) * plan.update_seconds},
           {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
+}
+
+// What an epoch of samples of their own lengths comes to: `fill`, the share of the positions of its rows that samples take.
+json epoch_json(const EpochFacts& epoch, std::int64_t context) {
+  const std::int64_t rows = std::max<std::int64_t>(1, epoch.rows);
+  const double share = std::min(1.0, static_cast<double>(epoch.positions) / static_cast<double>(rows * context));
+  return {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
+          {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
 }
 
 json subject_json(const Config& config, const Machine& machine) {
@@ -206,13 +225,21 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.data = open_data(config, cache, place.tokens);
     if (input.data.validation) {
       // Found now rather than after hours of training. Training data is checked as it is read.
-      check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+      if (input.data.validation->samples == 0)
+        check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
     }
-    input.facts = input.data.facts();
+    if (config.batch.packing && input.data.train.samples == 0) {
+      throw config_error("E-CONFIG-CONFLICT", "batch.packing",
+                         fmt::format("samples of format \"{}\" fill their rows", input.data.train.format),
+                         "samples of their own lengths, data.format = \"chat\"", {"--set batch.packing=false"});
+    }
+    if (input.data.train.samples > 0 || config.train.effective_tokens > 0) input.epoch = epoch_facts(config, input.data.train);
+    input.facts = facts_of(config, input.data, input.epoch ? ragged_windows(config, *input.epoch) : std::nullopt);
   } else {
     input.facts = assumed_facts(config, input.assumed, cache);
     if (say) say("note: " + assumed_text(input.assumed));
   }
+  input.request.ragged = input.facts.ragged;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -254,6 +281,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
+    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, config.model.context);
     if (extras.levers) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
@@ -304,7 +332,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
         host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
   }
-  if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
+  if (record.decisions.accumulation != input.request.accumulation(record.decisions.micro_batch) ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, blocks, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",

@@ -15,6 +15,7 @@
 #include "ops/op_catalogue.h"
 #include "prepare/plan_json.h"
 #include "prepare/setup.h"
+#include "prepare/windows.h"
 
 namespace plimsoll {
 
@@ -24,6 +25,7 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
+  std::optional<EpochFacts> epoch;   // of samples of their own lengths, or of updates of a number of tokens
   std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
   std::filesystem::path cache;
   std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there

@@ -27,6 +27,7 @@ struct Prepared {
   TokenFilePlace train;
   std::optional<TokenFilePlace> validation;
   std::string data_hash;
+  std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // what was planned for: the request, or what the machine has
 };

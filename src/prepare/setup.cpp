@@ -22,8 +22,8 @@ namespace {
 
 std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, const DataFacts& data) {
   GraphBuilder builder(graph);
-  const std::int64_t bytes = data.bytes_per_sample > 0 ? align_up(Bytes{batch * data.bytes_per_sample}, kCacheLine).n
-                                                       : staging_bytes(batch, tokens, data.bytes_per_token);
+  const std::int64_t bytes = data.bytes_per_row > 0 ? align_up(Bytes{batch * data.bytes_per_row}, kCacheLine).n
+                                                    : staging_bytes(batch, tokens, data.bytes_per_token);
   const ValueType type{DType::u8, Shape{bytes}};
   return {builder.add_persistent("data.staging.0", type, Role::staging),
           builder.add_persistent("data.staging.1", type, Role::staging)};
@@ -69,7 +69,10 @@ FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder) {
 }
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
-  const BatchShape shape{micro_batch, data.validation ? micro_batch : 0, config.model.context};
+  const BatchShape shape{.micro = micro_batch,
+                         .evaluate = data.validation ? micro_batch : 0,
+                         .tokens = config.model.context,
+                         .packed = data.packed};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
   ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
@@ -84,7 +87,7 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.micro = model.pass("train");
   if (const Pass* evaluate = model.find("evaluate")) result.evaluate = *evaluate;
   result.graph = std::move(model.graph);
-  result.training = train_on(result.graph, result.micro, optimizer_settings(config), config.train.effective_batch / micro_batch);
+  result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
   return result;
@@ -122,6 +125,10 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
                                    const AdapterSettings& adapter, const FrozenBase& base) {
   return forward_only(model, {.tokens = tokens, .forward = shape}, adapter, base);
+}
+
+std::int64_t DataFacts::most_steps(const Config& config, std::int64_t micro_batch) const {
+  return ceil_div(ragged ? ragged->most_rows : config.train.effective_batch, micro_batch);
 }
 
 DataFacts DataFiles::facts() const {

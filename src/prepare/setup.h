@@ -19,11 +19,16 @@
 
 namespace plimsoll {
 
-// What the graph depends on beside the configuration.
+// What graph and plan depend on beside the configuration.
 struct DataFacts {
   std::int64_t bytes_per_token = 1;
   bool validation = false;
-  std::int64_t bytes_per_sample = 0;  // of data that are no tokens: raw, in staging
+  std::int64_t bytes_per_row = 0;       // of data that are no stream of tokens: raw, in staging
+  bool packed = false;                  // rows hold several samples
+  std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
+
+  // Micro-steps of a window, at the most.
+  std::int64_t most_steps(const Config& config, std::int64_t micro_batch) const;
 };
 
 struct TrainingGraph {
@@ -58,6 +63,7 @@ FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder);
 struct DataFiles {
   TokenFile train;
   std::optional<TokenFile> validation;
+  // Of streams of tokens.
   DataFacts facts() const;
 };
 // What planning takes for granted of a data file that is not there.

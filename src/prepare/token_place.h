@@ -22,6 +22,7 @@ struct TokenFilePlace {
   std::vector<TokenPartPlace> parts;
   std::string name, format;
   std::int64_t bytes_per_token = 1, vocab = 256;
+  std::int64_t samples = 0, table = 0;
 };
 
 TokenFilePlace place_of(const TokenFile& file);

@@ -19,6 +19,7 @@
 #include "formats/file.h"
 #include "models/family.h"
 #include "prepare/requests.h"
+#include "prepare/windows.h"
 #include "records/run_folder.h"
 #include "records/run_report.h"
 #include "records/run_room.h"
@@ -169,7 +170,8 @@ std::optional<Refused> Session::prepare() {
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles data = open_data(prepared_);
-  TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
+  TrainingGraph model =
+      build_training_graph(config_, facts_of(config_, data, prepared_.ragged), prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own
@@ -192,7 +194,7 @@ void Session::train() {
   emit(Placed{place.base()});
   Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
   require_algorithms(prepared_.algorithms, executor.algorithms());
-  const DataSources sources(data, config_.model.context);
+  const DataSources sources(config_, data);
   Trainer trainer(config_, model, plan, executor, sources.data());
   std::optional<Audit> audit;
   if (request_.audit) {

@@ -35,13 +35,14 @@ struct Target {
 
 Target target_of(const PlanArguments& arguments) {
   PlanningPlace place{.machine = {}, .probe = probe_shape, .runs_now = false};
-  if (arguments.machine.empty()) return {read_settings_only(arguments.config), place};
+  const ConfigArguments settings = with_length(arguments.config);
+  if (arguments.machine.empty()) return {read_settings_only(settings), place};
   const bool simulated = arguments.machine == kSimulated;
   if (!simulated) place.machine = read_machine_file(arguments.machine);
   const Roofline rates = place.machine ? place.machine->machine.rates : Roofline{};
   const bool fast = rates.bf16_flops_per_second > rates.flops_per_second;
   Config config = read_settings_only(
-      arguments.config, {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)});
+      settings, {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)});
   if (simulated) place.machine = simulated_machine(config.threads);
   return {std::move(config), std::move(place)};
 }

@@ -74,8 +74,10 @@ std::string batch_text(const json& plan) {
   const std::string together = group == 1              ? ""
                                : group == accumulation ? ", all through each block together"
                                                        : fmt::format(", {} through each block together", group);
-  return fmt::format("{} = {} x {}{}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
-                     accumulation, together);
+  const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
+  if (!batch.contains("rows")) return fmt::format("{} = {} x {}{}", effective, micro, accumulation, together);
+  return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
+                     batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
 }
 
 // Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.
@@ -298,6 +300,12 @@ std::string run_text(const json& plan) {
                   grouped(number("updates")), grouped(number("samples")),
                   run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
                   grouped(number("tokens")), bound ? "at least" : "about", long_duration(seconds));
+  if (plan.contains("epoch")) {
+    const json& epoch = plan.at("epoch");
+    const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };
+    text += fmt::format("an epoch: {} samples, {} tokens ({} trained on), {} updates; rows are {:.0f} % full\n", of("samples"),
+                        of("tokens"), of("trained_units"), of("updates"), 100 * epoch.at("fill").get<double>());
+  }
   if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
   return text;
 }
