@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "formats/byte_range.h"
+
 namespace plimsoll::jinja {
 
-// Bytes [begin, end).
-struct TextRange {
-  std::size_t begin = 0, end = 0;
-  friend bool operator==(const TextRange&, const TextRange&) = default;
-};
+using TextRange = ByteRange;
 
 // What a {% generation %} block wrote.
 struct Mark {
