@@ -326,7 +326,7 @@ Value Evaluator::slice(const Value& object, const Value& first, const Value& beh
   const bool sliced = text != nullptr || (list != nullptr && list->kind != ListKind::generator);
   const auto bound = [](const Value& value) { return value.is_none() || whole(value); };
   if (!sliced || !bound(first) || !bound(behind) || !bound(stride)) {
-    return undefined(fmt::format("{} has no such slice", object_name(object)));
+    fail(fmt::format("'{}' has no such slice", object_name(object)));
   }
   if (text != nullptr) charge(text->size());
   const auto size = static_cast<std::int64_t>(text != nullptr ? count_characters(text->bytes()) : list->items.size());
