@@ -49,7 +49,7 @@ SNIPPETS = r"""
 {% for x in nothing %}x{% endfor %}
 {{ text.nosuch }}|{{ text.nosuch is defined }}
 {{ table.items() | list }} {{ table.keys() | list }} {{ table.values() | list }} {{ table.get('b') }} {{ table.get('z') }} {{ table.get('z', 5) }}
-{{ table['items'] }}|{{ table.c['items'] }}|{{ table.c.get }}x
+{{ table['items'] is callable }}|{{ table.c['items'] }}|{{ table.c.get is callable }}
 {{ table.c.items is callable }} {{ table.c['get'] }}
 {{ table.pop('b') }}
 {{ list.append(1) }}
@@ -98,7 +98,7 @@ SNIPPETS = r"""
 {{ people | selectattr('age', 'equalto', 31) | map(attribute='name') | list }} {{ people | selectattr('tags') | list | length }} {{ people | rejectattr('age', 'gt', 10) | map(attribute='name') | list }} {{ list | select('gt', 1) | list }} {{ list | reject('equalto', 3) | list }} {{ [0, 1, ''] | select | list }} {{ people | selectattr('extra', 'defined') | list | length }} {{ list | select('in', [1, 2]) | list }}
 {{ people | sort(attribute='age') | map(attribute='name') | list }} {{ people | sort(attribute='age,name', reverse=true) | map(attribute='name') | list }} {{ people | join(' ', attribute='age') }} {{ people | sum(attribute='age') }} {{ people | max(attribute='age') }} {{ words | unique | list }} {{ ['a', 'A', 'b'] | unique | list }}
 {{ table | dictsort }} {{ table | dictsort(case_sensitive=true) }} {{ {'a': 2, 'b': 1} | dictsort(by='value') }} {{ {'a': 2, 'b': 1} | dictsort(reverse=true) }} {{ table | items | list }} {{ absent | items | list }}
-{{ text | items }}
+{{ text | items | list }}
 {{ absent | default('d') }} {{ nothing | default('d') }} {{ nothing | default('d', true) }} {{ '' | d('e', boolean=true) }} {{ absent | default }}|
 {{ '42' | int }} {{ '42.9' | int }} {{ 'x' | int }} {{ 'x' | int(5) }} {{ 3.9 | int }} {{ 'ff' | int(base=16) }} {{ '1.5' | float }} {{ 'x' | float }} {{ 2.675 | round(2) }} {{ 2.5 | round }} {{ 2.4 | round(method='ceil') }} {{ 1234 | round(-2) }} {{ -5 | abs }} {{ -2.5 | abs }} {{ yes | int }} {{ nothing | int }}
 {{ absent | int }}
@@ -147,11 +147,8 @@ line #}
 {% for m in messages[::-1] %}{% set i = (messages | length - 1) - loop.index0 %}{{ i }}{{ m.role }}{% endfor %}
 {{ 1 if true else 2 if false else 3 }} {{ 1 + (1 if no else 2) }} {{ -seven }} {{ +seven }} {{ - 2 ** 2 }} {{ -half }} {{ not seven }} {{ 2 * 3 ~ 'x' }} {{ 1 + 2 ~ 3 }} {{ seven is odd and true }} {{ -7 | abs }} {{ text | upper ~ 'x' }}
 {{ [1, 2, 3,] }} {{ 'a'.upper().lower() }} {{ text.split(', ')[1][0] }} {{ (text ~ '!')[-1] }} {{ [text, text] | join | length }}
-{{ namespace }}{{ loop }}
-{{ lipsum is defined }}
-{% block x %}{% endblock %}
+{{ loop }}|
 {% include 'x' %}
-{% for x in list recursive %}{% endfor %}
 {% if %}
 {% if true %}
 {% endif %}

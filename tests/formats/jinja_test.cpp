@@ -85,7 +85,7 @@ TEST(Jinja, RendersWhatJinja2Renders) {
 
 TEST(Jinja, ErrorsNameTheLine) {
   try {
-    Template("a\n{% if x %}\n{{ x.y.z }}{% endif %}", "file.jinja").render(values(R"({"x": {}})"));
+    Template("a\n{% if x %}\n{{ x.y.z }}{% endif %}", "file.jinja").render(values(R"({"x": {"a": 1}})"));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.where, "file.jinja, line 3");
@@ -150,10 +150,11 @@ TEST(Jinja, EndsWithinItsBounds) {
   EXPECT_EQ(fault(ten, "{}", limits), "it takes too many steps");
   EXPECT_EQ(fault("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "it calls itself too deeply");
   EXPECT_EQ(fault("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"),
-            "it makes too long texts");
+            "it makes too much");
   EXPECT_EQ(fault("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"),
-            "it makes too many values");
+            "it makes too much");
   EXPECT_EQ(fault("{{ 'x' * 99999999999 }}"), "it takes too many steps");
+  EXPECT_EQ(fault("{{ 'x' * 999999999 }}"), "it makes too much");
   EXPECT_EQ(fault("{{ [1] * 9223372036854775807 }}"), "a value is too long");
   EXPECT_EQ(fault("{% set ns = namespace(x=1) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
             "a value is nested too deeply");
@@ -166,7 +167,7 @@ TEST(Jinja, EndsWithinItsBounds) {
   limits = {};
   limits.output = 1000;
   EXPECT_EQ(fault("{% for i in range(300) %}abcd{% endfor %}", "{}", limits), "it writes too much");
-  EXPECT_EQ(fault("{{ " + std::string(5000, '(') + " }}"), "it is nested deeper than 200");
+  EXPECT_EQ(fault("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), "it is nested deeper than 200");
   std::string sum = "{{ 1";
   for (int i = 0; i < 5000; ++i) sum += " + 1";
   EXPECT_EQ(fault(sum + " }}"), "an expression is nested deeper than 200");
@@ -175,6 +176,13 @@ TEST(Jinja, EndsWithinItsBounds) {
   EXPECT_EQ(fault(blocks), "it is nested deeper than 200");
   EXPECT_NE(fault(std::string((1 << 20) + 1, 'x')), "");
   EXPECT_NE(fault("\xff"), "");
+}
+
+TEST(Jinja, RefusesWhatItDoesNotCompute) {
+  for (const char* source : {"{% block x %}{% endblock %}", "{% extends 'x' %}", "{% import 'x' as y %}", "{% include 'x' %}",
+                             "{% for x in [] recursive %}{% endfor %}"}) {
+    EXPECT_NE(fault(source).find("not computed"), std::string::npos) << source;
+  }
 }
 
 TEST(Jinja, JsonKeepsOrderAndDigits) {

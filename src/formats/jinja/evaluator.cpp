@@ -34,7 +34,7 @@ class Evaluator::Level {
   Evaluator& evaluator_;
 };
 
-Evaluator::Evaluator(const Tree& tree, const RenderInput& input) : tree_(tree), input_(input) {}
+Evaluator::Evaluator(const Tree& tree, const RenderInput& input) : tree_(tree), input_(input), most_bytes_(input.limits.bytes), most_output_(input.limits.output) {}
 Evaluator::~Evaluator() = default;
 
 void Evaluator::fail(std::string why, std::string expected) const {
@@ -48,7 +48,13 @@ void Evaluator::refuse(const Value& value, std::string_view what) const {
 
 void Evaluator::charge(std::uint64_t bytes) {
   steps_ += 1 + bytes / 64;
-  if (steps_ > input_.limits.steps || bytes > input_.limits.bytes) fail("it takes too many steps");
+  if (steps_ > input_.limits.steps) fail("it takes too many steps");
+}
+
+void Evaluator::charge_memory(std::uint64_t bytes) {
+  charge(bytes);
+  bytes_ += bytes;
+  if (bytes > most_bytes_ || bytes_ > most_bytes_) fail("it makes too much");
 }
 
 namespace {
@@ -58,25 +64,19 @@ constexpr unsigned kMostNesting = 150;  // of values
 }  // namespace
 
 Value Evaluator::made(List list) {
-  charge(list.items.size() * sizeof(Value));
-  bytes_ += list.items.size() * sizeof(Value);
   if (list.depth > kMostNesting) fail("a value is nested too deeply");
-  if (bytes_ > input_.limits.bytes) fail("it makes too many values");
+  charge_memory(list.items.size() * sizeof(Value));
   return list;
 }
 
 Value Evaluator::made(Dict dict) {
-  charge(dict.size() * 2 * sizeof(Value));
-  bytes_ += dict.size() * 2 * sizeof(Value);
   if (dict.depth() > kMostNesting) fail("a value is nested too deeply");
-  if (bytes_ > input_.limits.bytes) fail("it makes too many values");
+  charge_memory(dict.size() * 2 * sizeof(Value));
   return dict;
 }
 
 Value Evaluator::made(Text text) {
-  charge(text.size());
-  bytes_ += text.size();
-  if (bytes_ > input_.limits.bytes) fail("it makes too long texts");
+  charge_memory(text.size());
   return text;
 }
 
@@ -98,9 +98,7 @@ std::vector<Value> Evaluator::items_of(const Value& value) {
   }
   const Text* text = value.text();
   if (text == nullptr) fail(fmt::format("'{}' object is not iterable", value.type()));
-  charge(text->size() * sizeof(Text));
-  bytes_ += text->size() * sizeof(Text);
-  if (bytes_ > input_.limits.bytes) fail("it makes too many values");
+  charge_memory(text->size() * sizeof(Text));
   for (std::size_t at = 0; at < text->size();) {
     const std::size_t begin = at;
     next_character(text->bytes(), at);
@@ -124,6 +122,11 @@ std::int64_t Evaluator::need_whole(const Value& value, std::string_view what) co
 
 Rendering Evaluator::run() {
   auto scope = std::make_shared<Scope>();
+  constexpr std::uint64_t kTimes = 64;  // as much again for each byte that is given
+  std::uint64_t given = 0;
+  for (const auto& [name, value] : input_.variables) given += std::min<std::uint64_t>(value.weight(), std::uint64_t{1} << 32);
+  most_bytes_ = input_.limits.bytes + kTimes * given;
+  most_output_ = input_.limits.output + kTimes * given;
   for (const auto& [name, value] : input_.variables) {
     scope->names.insert_or_assign(name, value);
     if (name != input_.turns || value.list() == nullptr) continue;
@@ -190,8 +193,7 @@ Value Evaluator::lookup(const std::string& name) {
 // A macro sees the variables of here, as long as the rendering lasts.
 void Evaluator::pin() {
   if (!pinned_.empty() && pinned_.back() == scope_) return;
-  bytes_ += 1024;
-  if (bytes_ > input_.limits.bytes) fail("it makes too many macros");
+  charge_memory(1024);
   pinned_.push_back(scope_);
 }
 
@@ -321,7 +323,7 @@ Evaluator::Flow Evaluator::run_for(const For& node) {
 void Evaluator::write(Text text) {
   charge(text.size());
   bytes_ += text.size();
-  if (out_->size() + text.size() > input_.limits.output) fail("it writes too much");
+  if (out_->size() + text.size() > most_output_) fail("it writes too much");
   if (out_->empty() && out_->marks().empty()) {
     *out_ = std::move(text);
   } else {
@@ -453,9 +455,7 @@ Value Evaluator::concatenation(const Concatenation& node) {
   Text text;
   for (const ExpressionPtr& part : node.parts) {
     const Value value = evaluate(*part);
-    charge(value.weight());
-    bytes_ += value.weight();
-    if (bytes_ > input_.limits.bytes) fail("it makes too long texts");
+    charge_memory(value.weight());
     text.append(text_of(value));
   }
   return made(std::move(text));

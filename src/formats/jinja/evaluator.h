@@ -30,6 +30,8 @@ class Evaluator {
   [[noreturn]] void refuse(const Value& value, std::string_view what) const;
   // Work that is about to be done on so many bytes.
   void charge(std::uint64_t bytes);
+  // The same where the bytes are kept.
+  void charge_memory(std::uint64_t bytes);
   // A value that was made: it is charged, and may be neither too deep nor too large.
   Value made(List list);
   Value made(Dict dict);
@@ -52,8 +54,8 @@ class Evaluator {
   bool test(const std::string& name, const Value& input, const CallArguments& arguments);
   Value method(const Value& self, std::string_view name, CallArguments arguments);
   Value global(std::string_view name, CallArguments arguments);
-  // "a.b.0" or a number, as attribute= of filters has it.
-  Value path(const Value& value, const Value& attribute);
+  // "a.b.0" or a number, as attribute= of filters has it. `fallback`, if defined, stands for a part that is not there.
+  Value path(const Value& value, const Value& attribute, const Value& fallback = {});
   Text percent(const Text& format, const Value& arguments);
   // -1, 0, 1
   int order(const Value& left, const Value& right, std::string_view what);
@@ -91,7 +93,7 @@ class Evaluator {
   Text* out_ = nullptr;
   mutable int line_ = 1;
   unsigned depth_ = 0, loop_depth_ = 0;
-  std::uint64_t steps_ = 0, bytes_ = 0;
+  std::uint64_t steps_ = 0, bytes_ = 0, most_bytes_, most_output_;
   bool read_clock_ = false;
   std::vector<std::shared_ptr<Scope>> pinned_;  // scopes that macros see
   std::deque<NameSpace> spaces_;

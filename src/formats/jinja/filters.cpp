@@ -111,11 +111,10 @@ Value join(FilterCall call) {
   bool first = true;
   for (const Value& item : call.evaluator.items_of(call.input)) {
     const Value value = given.has(1) && !given.at(1).is_none() ? call.evaluator.path(item, given.at(1)) : item;
-    call.evaluator.charge(value.weight() + between.size());
+    call.evaluator.charge_memory(value.weight() + between.size());
     if (!first) out.append(between);
     first = false;
     out.append(text_of(value));
-    if (out.size() > (std::size_t{1} << 29)) call.evaluator.fail("it makes too long texts");
   }
   return call.evaluator.made(std::move(out));
 }
@@ -203,8 +202,7 @@ Value map(FilterCall call) {
   if (arguments.positional.empty() && named("attribute") != arguments.named.end()) {
     const Parameters given(call.evaluator, call.name, std::move(arguments), {"attribute", "default"});
     for (const Value& item : call.evaluator.items_of(call.input)) {
-      Value value = call.evaluator.path(item, given.at(0));
-      items.push_back(value.is_undefined() && given.has(1) ? given.at(1) : std::move(value));
+      items.push_back(call.evaluator.path(item, given.at(0), given.at(1)));
     }
     return call.generator(std::move(items));
   }
@@ -282,12 +280,24 @@ Value real_number(FilterCall call) {
   return static_cast<double>(call.evaluator.need_whole(call.input, "float"));
 }
 
+// To a multiple of 10^digits, an even one where two are as near.
+std::int64_t rounded_whole(std::int64_t number, std::int64_t digits) {
+  constexpr std::int64_t kMostDigits = 18;
+  if (digits > kMostDigits) return 0;
+  std::int64_t unit = 1;
+  while (digits-- > 0) unit *= 10;
+  const std::int64_t rest = std::abs(number % unit), below = number / unit * unit;
+  const bool away = rest > unit - rest || (rest == unit - rest && (number / unit) % 2 != 0);
+  return away ? below + (number < 0 ? -unit : unit) : below;
+}
+
 Value rounded(FilterCall call) {
   const Parameters given = call.take({"precision", "method"});
   const std::int64_t digits = given.has(0) ? call.evaluator.need_whole(given.at(0), "precision") : 0;
   const std::string method = given.has(1) ? call.evaluator.need_text(given.at(1), "method").bytes() : "common";
   if (digits < -300 || digits > 300) call.evaluator.fail("the precision is out of range");
   const double* real = call.input.get<double>();
+  if (real == nullptr && digits < 0 && method == "common") return rounded_whole(call.evaluator.need_whole(call.input, "round"), -digits);
   const double number = real != nullptr ? *real : static_cast<double>(call.evaluator.need_whole(call.input, "round"));
   if (method == "common") {
     if (real == nullptr && digits >= 0) return call.input;
@@ -349,7 +359,7 @@ Value batches(FilterCall call) {
     row.push_back(std::move(item));
   }
   if (!row.empty() && given.has(1) && !given.at(1).is_none()) {
-    call.evaluator.charge(static_cast<std::uint64_t>(size) * sizeof(Value));
+    call.evaluator.charge_memory(static_cast<std::uint64_t>(size) * sizeof(Value));
     row.resize(static_cast<std::size_t>(size), given.at(1));
   }
   if (!row.empty()) out.push_back(call.evaluator.made(make_list(std::move(row))));
@@ -384,7 +394,7 @@ Value indented(FilterCall call) {
   if (given.flag(1, false)) out.append(indention);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) {
-      call.evaluator.charge(indention.size());
+      call.evaluator.charge_memory(indention.size());
       out.append("\n", Origin::of_template);
       if (lines[i].begin < lines[i].end || given.flag(2, false)) out.append(indention);
     }
@@ -482,7 +492,7 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
        call.take({});
        return call.evaluator.made(make_list(call.evaluator.items_of(call.input)));
      }},
-    {"lower", changed<[](const Text& text) { return each_stretch_of(text, lower); }>},
+    {"lower", changed<lowered>},
     {"map", map},
     {"max", least_or_most},
     {"min", least_or_most},

@@ -59,8 +59,7 @@ Value Evaluator::global(std::string_view name, CallArguments arguments) {
   if (name == "namespace") {
     constexpr std::uint64_t kBytes = 1024;
     charge(kBytes);
-    bytes_ += kBytes;
-    if (bytes_ > input_.limits.bytes) fail("it makes too many values");
+    charge_memory(kBytes);
     NameSpace& space = spaces_.emplace_back();
     const Value from = dict(*this, std::move(arguments));
     for (const auto& [key, value] : from.dict()->items()) {

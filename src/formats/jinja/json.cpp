@@ -75,7 +75,7 @@ class JsonWriter {
 
   void line(std::size_t level) {
     if (!style_.indent) return;
-    evaluator_.charge(level * style_.indent->size());
+    evaluator_.charge_memory(level * style_.indent->size());
     put("\n");
     for (std::size_t i = 0; i < level; ++i) put(*style_.indent);
   }
@@ -127,7 +127,7 @@ class JsonWriter {
 }  // namespace
 
 Text to_json(Evaluator& evaluator, const Value& value, const JsonStyle& style) {
-  evaluator.charge(value.weight() * 2);
+  evaluator.charge_memory(value.weight());
   JsonWriter writer(evaluator, style);
   writer.write(value, 0);
   return std::move(writer.out);

@@ -176,6 +176,7 @@ bool all_are(const Text& text, Is is) {
 Value format(Evaluator& evaluator, const Text& text, const CallArguments& arguments) {
   Text out;
   std::int64_t next = 0;
+  bool numbered = false;
   const std::string& bytes = text.bytes();
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t found = std::min(bytes.find_first_of("{}", at), bytes.size());
@@ -194,13 +195,15 @@ Value format(Evaluator& evaluator, const Text& text, const CallArguments& argume
     const bool digits = field.size() < 10 && std::ranges::all_of(field, [](char c) { return c >= '0' && c <= '9'; });
     if (digits) {
       const std::int64_t index = field.empty() ? next++ : std::stoll(field);
+      numbered = numbered || !field.empty();
+      if (numbered && next > 0) evaluator.fail("a format numbers some of its fields");
       if (index < std::ssize(arguments.positional)) value = &arguments.positional[static_cast<std::size_t>(index)];
     } else {
       const auto named = std::ranges::find(arguments.named, field, [](const auto& each) { return each.first; });
       if (named != arguments.named.end()) value = &named->second;
     }
     if (value == nullptr) evaluator.fail(fmt::format("the format has no value for '{{{}}}'", field.substr(0, 40)));
-    evaluator.charge(value->weight());
+    evaluator.charge_memory(value->weight());
     out.append(text_of(*value));
   }
   return evaluator.made(std::move(out));
@@ -216,7 +219,7 @@ Value text_method(Evaluator& evaluator, const Text& text, std::string_view name,
   if (name == "split" || name == "rsplit") return split(evaluator, text, name, std::move(arguments));
   if (name == "splitlines") return lines(evaluator, text, std::move(arguments));
   if (name == "partition" || name == "rpartition") return partition(evaluator, text, name[0] == 'r', std::move(arguments));
-  if (name == "lower") return none(), evaluator.made(each_stretch_of(text, lower));
+  if (name == "lower") return none(), evaluator.made(lowered(text));
   if (name == "upper") return none(), evaluator.made(each_stretch_of(text, upper));
   if (name == "capitalize") return none(), evaluator.made(capitalized(text));
   if (name == "title") return none(), evaluator.made(titled(text, false));
@@ -243,7 +246,7 @@ Value text_method(Evaluator& evaluator, const Text& text, std::string_view name,
     for (const Value& item : evaluator.items_of(given.need(0))) {
       if (!first) out.append(text);
       first = false;
-      evaluator.charge(item.weight() + text.size());
+      evaluator.charge_memory(item.weight() + text.size());
       out.append(evaluator.need_text(item, "join"));
     }
     return evaluator.made(std::move(out));
@@ -265,7 +268,7 @@ Value text_method(Evaluator& evaluator, const Text& text, std::string_view name,
     const std::int64_t width = evaluator.need_whole(given.need(0), name);
     const auto lacking = width - static_cast<std::int64_t>(count_characters(text.bytes()));
     if (lacking <= 0) return text;
-    evaluator.charge(static_cast<std::uint64_t>(lacking));
+    evaluator.charge_memory(static_cast<std::uint64_t>(lacking));
     const std::size_t sign = text.bytes().starts_with('-') || text.bytes().starts_with('+') ? 1 : 0;
     Text out = text.part(0, sign);
     out.append(std::string(static_cast<std::size_t>(lacking), '0'), Origin::of_template);

@@ -127,7 +127,7 @@ Value Evaluator::binary(BinaryKind kind, const Value& left, const Value& right) 
     const auto check = [&](std::size_t size) {
       std::int64_t total = 0;
       if (__builtin_mul_overflow(static_cast<std::int64_t>(size), times, &total)) fail("a value is too long");
-      charge(static_cast<std::uint64_t>(total));
+      charge_memory(static_cast<std::uint64_t>(total));
     };
     if (const Text* text = many.text()) {
       check(text->size());
@@ -357,8 +357,12 @@ Value Evaluator::slice(const Value& object, const Value& first, const Value& beh
   return made(std::move(out));
 }
 
-Value Evaluator::path(const Value& value, const Value& attribute) {
-  if (attribute.text() == nullptr) return item(value, attribute);
+Value Evaluator::path(const Value& value, const Value& attribute, const Value& fallback) {
+  const auto part_of = [&](const Value& object, const Value& part) {
+    Value found = item(object, part);
+    return found.is_undefined() && !fallback.is_undefined() && !fallback.is_none() ? fallback : found;
+  };
+  if (attribute.text() == nullptr) return part_of(value, attribute);
   Value at = value;
   const std::string& whole_path = attribute.text()->bytes();
   charge(whole_path.size());
@@ -366,7 +370,7 @@ Value Evaluator::path(const Value& value, const Value& attribute) {
     const std::size_t end = std::min(whole_path.find('.', begin), whole_path.size());
     const std::string part = whole_path.substr(begin, end - begin);
     const bool digits = !part.empty() && part.size() < 18 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-    at = item(at, digits ? Value(static_cast<std::int64_t>(std::stoll(part))) : Value(Text(part)));
+    at = part_of(at, digits ? Value(static_cast<std::int64_t>(std::stoll(part))) : Value(Text(part)));
     begin = end + 1;
   }
   return at;
@@ -397,7 +401,7 @@ Text Evaluator::percent(const Text& format, const Value& arguments) {
     if (kind == '(') fail("%(name)s is not computed");
     if (used >= values.size()) fail("not enough arguments for format string");
     const Value& value = values[used++];
-    charge(value.weight());
+    charge_memory(value.weight());
     if (kind == 's' || kind == 'r') {
       if (!flags.empty()) fail(fmt::format("the format %{}{} is not computed", flags.substr(0, 40), kind));
       out.append(kind == 's' ? text_of(value) : repr_of(value));

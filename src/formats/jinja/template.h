@@ -20,9 +20,10 @@ namespace plimsoll::jinja {
 struct Tree;
 
 struct RenderLimits {
-  std::uint64_t steps = 100'000'000;           // nodes of the template, and every 64 bytes of work
-  std::uint64_t bytes = std::uint64_t{1} << 30;  // of all values that are made
-  std::uint64_t output = std::uint64_t{1} << 28;
+  std::uint64_t steps = 100'000'000;  // nodes of the template, and every 64 bytes of work
+  // Of all values that are made, and of what is written; 64 more for each byte that the template is given.
+  std::uint64_t bytes = std::uint64_t{64} << 20;
+  std::uint64_t output = std::uint64_t{16} << 20;
   unsigned depth = 800;  // of nodes and macros
 };
 

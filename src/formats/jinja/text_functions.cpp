@@ -37,7 +37,7 @@ Text replaced(Evaluator& evaluator, const Text& text, const Text& from, const Te
   for (; most != 0; --most) {
     const std::size_t found = find_bytes(bytes, from.bytes(), at);
     if (found == std::string::npos) break;
-    evaluator.charge(to.size() + (found - done));
+    evaluator.charge_memory(to.size() + (found - done));
     out.append(text, done, found);
     out.append(to);
     done = found + from.size();
@@ -50,11 +50,29 @@ Text replaced(Evaluator& evaluator, const Text& text, const Text& from, const Te
   return out;
 }
 
+namespace {
+
+// Appends the bytes [begin, end) in small letters.
+void append_lowered(Text& out, const Text& text, std::size_t begin, std::size_t end) {
+  text.part(begin, end).each_stretch([&](std::string_view stretch, Origin origin) {
+    out.append(lower(text.bytes(), begin, begin + stretch.size()), origin);
+    begin += stretch.size();
+  });
+}
+
+}  // namespace
+
+Text lowered(const Text& text) {
+  Text out;
+  append_lowered(out, text, 0, text.size());
+  return out;
+}
+
 Text capitalized(const Text& text) {
   std::size_t first = 0;
   if (!text.empty()) next_character(text.bytes(), first);
   Text out = each_stretch_of(text.part(0, first), capitalize);
-  out.append(each_stretch_of(text.part(first, text.size()), lower));
+  append_lowered(out, text, first, text.size());
   return out;
 }
 
@@ -69,12 +87,12 @@ Text titled(const Text& text, bool filter) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t begin = at;
     const bool parts = parts_words(next_character(bytes, at));
-    const Text one = text.part(begin, at);
     if (parts) {
-      out.append(one);
+      out.append(text, begin, at);
     } else if (inside) {
-      out.append(each_stretch_of(one, lower));
+      append_lowered(out, text, begin, at);
     } else {
+      const Text one = text.part(begin, at);
       out.append(filter ? each_stretch_of(one, upper) : each_stretch_of(one, capitalize));
     }
     inside = !parts;

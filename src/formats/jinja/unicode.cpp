@@ -156,12 +156,12 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-std::string lower(std::string_view text) {
+std::string lower(std::string_view text, std::size_t begin, std::size_t end) {
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = at;
+  for (std::size_t at = begin; at < end;) {
+    const std::size_t first = at;
     const char32_t c = next_character(text, at);
-    append_lower(out, text, begin, at, c);
+    append_lower(out, text, first, at, c);
   }
   return out;
 }

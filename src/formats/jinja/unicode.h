@@ -19,7 +19,9 @@ bool is_digit(char32_t character);  // Nd, and digits in circles and the like
 
 // The full mappings, by which one character may become several.
 std::string upper(std::string_view text);
-std::string lower(std::string_view text);
+// Of the bytes [begin, end) of a text: what stands around them counts.
+std::string lower(std::string_view text, std::size_t begin, std::size_t end);
+inline std::string lower(std::string_view text) { return lower(text, 0, text.size()); }
 // The first character as in a title, the others as lower() has them.
 std::string capitalize(std::string_view text);
 
