@@ -222,7 +222,11 @@ class Comparison:
         else:
             self.differs.append((name, number, what))
             if len(self.differs) <= 10:
-                print(f"{name}, conversation {number}: {what} differs\n  ours   {str(ours)[:400]}\n  theirs {str(theirs)[:400]}")
+                at = 0
+                if isinstance(ours, (list, str)) and isinstance(theirs, (list, str)):
+                    at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+                    ours, theirs = ours[max(0, at - 10):at + 30], theirs[max(0, at - 10):at + 30]
+                print(f"{name}, conversation {number}: {what} differs at {at}\n  ours   {ours}\n  theirs {theirs}")
 
     def run(self, name, source, fast, arguments):
         before = len(self.differs), sum(self.totals.values())

@@ -27,6 +27,31 @@ bool joins(char32_t c) {
   }
 }
 
+// The character behind `at`.
+ByteRange character_at(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  if (at < text.size()) next_character(text, end);
+  return {at, end};
+}
+
+// The characters that a character and its marks became, one for one from the end; the first comes from the first. Characters past
+// their number come from the one that the character before them comes from.
+void pair_characters(std::string_view raw, std::size_t raw_begin, std::string_view made, std::vector<ByteRange>& out) {
+  const std::size_t from = count_characters(raw), count = count_characters(made);
+  ByteRange source = character_at(raw, 0);
+  for (std::size_t at = 0, index = 0; at < made.size(); ++index) {
+    const ByteRange character = character_at(made, at);
+    if (index > 0 && (count <= from || index < from)) {
+      source = character_at(raw, source.end);
+      for (std::size_t skipped = index == 1 && count < from ? from - count : 0; skipped > 0; --skipped) {
+        source = character_at(raw, source.end);
+      }
+    }
+    out.insert(out.end(), character.end - character.begin, {raw_begin + source.begin, raw_begin + source.end});
+    at = character.end;
+  }
+}
+
 }  // namespace
 
 std::vector<ByteRange> origins(const Normalizer& normalizer, std::string_view raw, const Fragment& normalized) {
@@ -39,8 +64,10 @@ std::vector<ByteRange> origins(const Normalizer& normalizer, std::string_view ra
     const std::string_view part = raw.substr(begin, at - begin);
     Fragment fragment{std::string(part), begin == 0 && normalized.at_start, begin > 0 || normalized.continues};
     normalizer.apply(fragment);
-    for (std::size_t i = 0; i < fragment.text.size(); ++i) {
-      result.push_back(fragment.text == part ? ByteRange{begin + i, begin + i + 1} : ByteRange{begin, at});
+    if (fragment.text == part) {
+      for (std::size_t i = begin; i < at; ++i) result.push_back({i, i + 1});
+    } else {
+      pair_characters(part, begin, fragment.text, result);
     }
     whole += fragment.text;
   }
