@@ -101,7 +101,7 @@ std::optional<JsonRecord> JsonRecords::next_element() {
   bool text = false, escaped = false;
   for (;; skip()) {
     const int c = peek();
-    if (c < 0) fail(record.line, "the file ends within this element", kExpected);
+    if (c < 0) fail(record.line, depth > 0 || text ? "the file ends within this element" : "the array has no end", kExpected);
     if (!text && depth == 0 && (c == ',' || c == ']')) break;
     keep(record, static_cast<char>(c));
     if (text) {
