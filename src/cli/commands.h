@@ -89,6 +89,13 @@ struct TokenizeArguments {
 };
 int run_tokenize(const TokenizeArguments& arguments);
 
+struct DataShowArguments {
+  ConfigArguments config;
+  std::int64_t samples = 3;
+  bool json = false;
+};
+int run_data_show(const DataShowArguments& arguments);
+
 struct LayoutArguments {
   std::string file, out;
   std::optional<std::int64_t> capacity;

@@ -67,8 +67,7 @@ int run_eval(const EvalArguments& arguments) {
     if (!config.memory.host_memory) config.memory.budget.reset();
   }
   const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
-  const TokenFile source =
-      open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
+  const TokenFile source = open_validation_in_child(config, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
   const FrozenBase base = base_of(config.base, model.folder);
   const auto build = [&](std::int64_t batch) {

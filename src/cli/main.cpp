@@ -89,6 +89,7 @@ struct Arguments {
   ForwardArguments forward;
   MergeArguments merge;
   TokenizeArguments tokenize;
+  DataShowArguments data_show;
   LayoutArguments layout;
   RecomputeArguments recompute;
   MachineArguments machine;
@@ -207,6 +208,15 @@ void add_merge(CLI::App& app, MergeArguments& a) {
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
+void add_data(CLI::App& app, DataShowArguments& a) {
+  CLI::App* data = app.add_subcommand("data", "look at training data");
+  data->require_subcommand(1);
+  CLI::App* show = data->add_subcommand("show", "rendered samples, with the tokens that are trained on marked");
+  add_config(*show, a.config);
+  show->add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
+  show->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
@@ -250,6 +260,7 @@ void add_others(CLI::App& app, Arguments& a) {
 
   add_merge(app, a.merge);
   add_tokenize(app, a.tokenize);
+  add_data(app, a.data_show);
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout
@@ -294,6 +305,7 @@ const ConfigArguments* config_of(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("train")) return &a.train.config;
   if (app.got_subcommand("verify")) return &a.verify.config;
   if (app.got_subcommand("eval")) return &a.eval.config;
+  if (app.got_subcommand("data")) return &a.data_show.config;
   if (app.got_subcommand("machine")) return &a.machine.config;
   return nullptr;
 }
@@ -307,6 +319,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("forward")) return run_forward(a.forward);
   if (app.got_subcommand("merge")) return run_merge(a.merge);
   if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
+  if (app.got_subcommand("data")) return run_data_show(a.data_show);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
   if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
   if (app.got_subcommand("machine")) return run_machine(a.machine);

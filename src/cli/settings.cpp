@@ -57,7 +57,7 @@ std::optional<std::string> length_of_epochs(const Config& config) {
                          config.train.updates));
     return {};
   }
-  const TokenFile train = open_in_child(config, config.data.train, cache_folder());
+  const TokenFile train = open_training_in_child(config, cache_folder());
   return fmt::format("train.updates={}", updates_of_epochs(config, train));
 }
 

@@ -143,8 +143,11 @@ void check_products(const Config& config, const GivenSettings& given) {
 void check_samples(const Config& config, const GivenSettings& given) {
   const DataSettings& data = config.data;
   if (data.format == "chat" || data.format == "auto") return;
-  for (const std::string_view key : {"batch.packing", "data.template", "data.loss", "data.too_long"}) {
-    if (!given.has(key) || (key == "batch.packing" && !config.batch.packing)) continue;
+  const std::array says{std::pair{"batch.packing", config.batch.packing}, std::pair{"data.template", !data.chat_template.empty()},
+                        std::pair{"data.loss", data.loss != TrainedTurns::assistant},
+                        std::pair{"data.too_long", data.too_long != LongSamples::automatic}};
+  for (const auto& [key, said] : says) {
+    if (!said) continue;
     throw config_error("E-CONFIG-CONFLICT", given.where(key),
                        fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
                        "JSON samples, data.format = \"chat\"");
@@ -393,7 +396,8 @@ void note_doubtful(Config& config, const GivenSettings& given) {
                    100 * (1 - train.label_smoothing)));
   note(train.gradient_clip > 0 && train.gradient_clip < 1e-4, "train.gradient_clip",
        fmt::format("gradients are clipped to a norm of {:g}", train.gradient_clip));
-  note(train.evaluate_every > 0 && config.data.validation.empty(), "train.evaluate_every",
+  const bool validates = !config.data.validation.empty() || config.data.validation_share > 0;
+  note(train.evaluate_every > 0 && !validates, "train.evaluate_every",
        "train.evaluate_every is not used: data.validation is not given");
   note(train.evaluate_every > train.updates, "train.evaluate_every",
        fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", train.evaluate_every,
@@ -470,6 +474,7 @@ constexpr Rivals kRivals[] = {
     {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
     {"precision.compute", "precision.loss_scale", needs_no_scale},
     {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
+    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
     {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
     {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
 };

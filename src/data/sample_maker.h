@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "data/chat_encoder.h"
+#include "data/conversation.h"
 #include "data/data_paths.h"
 #include "data/sample_rules.h"
 #include "data/source.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace plimsoll {
 
@@ -39,5 +43,9 @@ struct SampleFiles {
 SampleFiles open_samples(const SampleRequest& request);
 // The same where the cache has them; nothing where it does not. Reads the data, for their hash.
 std::optional<SampleFiles> find_samples(const SampleRequest& request);
+
+// The first samples, before they are cut to rows, one by one; stops where `visit` says false. Nothing is kept.
+void show_samples(const SampleRequest& request,
+                  const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit);
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/order.h"
+#include "data/sample_file.h"
 #include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -87,11 +88,20 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
 }
 
 // What an epoch of samples of their own lengths comes to: `fill`, the share of the positions of its rows that samples take.
-json epoch_json(const EpochFacts& epoch, std::int64_t context) {
+json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t context) {
   const std::int64_t rows = std::max<std::int64_t>(1, epoch.rows);
   const double share = std::min(1.0, static_cast<double>(epoch.positions) / static_cast<double>(rows * context));
-  return {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
-          {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
+  json object = {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
+                 {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
+  const SampleCounts& counts = train.counts;
+  if (counts.read > 0) {
+    object["data"] = {{"samples", counts.read},
+                      {"untrained", counts.untrained},
+                      {"dropped", counts.dropped},
+                      {"cut", counts.cut},
+                      {"split", counts.split}};
+  }
+  return object;
 }
 
 json subject_json(const Config& config, const Machine& machine) {
@@ -166,7 +176,14 @@ namespace {
 
 // Those of files that are there, and what is assumed of the others.
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
-  DataFacts facts{1, !config.data.validation.empty()};
+  DataFacts facts{1, !config.data.validation.empty() || config.data.validation_share > 0};
+  facts.ragged = assumed_windows(config);
+  if (has_samples(config)) {
+    facts.bytes_per_token = 4;
+    facts.packed = config.batch.packing;
+    if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
+    return facts;
+  }
   for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
   for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
     if (paths.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
@@ -178,11 +195,16 @@ DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& as
 std::string assumed_text(const std::vector<AssumedData>& assumed) {
   std::string text;
   for (const AssumedData& data : assumed) {
+    if (data.there) {
+      text += fmt::format("{} ({}) has not been rendered and tokenised yet: planned for samples of model.context tokens", data.key,
+                          data.path);
+      continue;
+    }
     text +=
         fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} byte{} a token", text.empty() ? "" : "; ",
                     data.key, data.path, data.format, data.bytes_per_token, data.bytes_per_token == 1 ? "" : "s");
   }
-  return text + "; training needs the data";
+  return text + (assumed.front().there ? "; `plimsoll train` does it once" : "; training needs the data");
 }
 
 json to_json(const std::vector<AssumedData>& assumed) {
@@ -220,7 +242,11 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   if (place.begins) check_model_files(config);
   input.request = plan_request(config);
   input.budget = plan_budget(config);
-  if (!place.runs_now) input.assumed = assume_missing_data(config);
+  if (!place.runs_now) {
+    input.assumed = assume_missing_data(config);
+    if (input.assumed.empty() && !samples_are_made(config, cache))
+      input.assumed.push_back({"data.train", config.data.train.text(), "chat", 4, /*there=*/true});
+  }
   if (input.assumed.empty()) {
     input.data = open_data(config, cache, place.tokens);
     if (input.data.validation) {
@@ -281,7 +307,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
-    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, config.model.context);
+    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
     if (extras.levers) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {

@@ -150,11 +150,45 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
 
 }  // namespace
 
+SampleRequest sample_request(const Config& config, const DataPaths& paths, double held_out, const CacheFolders& folders) {
+  return {.paths = paths,
+          .tokenizer = config.data.vocabulary,
+          .trained = config.model.init,
+          .chat_template = config.data.chat_template,
+          .turns = config.data.loss,
+          .too_long = config.data.too_long,
+          .row = config.model.context,
+          .vocab = facts_of(config.model.config).vocab,
+          .held_out = held_out,
+          .cache = folders.cache,
+          .elsewhere = folders.elsewhere};
+}
+
+bool has_samples(const Config& config) {
+  if (config.data.format == "chat") return true;
+  if (config.data.format != "auto" || config.data.train.empty()) return false;
+  const std::filesystem::path extension = config.data.train.names.front().extension();
+  return extension == ".jsonl" || extension == ".json";
+}
+
+bool samples_are_made(const Config& config, const std::filesystem::path& cache) {
+  if (!has_samples(config)) return true;
+  const CacheFolders folders{cache, {}};
+  const auto made = [&](const DataPaths& paths, double held_out) {
+    return paths.empty() || find_samples(sample_request(config, paths, held_out, folders)).has_value();
+  };
+  return made(config.data.train, config.data.validation_share) && made(config.data.validation, 0);
+}
+
 std::vector<AssumedData> assume_missing_data(const Config& config) {
   std::vector<AssumedData> assumed;
   for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
     const std::optional<std::filesystem::path> missing = first_missing(paths);
     if (!missing) continue;
+    if (has_samples(config)) {
+      assumed.push_back({key, missing->string(), "chat", 4});
+      continue;
+    }
     const AssumedSource source = assume_source(source_request(config, paths));
     assumed.push_back({key, missing->string(), source.format, source.bytes_per_token});
   }
@@ -163,6 +197,7 @@ std::vector<AssumedData> assume_missing_data(const Config& config) {
 
 TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
                          const std::filesystem::path& elsewhere) {
+  if (has_samples(config)) return open_samples(sample_request(config, paths, 0, {cache, elsewhere})).train;
   SourceRequest request = source_request(config, paths);
   request.cache = cache;
   request.elsewhere = elsewhere;
@@ -170,6 +205,10 @@ TokenFile open_data_file(const Config& config, const DataPaths& paths, const std
 }
 
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
+  if (config.data.validation_share > 0) {
+    SampleFiles samples = open_samples(sample_request(config, config.data.train, config.data.validation_share, {cache, elsewhere}));
+    return {std::move(samples.train), std::move(samples.held_out)};
+  }
   DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};
   if (!config.data.validation.empty()) {
     files.validation = open_data_file(config, config.data.validation, cache, elsewhere);

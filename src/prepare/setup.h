@@ -13,6 +13,8 @@
 #include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "config/config.h"
+#include "data/cache_folders.h"
+#include "data/sample_maker.h"
 #include "data/source.h"
 #include "models/model_config.h"
 #include "models/model_graph.h"
@@ -70,9 +72,16 @@ struct DataFiles {
 struct AssumedData {
   std::string key, path, format;
   std::int64_t bytes_per_token = 1;
+  bool there = false;  // it has not been rendered yet
 };
 // Empty where every file is there. One that is there and cannot be opened is none of these.
 std::vector<AssumedData> assume_missing_data(const Config& config);
+// Whether the data are samples of their own lengths, by data.format or by their names.
+bool has_samples(const Config& config);
+// `cache` may be empty where nothing is kept.
+SampleRequest sample_request(const Config& config, const DataPaths& paths, double held_out, const CacheFolders& folders);
+// Whether they have been made from these data; true of other data.
+bool samples_are_made(const Config& config, const std::filesystem::path& cache);
 
 // `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: for them where that cannot be written.
 TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,

@@ -60,9 +60,30 @@ TokenFilePlace place_from(const json& object) {
   return place;
 }
 
-TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache) {
-  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, paths, cache))).dump(); });
-  return open_place(place_from(nlohmann::json::parse(place)));
+namespace {
+
+template <class Open>
+TokenFile open_in_child(const Open& open) {
+  const std::string place = run_in_child([&] { return to_json(place_of(open())).dump(); });
+  return open_place(place_from(json::parse(place)));
 }
+
+}  // namespace
+
+TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache) {
+  return open_in_child([&] { return open_data_file(config, paths, cache); });
+}
+
+TokenFile open_training_in_child(const Config& config, const std::filesystem::path& cache) {
+  if (config.data.validation_share == 0) return open_in_child(config, config.data.train, cache);
+  return open_in_child([&] { return open_data(config, cache).train; });
+}
+
+TokenFile open_validation_in_child(const Config& config, const std::filesystem::path& cache) {
+  const DataPaths& paths = config.data.validation;
+  if (config.data.validation_share == 0) return open_in_child(config, paths.empty() ? config.data.train : paths, cache);
+  return open_in_child([&] { return *open_data(config, cache).validation; });
+}
+
 
 }  // namespace plimsoll

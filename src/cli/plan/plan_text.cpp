@@ -287,6 +287,21 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+// What became of samples that do not fit a row, or train nothing.
+std::string long_samples_text(const json& epoch) {
+  if (!epoch.contains("data")) return "";
+  std::string text;
+  const auto add = [&](const char* key, std::string_view what) {
+    const auto count = epoch.at("data").at(key).get<std::int64_t>();
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", grouped(count), what);
+  };
+  add("cut", "cut to the context");
+  add("split", "split");
+  add("dropped", "dropped as too long");
+  add("untrained", "left out: no token is trained on");
+  return text.empty() ? "" : "samples: " + text + "\n";
+}
+
 // What the whole training is: how large, how often, how long.
 std::string run_text(const json& plan) {
   constexpr double kLong = 2 * 24 * 3600;
@@ -305,6 +320,7 @@ std::string run_text(const json& plan) {
     const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };
     text += fmt::format("an epoch: {} samples, {} tokens ({} trained on), {} updates; rows are {:.0f} % full\n", of("samples"),
                         of("tokens"), of("trained_units"), of("updates"), 100 * epoch.at("fill").get<double>());
+    text += long_samples_text(epoch);
   }
   if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
   return text;

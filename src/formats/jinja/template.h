@@ -49,12 +49,15 @@ class Template {
   Template& operator=(Template&&) noexcept;
 
   const std::string& name() const;
+  // Of its text.
+  const std::string& hash() const { return hash_; }
   // It has {% generation %} blocks.
   bool has_marks() const;
   Rendering render(const RenderInput& input) const;
 
  private:
   std::unique_ptr<Tree> tree_;
+  std::string hash_;
 };
 
 }  // namespace plimsoll::jinja
