@@ -27,7 +27,8 @@ std::optional<DType> type_of(const std::string& name) {
 }
 
 std::string lost_by(const MergeResult& result) {
-  const std::string sums = result.rounded ? fmt::format("the sums are rounded to {}; --type fp32 keeps them", name(result.type)) : "";
+  const std::string sums =
+      result.rounded ? fmt::format("the sums are rounded to {}; --type fp32 keeps them", name(result.type)) : "";
   if (result.blocks.empty()) return sums;
   const std::string blocks = fmt::format("the base is stored in blocks ({}), and what is merged is not", result.blocks);
   return sums.empty() ? blocks : blocks + "; " + sums;
@@ -36,8 +37,8 @@ std::string lost_by(const MergeResult& result) {
 }  // namespace
 
 int run_merge(const MergeArguments& arguments) {
-  MergeRequest request{{}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type),
-                       base_format(arguments.sets, "merge")};
+  MergeRequest request{
+      {}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type), base_format(arguments.sets, "merge")};
   const PeftAdapter adapter = read_peft_folder(request.adapter);
   request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
   cpu::set_thread_count(usable_cores());
@@ -48,7 +49,7 @@ int run_merge(const MergeArguments& arguments) {
     const nlohmann::json object = {
         {"schema", "plimsoll.merge/1"}, {"base", request.base.string()}, {"adapter", request.adapter.string()},
         {"out", request.out.string()},  {"layers", result.layers},       {"replaced", result.replaced},
-        {"untied", result.untied},      {"rounded", result.rounded},       {"blocks", result.blocks}};
+        {"untied", result.untied},      {"rounded", result.rounded},     {"blocks", result.blocks}};
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("merged {} layers of {} into {}, as {}\n", result.layers, request.adapter.string(), request.base.string(),

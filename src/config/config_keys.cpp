@@ -465,8 +465,7 @@ const ConfigKey kKeys[] = {
     {"quantize.base", OnResume::never,
      "how frozen linear layers are stored: none (fp32), bf16, int8, nf4 (4 bits, with nested scales), or file (each as its file "
      "stores it)",
-     "\"nf4\"",
-     [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
+     "\"nf4\"", [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
      [](const C& c) { return name_of(c.base, kBaseFormats); }},
 
     {"machine.threads", OnResume::results, "0: all usable cores", "0",

@@ -107,8 +107,8 @@ struct OpDef {
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
   // Null, or nothing: with these attributes it is no linear layer.
   std::optional<LinearOperands> (*linear)(const Attributes&) = nullptr;
-  // What reads an input that is a frozen matrix, where that is stored in these blocks, or, without any, as bf16. Null, or nothing:
-  // this input has to be fp32.
+  // What reads an input that is a frozen matrix, where that is stored in these blocks, or, without any, as bf16. Null, or
+  // nothing: this input has to be fp32.
   std::optional<StoredReader> (*reads_stored)(const Attributes&, std::size_t input, const std::optional<BlockMatrix>&) = nullptr;
   // Where the configuration asks for 16 bits: inputs that it takes rounded, all of them; inputs that it takes in either width;
   // and the attributes by which it rounds its first outputs itself. Null: none, and everything is fp32.

@@ -76,7 +76,7 @@ void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int6
 
 // A matrix of which a part is here, and what lies behind its codes is elsewhere.
 struct BlockPieces {
-  const std::byte* codes = nullptr;   // from those of element `first` on, the first one of a block
+  const std::byte* codes = nullptr;  // from those of element `first` on, the first one of a block
   std::int64_t first = 0;
   const std::byte* behind = nullptr;  // all that follows the codes
 };

@@ -372,12 +372,12 @@ class Merge {
 
   std::vector<TensorSpec> write_file(std::size_t number, const fs::path& path) {
     std::vector<WeightFiles::Found> tensors = files_.all();
-    std::erase_if(tensors, [&](const WeightFiles::Found& found) {
-      return found.file != number || beside_.contains(found.tensor->name);
-    });
+    std::erase_if(tensors,
+                  [&](const WeightFiles::Found& found) { return found.file != number || beside_.contains(found.tensor->name); });
     const bool adds_head = result_.untied && table_.file == number && !files_.find(kHead);
     std::vector<TensorSpec> specs;
-    for (const WeightFiles::Found& found : tensors) specs.push_back({found.tensor->name, type_of(found), shape_of(*found.tensor)});
+    for (const WeightFiles::Found& found : tensors)
+      specs.push_back({found.tensor->name, type_of(found), shape_of(*found.tensor)});
     if (adds_head) specs.push_back({kHead, type_of(table_), shape_of(*table_.tensor)});
     SafetensorsWriter writer(path, specs);
     for (const WeightFiles::Found& found : tensors) {
@@ -481,8 +481,8 @@ class Merge {
   WeightFiles files_;
   std::map<std::string, Source> sources_;
   std::set<std::string> blocks_, beside_;  // formats of the base; tensors that belong to a matrix in blocks
-  const StoredTensor* head_ = nullptr;  // of the adapter; null: that of the base
-  WeightFiles::Found table_;            // of a head that is untied
+  const StoredTensor* head_ = nullptr;     // of the adapter; null: that of the base
+  WeightFiles::Found table_;               // of a head that is untied
   MergeResult result_;
 };
 

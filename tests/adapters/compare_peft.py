@@ -85,8 +85,10 @@ def quantise(folder, settings):
         elif value.dtype == torch.uint8:
             parts = {key: part for key, part in tensors.items() if key.startswith(name + ".")}
             state = bnb.QuantState.from_dict(parts, device=torch.device("cpu"))
-            state.dtype = torch.float32
-            value = bnb.dequantize_4bit(value, state)
+            # By hand: on a CPU dequantize_4bit is wrong where rows are no whole number of blocks (bitsandbytes 0.50, rows of 96).
+            scales = bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset if state.nested else state.absmax
+            codes = torch.stack([value.flatten() >> 4, value.flatten() & 15], 1).flatten().long()[: state.shape.numel()]
+            value = (state.code[codes] * scales.repeat_interleave(64)[: codes.numel()]).reshape(state.shape)
         means[name] = value.float()
     return means
 

@@ -53,10 +53,13 @@ std::vector<ValueType> infer_gather(const Attributes&, TypeSpan inputs) {
 
 }  // namespace
 
-const OpDef kLookup{.name = "lookup", .infer = infer, .cost = cost, .gradient = gradient,
-                     .ranges = ranges,
-                     .reads_stored = reads_stored,
-                     .either = second};
+const OpDef kLookup{.name = "lookup",
+                    .infer = infer,
+                    .cost = cost,
+                    .gradient = gradient,
+                    .ranges = ranges,
+                    .reads_stored = reads_stored,
+                    .either = second};
 const OpDef kGatherRows{.name = "gather_rows",
                         .infer = infer_gather,
                         .cost = cost,

@@ -102,9 +102,8 @@ std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t inpu
   const auto linear = linear_layer(any);
   if (!linear || input != linear->weight) return {};
   const auto& a = any.as<MatmulAttributes>();
-  return StoredReader{
-      &kBlockMatmul,
-      BlockMatmulAttributes{.blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output}};
+  return StoredReader{&kBlockMatmul,
+                      BlockMatmulAttributes{.blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output}};
 }
 
 std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
