@@ -97,7 +97,7 @@ def kept_blocks(test):
         test.near("loss over blocks", ours["loss"], theirs["loss"], 1e-6)
     less = runs["none"]["predicted"]["arena_bytes"] - runs["file"]["predicted"]["arena_bytes"]
     blocks = sum(len(m.floats) * len(m.floats[0]) - len(m.stored) * len(m.stored[0]) for m in model().values() if m.kind != F32)
-    test.that(less > 0.8 * blocks, f"{less} bytes less, of {blocks}")  # the scratch of products is a little more
+    test.that(less > 0.5 * blocks, f"{less} bytes less, of {blocks}")  # the scratch of products is more
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *settings("lora", "file"))  # random numbers
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "folder.toml", *settings("lora", "file"))  # all of it is fp32
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "gguf.toml", *TRAIN, "--set", "quantize.base=file")  # nothing is frozen

@@ -208,8 +208,8 @@ class Compare:
         import peft
 
         torch.manual_seed(5)
-        settings = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules="all-linear", use_dora=kind == "dora")
-        model = peft.get_peft_model(self.model().train(), settings)
+        words = {"task_type": "CAUSAL_LM", "r": 4, "lora_alpha": 8, "target_modules": "all-linear"}
+        model = peft.get_peft_model(self.model().train(), peft.LoraConfig(use_dora=kind == "dora", **words))
         for name, value in model.named_parameters():
             if "lora_B" in name:
                 value.data.copy_(0.02 * torch.randn_like(value))
