@@ -79,6 +79,7 @@ int run_forward(const ForwardArguments& arguments);
 
 struct MergeArguments {
   std::string weights, adapter, out, type;
+  std::vector<std::string> sets;
   bool json = false;
 };
 int run_merge(const MergeArguments& arguments);

@@ -204,7 +204,9 @@ void add_merge(CLI::App& app, MergeArguments& a) {
   command->add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
   command->add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
   command->add_option("--out", a.out, "the new folder")->required();
-  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor)");
+  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
+  command->add_option("--set", a.sets,
+                      "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 

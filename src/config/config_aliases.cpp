@@ -190,8 +190,8 @@ const ConfigAlias kAliases[] = {
 constexpr std::string_view kAdapters =
     "write a section [adapter]: kind = \"lora\" or \"dora\", rank, alpha, dropout, targets, modules_to_save; or init = a PEFT "
     "folder";
-constexpr std::string_view kFewBits =
-    "the frozen model is not stored in fewer bits here: precision.parameters = \"bf16\" halves it";
+constexpr std::string_view k4Bits = "frozen linear layers in 4 bits are quantize.base = \"nf4\"",
+                           k8Bits = "frozen linear layers in 8 bits are quantize.base = \"int8\"";
 constexpr std::string_view kEarlyStop =
     "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, --resume "
     "goes on";
@@ -222,8 +222,8 @@ const ForeignName kForeign[] = {
     {"lora_alpha", kAdapters},
     {"lora_dropout", kAdapters},
     {"lora_target_modules", kAdapters},
-    {"load_in_4bit", kFewBits},
-    {"load_in_8bit", kFewBits},
+    {"load_in_4bit", k4Bits},
+    {"load_in_8bit", k8Bits},
     {"early_stopping", kEarlyStop},
     {"early_stopping_patience", kEarlyStop},
     {"early_stopping_threshold", kEarlyStop},

@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kSt
 constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
     kRoundings{"stochastic", "nearest"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
-constexpr std::array<std::string_view, 4> kBaseFormats{"none", "bf16", "int8", "nf4"};
+constexpr std::array<std::string_view, 5> kBaseFormats{"none", "bf16", "int8", "nf4", "file"};
 constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
@@ -516,8 +516,9 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
 
     {"quantize.base", OnResume::never,
-     "how frozen linear layers are stored: none (fp32), bf16, int8, or nf4 (4 bits, with nested scales)", "\"nf4\"",
-     [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
+     "how frozen linear layers are stored: none (fp32), bf16, int8, nf4 (4 bits, with nested scales), or file (each as its file "
+     "stores it)",
+     "\"nf4\"", [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
      [](const C& c) { return name_of(c.base, kBaseFormats); }},
 
     {"machine.threads", OnResume::results, "0: all usable cores", "0",

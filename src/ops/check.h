@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "graph/op.h"
@@ -28,6 +29,15 @@ void require_root(const GradientContext& context);
 
 // The rows and columns of a table, which may be stored in blocks.
 Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where);
+// Of an op whose second input is such a table.
+template <class A>
+std::optional<StoredReader> reads_table(const OpDef& op, const Attributes& any, std::size_t input,
+                                        const std::optional<BlockMatrix>& blocks) {
+  if (input != 1) return {};
+  A attributes = any.as<A>();
+  attributes.blocks = blocks;
+  return StoredReader{&op, std::move(attributes)};
+}
 // The bytes of such a matrix.
 void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where);
 

@@ -16,6 +16,7 @@
 #include "graph/builder.h"
 #include "models/family.h"
 #include "prepare/requests.h"
+#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -51,17 +52,47 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
   return values;
 }
 
-Error nothing_frozen(const Config& config) {
+Error nothing_stored(const Config& config) {
+  const std::string why = config.base == BaseFormat::file
+                              ? "the file stores no frozen matrix in blocks or bf16 that all of its readers take so"
+                              : "no linear layer is frozen whose matrix products alone read";
   return config_error("E-CONFIG-CONFLICT", "quantize.base",
-                      fmt::format("it is {}, and no linear layer is frozen whose matrix products alone read",
-                                  config_key("quantize.base").text(config)),
+                      fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),
                       "frozen linear layers, beside which something else is trained", {"--set quantize.base=none"});
 }
 
 }  // namespace
 
-FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder) {
+namespace {
+
+// What is neither fp32 nor fp16 there: no kernel reads a matrix of fp16.
+std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
+  if (folder.empty()) {
+    throw config_error("E-CONFIG-CONFLICT", "quantize.base", "it is file, and the model begins as random numbers",
+                       "weights that are stored in files, or a format", {"--set model.init=FOLDER", "--set quantize.base=nf4"});
+  }
+  const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
+  const WeightFiles files = WeightFiles::open(folder);
+  const std::vector<StoredNames> stored = stored_parameters(graph, model, files);
+  std::map<std::string, StoredForm> forms;
+  std::size_t next = 0;
+  for (const ValueId id : graph.parameters()) {
+    const StoredNames& names = stored[next++];
+    const std::string& name = graph.values[id].name.text();
+    if (names.blocks) {
+      forms.emplace(name, names.blocks->matrix().format);
+    } else if (names.front().tensor->dtype == DType::bf16) {
+      forms.emplace(name, std::nullopt);
+    }
+  }
+  return forms;
+}
+
+}  // namespace
+
+FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::filesystem::path& folder) {
   FrozenBase base{.format = format};
+  if (format == BaseFormat::file) base.file = stored_forms(model, folder);
   if (format != BaseFormat::nf4 || !std::filesystem::is_directory(folder)) return base;
   const auto stored = read_quantization(ConfigReader(folder / "config.json"));
   if (stored && !stored->int8) base.nested = stored->nested;
@@ -82,8 +113,8 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch) {
   TrainingGraph result;
-  const FrozenBase base = base_of(config.base, config.model.init);
-  if (store_base(model.graph, base) == 0 && base.format != BaseFormat::none) throw nothing_frozen(config);
+  const FrozenBase base = base_of(config.base, config.model.config, config.model.init);
+  if (store_base(model.graph, base) == 0 && base.format != BaseFormat::none) throw nothing_stored(config);
   result.micro = model.pass("train");
   if (const Pass* evaluate = model.find("evaluate")) result.evaluate = *evaluate;
   result.graph = std::move(model.graph);

@@ -59,8 +59,9 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
                                       const FrozenBase& base = {});
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
                                    const AdapterSettings& adapter = {}, const FrozenBase& base = {});
-// Of weights in that folder; none is random numbers. What is stored there as nf4 already keeps its kind of scales.
-FrozenBase base_of(BaseFormat format, const std::filesystem::path& folder);
+// Of the weights of a model in that folder; none is random numbers. What is stored there as nf4 already keeps its kind of scales.
+// Of `file` from the headers of the files: E-CONFIG-CONFLICT where there are none.
+FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::filesystem::path& folder);
 
 struct DataFiles {
   TokenFile train;

@@ -167,17 +167,19 @@ std::optional<BlockMatrix> GgufWeights::blocks(const StoredTensor& tensor) const
   return BlockMatrix{*from.blocks, from.shape.elements() / columns, columns};
 }
 
-void GgufWeights::read_blocks(const StoredTensor& tensor, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+void GgufWeights::read_blocks(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> out) const {
   const auto matrix = blocks(tensor);
-  ensure(matrix && first >= 0 && rows >= 0 && first + rows <= matrix->rows, "GgufWeights::read_blocks",
-         "rows of a tensor that is not in blocks, or that it lacks");
-  const std::int64_t row_bytes = stored_bytes({matrix->format, 1, matrix->columns}).n;
-  ensure(std::ssize(out) == rows * row_bytes, "GgufWeights::read_blocks", "the destination does not have the size of the rows");
+  ensure(matrix && begin >= 0 && begin + std::ssize(out) <= tensor.bytes, "GgufWeights::read_blocks",
+         "bytes of a tensor that is not in blocks, or that it lacks");
   const Place& place = place_of(tensor);
-  if (place.head_size == 0) return file_.file().read_at(tensor.offset + first * row_bytes, out);
-  for (std::int64_t row = first; row < first + rows; ++row) {
-    file_.file().read_at(tensor.offset + interleaved(row, place.head_size) * row_bytes,
-                         out.subspan(static_cast<std::size_t>((row - first) * row_bytes), static_cast<std::size_t>(row_bytes)));
+  if (place.head_size == 0) return file_.file().read_at(tensor.offset + begin, out);
+  const std::int64_t row_bytes = tensor.bytes / matrix->rows;
+  while (!out.empty()) {
+    const std::int64_t row = begin / row_bytes, skipped = begin % row_bytes;
+    const auto part = out.first(static_cast<std::size_t>(std::min<std::int64_t>(row_bytes - skipped, std::ssize(out))));
+    file_.file().read_at(tensor.offset + interleaved(row, place.head_size) * row_bytes + skipped, part);
+    out = out.subspan(part.size());
+    begin += std::ssize(part);
   }
 }
 
