@@ -22,6 +22,7 @@
 #include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
+#include "prepare/written.h"
 #include "weights/adapter_weights.h"
 #include "weights/weights.h"
 
@@ -254,6 +255,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
+    object["written"] = written_json(config, *plan);
     if (extras.levers) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
@@ -342,7 +344,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                         "--host-memory " + std::to_string(result.plan->host.n));
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
-  result.text = to_json(*result.plan, context, false).dump(1);
+  json object = to_json(*result.plan, context, false);
+  object["written"] = written_json(config, *result.plan);
+  result.text = object.dump(1);
   return result;
 }
 

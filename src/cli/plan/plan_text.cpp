@@ -233,6 +233,14 @@ std::string process_table(const json& predicted, const json& decisions) {
   return rests ? text + lanes_text(predicted) : text;
 }
 
+// The wear of a disk; empty where there is none.
+std::string written_text(const json& plan) {
+  if (!plan.contains("written") || plan.at("written").at("run_bytes") == 0) return "";
+  const json& written = plan.at("written");
+  return fmt::format("written to disk: {} while loading, {} each update, {} over the run\n", size(written.at("load_bytes")),
+                     size(written.at("update_bytes")), size(written.at("run_bytes")));
+}
+
 // "4.2 % above it"; how far a plan is from what no plan can reach.
 std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
@@ -329,7 +337,7 @@ std::string fitting(const json& plan) {
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += time_text(predicted) + "\n";
-  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + written_text(plan) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
   return text;
