@@ -256,12 +256,12 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
     object["written"] = written_json(config, *plan);
-    if (extras.levers) object["levers"] = levers(config, input, space, *plan);
+    if (extras.levers && input.source) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
     object = to_json(infeasible, context, input.machine.machine.threads);
-    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
+    if (input.source) object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
   }
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/run_settings.h"
 #include "device/machine_facts.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
@@ -18,6 +19,12 @@
 
 namespace plimsoll {
 
+// What a configuration was made of: more arguments make another one of it.
+struct ConfigSource {
+  RunSettings settings;
+  Bf16Speed bf16 = bf16_speed_here();
+};
+
 struct PlanningInput {
   PlanRequest request;
   Budget budget;
@@ -26,7 +33,8 @@ struct PlanningInput {
   DataFacts facts;
   std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
   std::filesystem::path cache;
-  std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there
+  std::filesystem::path runs = ".";         // where run folders lie: a disk is proposed there
+  std::optional<ConfigSource> source = {};  // absent: neither levers nor remedies are looked for
 };
 
 // Which machine a plan is for, and whether it is to run now.

@@ -155,6 +155,7 @@ std::optional<Refused> Session::prepare() {
   options.tokens = folder_.tokens();
   options.weights_folder = folder_.weights();
   options.resumes = request_.resumes;
+  options.settings = request_.settings;
   std::error_code ignored;
   const std::filesystem::path runs = folder_.lies_in();
   if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
