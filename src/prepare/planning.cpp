@@ -230,8 +230,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   return input;
 }
 
-namespace {
-
 // Planning copies graphs of megabytes hundreds of times, and what is given back in between comes zeroed again: a fifth of its
 // time; its threads would wait for each other in one arena. The process that plans ends with it.
 void keep_freed_memory() {
@@ -240,8 +238,6 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
-
-}  // namespace
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();

@@ -18,6 +18,7 @@
 #include "formats/atomic_file.h"
 #include "measure/simulated_machine.h"
 #include "prepare/planning.h"
+#include "prepare/solve.h"
 #include "session/probe.h"
 
 namespace plimsoll {
@@ -73,7 +74,8 @@ int run_plan(const PlanArguments& arguments) {
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
   for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
-  const PlanningResult result = plan_with_extras(config, input, extras);
+  const PlanningResult result = arguments.solve.empty() ? plan_with_extras(config, input, extras)
+                                                        : solve(config, std::move(input), arguments.solve, extras);
   nlohmann::json object = nlohmann::json::parse(result.text);
   write_files(arguments, object, result.plan.has_value());
   if (!arguments.instance.empty() && result.plan) {

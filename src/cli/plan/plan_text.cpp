@@ -328,6 +328,47 @@ std::string time_text(const json& predicted) {
                      seconds, rate, bound, all);
 }
 
+// "1,837" of a size of the model; of a budget with its size for people.
+std::string value_text(const json& solve, const json& value) {
+  const auto number = value.get<std::int64_t>();
+  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+}
+
+std::string next_text(const json& solve) {
+  const json& next = solve.at("next");
+  if (next.is_null()) return "";
+  const std::string code = next.at("code").get<std::string>();
+  std::string why;
+  if (next.at("status") == "refused") {
+    why = fmt::format("is refused: {} {}", code, next.at("message").get<std::string>());
+  } else if (next.at("short_bytes").is_null()) {
+    why = fmt::format("does not fit: {}", code);
+  } else {
+    why = fmt::format("does not fit: needs {}, short by {} B", size(next.at("process_bytes")),
+                      grouped(next.at("short_bytes").get<std::int64_t>()));
+  }
+  return fmt::format("  the next step, {}, {}\n", value_text(solve, next.at("value")), why);
+}
+
+// What --solve has found.
+std::string solve_text(const json& plan) {
+  if (!plan.contains("solve")) return "";
+  const json& solve = plan.at("solve");
+  const std::string key = solve.at("key").get<std::string>(), budget = size(plan.at("budget").at("memory"));
+  const int plans = solve.at("plans").get<int>();
+  const bool least = solve.at("least").get<bool>();
+  if (solve.at("value").is_null()) {
+    return fmt::format("solve {}: no value fits into {}; this is what the {} comes to ({} plans)\n\n", key, budget,
+                       least ? "largest" : "smallest", plans);
+  }
+  const std::string what = key == "memory" ? "is the least that it fits into"
+                           : least         ? fmt::format("is the least with which it fits into {}", budget)
+                                           : fmt::format("is the largest that fits into {}", budget);
+  return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n\n", key, value_text(solve, solve.at("value")), what,
+                     arguments_lines(solve.at("arguments")), next_text(solve), grouped(solve.at("step").get<std::int64_t>()),
+                     plans);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
@@ -372,7 +413,9 @@ std::map<std::string, int> blocks_by_mode(const json& decisions) {
   return count;
 }
 
-std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? fitting(plan) : refusing(plan); }
+std::string plan_text(const json& plan) {
+  return solve_text(plan) + (plan.at("status") == "fits" ? fitting(plan) : refusing(plan));
+}
 
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");
