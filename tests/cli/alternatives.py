@@ -106,7 +106,7 @@ def levers(test):
 
 
 LLAMA = {"kind": '"llama"', "layers": 4, "width": 64, "heads": 4, "kv_heads": 2, "mlp_width": 128, "context": 32, "vocab": 256}
-LORA = ["--set", "adapter.kind=lora", "--set", "adapter.rank=8"]
+LORA = ["--set", "adapter.kind=lora", "--set", "adapter.rank=16"]
 
 
 def other_trainings(test):
@@ -118,7 +118,7 @@ def other_trainings(test):
     full = ("adapter.kind=lora adapter.rank=16", "adapter.kind=lora adapter.rank=8", "quantize.base=nf4", "model.context=16",
             "model.context=64", "model.freeze=")  # fmt: skip
     bases = tuple(f"quantize.base={base}" for base in ("bf16", "int8", "nf4"))
-    adapted = ("adapter.rank=4", "adapter.rank=16", *bases, "model.context=16")
+    adapted = ("adapter.rank=8", "adapter.rank=32", *bases, "model.context=16")
     cases = {
         "gpt2": ([*SIM, *gpt2], full, 'model.freeze=["wte", "wpe", "h[.](0|1)"]'),
         "llama": (llama, full, 'model.freeze=["model[.]embed_tokens", "model[.]layers[.](0|1)"]'),
@@ -144,7 +144,7 @@ def other_trainings(test):
         below = [*command, "--set", "train.micro_batch=4", "--memory", floor - 4096]
         remedies = test.run(*below, "--json").json()["infeasible"]["remedies"]
         words = [" ".join(each["arguments"]) for each in remedies]
-        offered = {"lora": ("adapter.rank=4", "quantize.base="), "frozen": ("quantize.base=", "model.freeze=")}
+        offered = {"lora": ("adapter.rank=8", "quantize.base="), "frozen": ("quantize.base=", "model.freeze=")}
         for want in offered.get(name, ("adapter.kind=lora", "model.freeze=", "model.context=")):
             test.that(any(want in each for each in words), f"{name}: a remedy says {want}: {words}")
         for remedy in remedies:
