@@ -23,7 +23,7 @@ struct ConfigArguments {
 
 struct PlanArguments {
   ConfigArguments config;
-  std::string machine, out, svg, instance;
+  std::string machine, out, svg, instance, solve;
   std::vector<std::string> at;    // budgets that the frontier shows
   std::vector<std::string> diff;  // two files; then nothing is planned
   bool values = false, frontier = false, json = false;

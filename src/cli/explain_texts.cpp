@@ -420,6 +420,10 @@ const CodeExplanation kExplanations[] = {
     {"E-SHAPE", "Sizes of operands do not agree.", "A model was described with tensors that do not match.",
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},
+    {"E-SOLVE-KEY", "plan --solve was asked for something that memory does not bound.",
+     "It finds the largest context, micro-batch, effective batch, adapter rank or size of the model that fits, or the least "
+     "memory, host memory or disk. The message lists the keys of this model; the last part of a name is enough.",
+     "Name one of them. For all else, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
      "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
      "takes "

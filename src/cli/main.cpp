@@ -130,8 +130,14 @@ void add_plan(CLI::App& app, PlanArguments& a) {
       ->needs(frontier)
       ->allow_extra_args(false);
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
-  command->add_option("--export-instance", a.instance,
-                      "write graph, costs and this plan here, for other planners (instances/README.md)");
+  CLI::Option* instance = command->add_option("--export-instance", a.instance,
+                                              "write graph, costs and this plan here, for other planners (instances/README.md)");
+  command
+      ->add_option("--solve", a.solve,
+                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
+                   "(layers, width, ...), or the least of memory, host_memory or disk")
+      ->excludes(frontier)
+      ->excludes(instance);
   add_diff(*command, a);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }

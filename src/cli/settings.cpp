@@ -34,8 +34,8 @@ Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   return loaded;
 }
 
-Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16) {
-  Config loaded = load_config(arguments.file, sets_of(arguments), budgets_of(arguments), bf16);
+Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16) {
+  Config loaded = load_config(settings, bf16);
   tell_notes(loaded);
   if (loaded.memory.disk) check_disk_folder(*loaded.memory.disk);
   return loaded;

@@ -15,8 +15,8 @@ namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
-// The same for commands that run nothing: the folder is not made.
-Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
+// The same for commands that run nothing: the folder is not made. Leaves those of the typed settings that are in force.
+Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_speed_here());
 
 // The settings alone, and then what follows from them, as above.
 RunSettings read_settings_of(const ConfigArguments& arguments);

@@ -39,6 +39,8 @@ struct ModelKey {
   std::string_view example;  // a TOML value
   ModelConfig (*set)(const ModelConfig&, const Setting&) = nullptr;
   std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" where it cannot be said
+  // Of a size that may grow as far as memory goes: in steps of so many, of which it is a multiple. Null of all else.
+  std::int64_t (*step)(const ModelConfig&) = nullptr;
 };
 
 struct ModelPreset {

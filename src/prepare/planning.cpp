@@ -24,6 +24,7 @@
 #include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
+#include "prepare/written.h"
 #include "weights/adapter_weights.h"
 #include "weights/weights.h"
 
@@ -282,8 +283,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   return input;
 }
 
-namespace {
-
 // Planning copies graphs of megabytes hundreds of times, and what is given back in between comes zeroed again: a fifth of its
 // time; its threads would wait for each other in one arena. The process that plans ends with it.
 void keep_freed_memory() {
@@ -292,8 +291,6 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
-
-}  // namespace
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
@@ -308,12 +305,13 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
-    if (extras.levers) object["levers"] = levers(config, input, space, *plan);
+    object["written"] = written_json(config, *plan);
+    if (extras.levers && input.source) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
     object = to_json(infeasible, context, input.machine.machine.threads);
-    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
+    if (input.source) object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
   }
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
@@ -396,7 +394,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                         "--host-memory " + std::to_string(result.plan->host.n));
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
-  result.text = to_json(*result.plan, context, false).dump(1);
+  json object = to_json(*result.plan, context, false);
+  object["written"] = written_json(config, *result.plan);
+  result.text = object.dump(1);
   return result;
 }
 

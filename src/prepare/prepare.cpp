@@ -96,6 +96,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
       planning_input(config, options.cache, say,
                      {.machine = options.machine, .probe = options.probe, .tokens = options.tokens, .begins = !options.resumes});
   input.runs = options.runs;
+  if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},
                  {"train", to_json(place_of(input.data.train))},

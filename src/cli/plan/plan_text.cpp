@@ -235,6 +235,14 @@ std::string process_table(const json& predicted, const json& decisions) {
   return rests ? text + lanes_text(predicted) : text;
 }
 
+// The wear of a disk; empty where there is none.
+std::string written_text(const json& plan) {
+  if (!plan.contains("written") || plan.at("written").at("run_bytes") == 0) return "";
+  const json& written = plan.at("written");
+  return fmt::format("written to disk: {} while loading, {} each update, {} over the run\n", size(written.at("load_bytes")),
+                     size(written.at("update_bytes")), size(written.at("run_bytes")));
+}
+
 // "4.2 % above it"; how far a plan is from what no plan can reach.
 std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
@@ -344,6 +352,47 @@ std::string time_text(const json& predicted) {
                      seconds, rate, bound, all);
 }
 
+// "1,837" of a size of the model; of a budget with its size for people.
+std::string value_text(const json& solve, const json& value) {
+  const auto number = value.get<std::int64_t>();
+  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+}
+
+std::string next_text(const json& solve) {
+  const json& next = solve.at("next");
+  if (next.is_null()) return "";
+  const std::string code = next.at("code").get<std::string>();
+  std::string why;
+  if (next.at("status") == "refused") {
+    why = fmt::format("is refused: {} {}", code, next.at("message").get<std::string>());
+  } else if (next.at("short_bytes").is_null()) {
+    why = fmt::format("does not fit: {}", code);
+  } else {
+    why = fmt::format("does not fit: needs {}, short by {} B", size(next.at("process_bytes")),
+                      grouped(next.at("short_bytes").get<std::int64_t>()));
+  }
+  return fmt::format("  the next step, {}, {}\n", value_text(solve, next.at("value")), why);
+}
+
+// What --solve has found.
+std::string solve_text(const json& plan) {
+  if (!plan.contains("solve")) return "";
+  const json& solve = plan.at("solve");
+  const std::string key = solve.at("key").get<std::string>(), budget = size(plan.at("budget").at("memory"));
+  const int plans = solve.at("plans").get<int>();
+  const bool least = solve.at("least").get<bool>();
+  if (solve.at("value").is_null()) {
+    return fmt::format("solve {}: no value fits into {}; this is what the {} comes to ({} plans)\n\n", key, budget,
+                       least ? "largest" : "smallest", plans);
+  }
+  const std::string what = key == "memory" ? "is the least that it fits into"
+                           : least         ? fmt::format("is the least with which it fits into {}", budget)
+                                           : fmt::format("is the largest that fits into {}", budget);
+  return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n\n", key, value_text(solve, solve.at("value")), what,
+                     arguments_lines(solve.at("arguments")), next_text(solve), grouped(solve.at("step").get<std::int64_t>()),
+                     plans);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
@@ -353,7 +402,7 @@ std::string fitting(const json& plan) {
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += time_text(predicted) + "\n";
-  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + written_text(plan) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
   return text;
@@ -388,7 +437,9 @@ std::map<std::string, int> blocks_by_mode(const json& decisions) {
   return count;
 }
 
-std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? fitting(plan) : refusing(plan); }
+std::string plan_text(const json& plan) {
+  return solve_text(plan) + (plan.at("status") == "fits" ? fitting(plan) : refusing(plan));
+}
 
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");
