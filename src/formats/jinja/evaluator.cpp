@@ -34,7 +34,8 @@ class Evaluator::Level {
   Evaluator& evaluator_;
 };
 
-Evaluator::Evaluator(const Tree& tree, const RenderInput& input) : tree_(tree), input_(input), most_bytes_(input.limits.bytes), most_output_(input.limits.output) {}
+Evaluator::Evaluator(const Tree& tree, const RenderInput& input)
+    : tree_(tree), input_(input), most_bytes_(input.limits.bytes), most_output_(input.limits.output) {}
 Evaluator::~Evaluator() = default;
 
 void Evaluator::fail(std::string why, std::string expected) const {
@@ -164,7 +165,8 @@ namespace {
 // Goes back to another scope when it ends.
 class Restore {
  public:
-  Restore(std::shared_ptr<Scope>& place, std::shared_ptr<Scope> inner) : place_(place), old_(std::exchange(place, std::move(inner))) {}
+  Restore(std::shared_ptr<Scope>& place, std::shared_ptr<Scope> inner)
+      : place_(place), old_(std::exchange(place, std::move(inner))) {}
   ~Restore() { place_ = std::move(old_); }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -502,10 +504,9 @@ Value Evaluator::call(const Value& callee, CallArguments values) {
     if (callee.is_undefined()) refuse(callee, "a call");
     fail(fmt::format("'{}' object is not callable", callee.type()));
   }
-  return match(
-      (*callable)->any, [&](const GlobalFunction& function) { return global(function.name, std::move(values)); },
-      [&](const Method& each) { return method(each.self, each.name, std::move(values)); },
-      [&](const BoundMacro& bound) { return call_macro(bound, std::move(values)); });
+  return match((*callable)->any, [&](const GlobalFunction& function) { return global(function.name, std::move(values)); },
+               [&](const Method& each) { return method(each.self, each.name, std::move(values)); },
+               [&](const BoundMacro& bound) { return call_macro(bound, std::move(values)); });
 }
 
 Value Evaluator::call_macro(const BoundMacro& bound, CallArguments values) {
@@ -543,9 +544,8 @@ Value Evaluator::call_macro(const BoundMacro& bound, CallArguments values) {
       if (i < values.positional.size()) {
         scope_->names.insert_or_assign(name, values.positional[i]);
       } else if (!scope_->names.contains(name)) {
-        scope_->names.insert_or_assign(name, i >= required
-                                                 ? evaluate(*macro.defaults[i - required])
-                                                 : undefined(fmt::format("parameter '{}' was not provided", name)));
+        scope_->names.insert_or_assign(name, i >= required ? evaluate(*macro.defaults[i - required])
+                                                           : undefined(fmt::format("parameter '{}' was not provided", name)));
       }
     }
     if (macro.takes_more) {

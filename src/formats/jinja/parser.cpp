@@ -429,10 +429,8 @@ class Parser {
   }
 
   ExpressionPtr product() {
-    constexpr std::array<std::pair<std::string_view, BinaryKind>, 4> kKinds{{{"*", BinaryKind::multiply},
-                                                                             {"/", BinaryKind::divide},
-                                                                             {"//", BinaryKind::floor_divide},
-                                                                             {"%", BinaryKind::modulo}}};
+    constexpr std::array<std::pair<std::string_view, BinaryKind>, 4> kKinds{
+        {{"*", BinaryKind::multiply}, {"/", BinaryKind::divide}, {"//", BinaryKind::floor_divide}, {"%", BinaryKind::modulo}}};
     const int line = here().line;
     ExpressionPtr left = power();
     for (bool found = true; found;) {
