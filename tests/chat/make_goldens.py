@@ -3,7 +3,8 @@
 
     python3 tests/chat/make_goldens.py
 
-  snippets.json   the short templates of snippets.txt, one a line, and what jinja2 makes of them in the environment of transformers: text, or that it fails
+  snippets.json   the short templates of snippets.txt, one a line, and what jinja2 makes of them in the environment of
+                  transformers: text, or that it fails
   samples.json    conversations through the templates of tests/chat/templates and tokenizer.json: text, tokens, offsets, masks
   tokenizer.json  a small tokenizer of bytes with the special tokens of the templates
 
@@ -30,7 +31,8 @@ VALUES = {
     "yes": True, "no": False, "nothing": None, "zero": 0, "seven": 7, "minus": -7, "half": 0.5, "big": 12345678901234567890123,
     "floats": [1.0, 1e16, 1e-5, 123456789.125, -0.0, 1e22, 0.1], "list": [3, 1, 2], "words": ["b", "A", "c"], "void": [],
     "nested": [[1, [2, None]], {"k": [True, "x"]}], "table": {"b": 1, "A": 2, "c": {"items": [1], "get": 3}},
-    "people": [{"name": "Ann", "age": 31, "tags": ["x"]}, {"name": "bob", "age": 7}, {"name": "Cid", "age": 31, "extra": {"deep": 1}}],
+    "people": [{"name": "Ann", "age": 31, "tags": ["x"]}, {"name": "bob", "age": 7},
+               {"name": "Cid", "age": 31, "extra": {"deep": 1}}],
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
 }
 
