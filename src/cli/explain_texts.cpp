@@ -61,6 +61,26 @@ const CodeExplanation kExplanations[] = {
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
      "what fits and is fastest. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
+    {"E-CHAT-FEATURE", "A sample has something that is not trained on.",
+     "Conversations are text: turns of users, the assistant and tools. Preferences (chosen, rejected), images, and the calls and "
+     "histories that other programs write in their own ways are not read.",
+     "Leave such samples out, or write them as messages.", "plimsoll train CONFIG --set data.train=messages.jsonl"},
+    {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
+     "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
+     "the "
+     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not.",
+     "Give a template for training, which has such blocks, or train on the last turn alone.",
+     "plimsoll train CONFIG --set data.loss=last"},
+    {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
+     "It has the keys of no format, or a message lacks its role or content.",
+     "Give each sample messages (role, content), conversations (from, value), instruction and output, prompt and completion, or "
+     "text.",
+     "plimsoll train CONFIG --set data.train=messages.jsonl"},
+    {"E-CHAT-TEMPLATE", "A chat template is missing, is broken, or does not take a conversation.",
+     "The template of the model turns messages into text. It may refuse some: two turns of one speaker, a system turn, tools. It "
+     "ends, too, where it takes too many steps or writes too much.",
+     "Change the sample that the message names, or give another template.",
+     "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHILD", "The process that plans or measures ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
@@ -178,6 +198,9 @@ const CodeExplanation kExplanations[] = {
      "tokens of four bytes) is refused, and files of several formats or widths are.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-JSON", "A data file is not JSON.",
+     "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8.",
+     "Look at the line that the message names.", "python3 -m json.tool --json-lines data.jsonl"},
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
      "Give the model as many classes as the data has, or look at the row that the message names.", "plimsoll train CONFIG"},

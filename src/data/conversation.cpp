@@ -83,7 +83,8 @@ class SampleParser {
     }
     for (const char* key : {"images", "image", "videos", "audios"}) {
       const Value* value = dict.find(key);
-      if (is_given(value) && is_true(*value)) refuse_feature(fmt::format("it has the key {}", key), "conversations of text alone");
+      if (is_given(value) && is_true(*value))
+        refuse_feature(fmt::format("it has the key {}", key), "conversations of text alone");
     }
     read_tools(dict);
     read_variables(dict);
@@ -216,9 +217,9 @@ class SampleParser {
 
   Value sharegpt_message(const Dict& from, const std::string& what) const {
     constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
-        {"human", "user"},    {"user", "user"},       {"gpt", "assistant"},   {"assistant", "assistant"}, {"chatgpt", "assistant"},
-        {"model", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"}, {"system", "system"},       {"tool", "tool"},
-        {"observation", "tool"}};
+        {"human", "user"},        {"user", "user"},       {"gpt", "assistant"},   {"assistant", "assistant"},
+        {"chatgpt", "assistant"}, {"model", "assistant"}, {"bing", "assistant"},  {"bard", "assistant"},
+        {"system", "system"},     {"tool", "tool"},       {"observation", "tool"}};
     const Value* speaker = from.find("from");
     const Value* value = from.find("value");
     if (!is_given(speaker) || !is_given(value)) refuse(fmt::format("{} lacks from or value", what), "both");
@@ -299,12 +300,14 @@ void refuse_other_kinds(const File& file) {
   std::optional<ForeignKind> kind = foreign_kind(file, false, 0);
   if (!kind || kind->what == "JSON lines" || kind->what == "JSON") return;
   if (kind->what == "a Parquet file") {
-    kind->remedy = fmt::format(
-        "python3 -c \"import pandas; pandas.read_parquet('{}').to_json('data.jsonl', orient='records', lines=True)\"", file.path());
+    kind->remedy =
+        fmt::format("python3 -c \"import pandas; pandas.read_parquet('{}').to_json('data.jsonl', orient='records', lines=True)\"",
+                    file.path());
   }
   if (kind->what == "a table") {
     kind->remedy = fmt::format(
-        "python3 -c \"import csv, json; [print(json.dumps(row)) for row in csv.DictReader(open('{}'))]\" > data.jsonl", file.path());
+        "python3 -c \"import csv, json; [print(json.dumps(row)) for row in csv.DictReader(open('{}'))]\" > data.jsonl",
+        file.path());
   }
   throw data_error("E-DATA-FORMAT", fmt::format("{}:1", file.path()), fmt::format("it is {}", kind->what),
                    "samples as JSON, one a line or in an array", {kind->remedy});

@@ -1,4 +1,5 @@
-// Samples of conversations, from JSONL files and JSON arrays: what people have, in one shape. Files are read one sample at a time.
+// Samples of conversations, from JSONL files and JSON arrays: what people have, in one shape. Files are read one sample at a
+// time.
 #pragma once
 
 #include <array>

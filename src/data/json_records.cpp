@@ -53,7 +53,8 @@ void JsonRecords::skip_spaces() {
 }
 
 void JsonRecords::keep(JsonRecord& record, char c) const {
-  if (record.text.size() == kMostBytes) fail(record.line, fmt::format("a record is longer than {} bytes", kMostBytes), "a shorter one");
+  if (record.text.size() == kMostBytes)
+    fail(record.line, fmt::format("a record is longer than {} bytes", kMostBytes), "a shorter one");
   record.text += c;
 }
 

@@ -1,5 +1,5 @@
-// The chat templates of a tokenizer, and the names of its special tokens that they are rendered with: of a Hugging Face folder, of
-// a GGUF file, or of a file of one's own. chat_template.jinja beats the key chat_template of tokenizer_config.json, as in
+// The chat templates of a tokenizer, and the names of its special tokens that they are rendered with: of a Hugging Face folder,
+// of a GGUF file, or of a file of one's own. chat_template.jinja beats the key chat_template of tokenizer_config.json, as in
 // transformers.
 #pragma once
 

@@ -131,17 +131,20 @@ TEST(ChatEncoder, LastTurnAndWeights) {
     last.loss = ChatLoss::last;
     Encoded chat(source, last);
     const std::string end = source == kMarked ? "]\n" : "\n]";
-    const std::string expected = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_end|>\n"
-                                 "<|im_start|>assistant\n[b<|im_end|>" + end;
+    const std::string expected =
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_end|>\n"
+        "<|im_start|>assistant\n[b<|im_end|>" +
+        end;
     EXPECT_EQ(chat.shown(kTwoTurns), expected);
     std::string more = kTwoTurns;
     more.insert(more.find(R"("b"})") + 4, R"(, {"role": "user", "content": "left out"})");
     EXPECT_EQ(chat.shown(more), expected);
     Encoded weighted(source);
-    EXPECT_EQ(weighted.shown(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 1},
+    EXPECT_EQ(
+        weighted.shown(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 1},
                              {"role": "user", "content": "r"}, {"role": "assistant", "content": "b", "weight": 0}]})"),
-              "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>" + end +
-                  "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n");
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>" + end +
+            "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n");
     EXPECT_EQ(weighted.shown(R"({"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
                              {"role": "user", "content": "r"}], "completion": [{"role": "assistant", "content": "b"}]})"),
               expected);
@@ -151,10 +154,12 @@ TEST(ChatEncoder, LastTurnAndWeights) {
 TEST(ChatEncoder, TemplatesThatBreakPrefixesAreNamed) {
   // Earlier turns lose what stands before </think>.
   const std::string source =
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content if loop.last else m.content.split('</think>')[-1] }}<|im_end|>\n"
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content if loop.last else m.content.split('</think>')[-1] "
+      "}}<|im_end|>\n"
       "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   Encoded chat(source);
-  const std::string json = R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "<think>t</think>a"},
+  const std::string json =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "<think>t</think>a"},
       {"role": "user", "content": "r"}, {"role": "assistant", "content": "<think>u</think>b"}]})";
   EXPECT_ERROR(chat.encode(json), "E-CHAT-MASK", "turn 2");
   EXPECT_ERROR(chat.encode(json), "E-CHAT-MASK", "data.jsonl:1");
@@ -162,9 +167,11 @@ TEST(ChatEncoder, TemplatesThatBreakPrefixesAreNamed) {
   ChatOptions last;
   last.loss = ChatLoss::last;
   EXPECT_NE(Encoded(source, last).shown(json).find("[<think>u</think>b<|im_end|>"), std::string::npos);
-  EXPECT_ERROR(Encoded("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}model: {% endif %}")
-                   .encode(kTwoTurns),
-               "E-CHAT-MASK", "generation prompt");
+  EXPECT_ERROR(
+      Encoded(
+          "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}model: {% endif %}")
+          .encode(kTwoTurns),
+      "E-CHAT-MASK", "generation prompt");
   EXPECT_ERROR(Encoded("{{ raise_exception('no') if add_generation_prompt }}{% for m in messages %}{{ m.content }}{% endfor %}")
                    .encode(kTwoTurns),
                "E-CHAT-MASK", "turn 2: no");
@@ -216,7 +223,8 @@ TEST(ChatEncoder, CompletionsAndTexts) {
   const Token joined = chat.tokenizer->encode("hello", SpecialTokens::leave_out).front();
   const std::string whole = chat.tokenizer->decode({&joined, 1});
   ASSERT_GE(whole.size(), 2u);
-  const EncodedSample cut = chat.encode(R"({"prompt": ")" + whole.substr(0, 1) + R"(", "completion": ")" + whole.substr(1) + "\"}");
+  const EncodedSample cut =
+      chat.encode(R"({"prompt": ")" + whole.substr(0, 1) + R"(", "completion": ")" + whole.substr(1) + "\"}");
   ASSERT_EQ(cut.tokens.size(), 2u);
   EXPECT_EQ(cut.trained, (std::vector<std::uint8_t>{1, 1}));
   // No template is needed.
@@ -244,12 +252,12 @@ TEST(ChatEncoder, FindsTheTemplateOfAFolder) {
   EXPECT_EQ(source_of(true), "key");
   EXPECT_EQ(load_chat_templates(folder.path())->tokens,
             (std::vector<std::pair<std::string, std::string>>{{"bos_token", "<b>"}, {"eos_token", "<e>"}, {"pad_token", "<p>"}}));
-  write_raw(folder / "tokenizer_config.json",
-            R"({"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}], "bos_token": "<b>",
+  write_raw(
+      folder / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}], "bos_token": "<b>",
             "added_tokens_decoder": {}})");
   EXPECT_EQ(source_of(false) + source_of(true), "dt");
-  EXPECT_EQ(load_chat_templates(folder.path())->tokens,
-            (std::vector<std::pair<std::string, std::string>>{{"bos_token", "<b>"}}));
+  EXPECT_EQ(load_chat_templates(folder.path())->tokens, (std::vector<std::pair<std::string, std::string>>{{"bos_token", "<b>"}}));
   write_raw(folder / "chat_template.jinja", "file");
   EXPECT_EQ(source_of(true), "file");
   std::filesystem::create_directory(folder / "chat_templates");

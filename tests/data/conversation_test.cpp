@@ -69,8 +69,9 @@ TEST(Conversation, KeepsKeysAndDropsNulls) {
   const ChatSample sample = one(
       R"({"messages": [{"name": "x", "role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f",
       "arguments": {"z": 1, "a": null}}}]}], "tools": "[{\"b\": 1, \"a\": 2}]", "chat_template_kwargs": {"enable_thinking": false}})");
-  EXPECT_EQ(shown(sample.messages),
-            "[{'name': 'x', 'role': 'assistant', 'tool_calls': [{'function': {'name': 'f', 'arguments': {'z': 1, 'a': None}}}]}]");
+  EXPECT_EQ(
+      shown(sample.messages),
+      "[{'name': 'x', 'role': 'assistant', 'tool_calls': [{'function': {'name': 'f', 'arguments': {'z': 1, 'a': None}}}]}]");
   EXPECT_EQ(shown(sample.tools), "[{'b': 1, 'a': 2}]");
   ASSERT_EQ(sample.variables.size(), 1u);
   EXPECT_EQ(sample.variables[0].first, "enable_thinking");

@@ -73,18 +73,75 @@ class Fuzzer {
   int rendered = 0, refused = 0;
 
  private:
-  unsigned number(std::size_t below) { return std::uniform_int_distribution<unsigned>(0, static_cast<unsigned>(below) - 1)(random_); }
+  unsigned number(std::size_t below) {
+    return std::uniform_int_distribution<unsigned>(0, static_cast<unsigned>(below) - 1)(random_);
+  }
   const std::string& any_source() { return sources_[number(sources_.size())]; }
 
   void edit(std::string& source) {
-    static const std::vector<std::string> kParts{
-        "{{",       "}}",      "{%",      "%}",          "{#",          "#}",           "-",        "+",        "(",        ")",
-        "[",        "]",       "{",       "}",           "|",           ".",            ",",        ":",        "'",        "\"",
-        "\\",       "~",       " is ",    " in ",        " not ",       " if ",         " else ",   " for ",    "{% endif %}",
-        "{% endfor %}", "{% set x = text %}", "{{ x }}", "{% macro f(a) %}{{ f(a) }}{% endmacro %}", "{{ f(1) }}",
-        "{% for i in range(99999) %}", "{% raw %}", "{% generation %}", "{% endgeneration %}", " ** 9", " * 99999", "|list", "|tojson",
-        "|join", "|sort", "|upper", "|length", "[::-1]", "[:", "\xff", "\u4f60", "9223372036854775807", "1e308", "-1", ".items()",
-        ".split()", "messages", "loop.", "nested", "odd", "namespace(a=1)", "{% set ns.a = ns %}", "\n", "   "};
+    static const std::vector<std::string> kParts{"{{",
+                                                 "}}",
+                                                 "{%",
+                                                 "%}",
+                                                 "{#",
+                                                 "#}",
+                                                 "-",
+                                                 "+",
+                                                 "(",
+                                                 ")",
+                                                 "[",
+                                                 "]",
+                                                 "{",
+                                                 "}",
+                                                 "|",
+                                                 ".",
+                                                 ",",
+                                                 ":",
+                                                 "'",
+                                                 "\"",
+                                                 "\\",
+                                                 "~",
+                                                 " is ",
+                                                 " in ",
+                                                 " not ",
+                                                 " if ",
+                                                 " else ",
+                                                 " for ",
+                                                 "{% endif %}",
+                                                 "{% endfor %}",
+                                                 "{% set x = text %}",
+                                                 "{{ x }}",
+                                                 "{% macro f(a) %}{{ f(a) }}{% endmacro %}",
+                                                 "{{ f(1) }}",
+                                                 "{% for i in range(99999) %}",
+                                                 "{% raw %}",
+                                                 "{% generation %}",
+                                                 "{% endgeneration %}",
+                                                 " ** 9",
+                                                 " * 99999",
+                                                 "|list",
+                                                 "|tojson",
+                                                 "|join",
+                                                 "|sort",
+                                                 "|upper",
+                                                 "|length",
+                                                 "[::-1]",
+                                                 "[:",
+                                                 "\xff",
+                                                 "\u4f60",
+                                                 "9223372036854775807",
+                                                 "1e308",
+                                                 "-1",
+                                                 ".items()",
+                                                 ".split()",
+                                                 "messages",
+                                                 "loop.",
+                                                 "nested",
+                                                 "odd",
+                                                 "namespace(a=1)",
+                                                 "{% set ns.a = ns %}",
+                                                 "\n",
+                                                 "   "};
     const std::size_t at = number(source.size() + 1);
     switch (number(6)) {
       case 0:

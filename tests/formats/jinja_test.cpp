@@ -123,9 +123,10 @@ TEST(Jinja, MarksKnowTheirMessage) {
   EXPECT_EQ(marks("{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
                   "{% endgeneration %}{% endif %}{% endfor %}"),
             (std::vector<Mark>{{15, 21, 1}}));
-  EXPECT_EQ(marks("{% for i in range(2) %}{% set m = messages[i] %}{% for x in [1] %}{% generation %}{{ m.content }}{% endgeneration %}"
-                  "{% endfor %}{% endfor %}"),
-            (std::vector<Mark>{{0, 1, 0}, {1, 7, 1}}));
+  EXPECT_EQ(
+      marks("{% for i in range(2) %}{% set m = messages[i] %}{% for x in [1] %}{% generation %}{{ m.content }}{% endgeneration %}"
+            "{% endfor %}{% endfor %}"),
+      (std::vector<Mark>{{0, 1, 0}, {1, 7, 1}}));
   // They move with the text of a macro, where jinja2 loses them.
   EXPECT_EQ(marks("{% macro f(m) %}<{% generation %}{{ m.content }}{% endgeneration %}>{% endmacro %}a{{ f(messages[1]) }}"),
             (std::vector<Mark>{{2, 8, -1}}));

@@ -33,7 +33,8 @@ TEST(TokenRanges, OfBytes) {
 TEST(TokenRanges, OfPieces) {
   EXPECT_EQ(traced("ab c", {"\u2581ab", "\u2581", "c"}, false), (std::vector<ByteRange>{{0, 2}, {2, 3}, {3, 4}}));
   EXPECT_EQ(traced("ab", {"\u2581", "ab"}, false), (std::vector<ByteRange>{{0, 1}, {0, 2}}));
-  EXPECT_EQ(traced("a\u4f60", {"a", "<0xE4>", "<0xBD>", "<0xA0>"}, false), (std::vector<ByteRange>{{0, 1}, {1, 4}, {1, 4}, {1, 4}}));
+  EXPECT_EQ(traced("a\u4f60", {"a", "<0xE4>", "<0xBD>", "<0xA0>"}, false),
+            (std::vector<ByteRange>{{0, 1}, {1, 4}, {1, 4}, {1, 4}}));
   EXPECT_EQ(traced("a\u4f60\u597db", {"a", "<unk>", "b"}, false, 1), (std::vector<ByteRange>{{0, 1}, {1, 7}, {7, 8}}));
   EXPECT_ERROR(traced("ab", {"a", "c"}, false), "E-TOKENIZER", "told apart");
 }
@@ -52,7 +53,8 @@ TEST(TokenRanges, OfNormalForms) {
 
 TEST(TokenRanges, TracedTokensAreTheSameTokens) {
   Tokenizer tokenizer = Tokenizer::load(kTokenizer);
-  for (const std::string text : {"", " ", "Hello, world!", "<|im_start|>user\nna\u00efve  text<|im_end|>\n", "  a  b\n\n c ", "\u4f60\u597d \U0001f642"}) {
+  for (const std::string text :
+       {"", " ", "Hello, world!", "<|im_start|>user\nna\u00efve  text<|im_end|>\n", "  a  b\n\n c ", "\u4f60\u597d \U0001f642"}) {
     const TracedTokens result = tokenizer.encode_traced(text);
     EXPECT_EQ(result.tokens, tokenizer.encode(text, SpecialTokens::leave_out)) << text;
     ASSERT_EQ(result.ranges.size(), result.tokens.size());
@@ -79,6 +81,34 @@ TEST(TokenRanges, SpecialTokensMayBeOrdinary) {
   EXPECT_EQ(count({{10, 11}}), 2);
   EXPECT_EQ(count({{0, 1}, {20, 21}}), 0);
   EXPECT_EQ(count({{0, 21}}), 0);
+}
+
+// A vocabulary whose merges make a special token out of its own text.
+TEST(TokenRanges, MergesMakeNoSpecialTokenOfOrdinaryText) {
+  nlohmann::json json = nlohmann::json::parse(std::ifstream(kTokenizer));
+  Tokenizer plain = Tokenizer::load(kTokenizer);
+  const Token merged = plain.encode("the user").at(0);
+  const std::string text = plain.decode({&merged, 1});
+  ASSERT_GE(text.size(), 2u);
+  json["added_tokens"].push_back({{"id", merged},
+                                  {"content", text},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}});
+  const ScratchFolder folder;
+  write_raw(folder / "tokenizer.json", json.dump());
+  Tokenizer tokenizer = Tokenizer::load(folder.path());
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += text + "\n";
+  const std::vector<ByteRange> all{{0, many.size()}};
+  EXPECT_EQ(std::ranges::count(tokenizer.encode_traced(many).tokens, merged), 1000);
+  const TracedTokens ordinary = tokenizer.encode_traced(many, all);
+  EXPECT_EQ(std::ranges::count(ordinary.tokens, merged), 0);
+  EXPECT_EQ(tokenizer.decode(ordinary.tokens, false), many);
+  EXPECT_EQ(ordinary.ranges.front().begin, 0u);
+  EXPECT_EQ(ordinary.ranges.back().end, many.size());
 }
 
 TEST(TokenRanges, NormalisedSpecialTokensToo) {

@@ -62,7 +62,18 @@ class Evaluator {
 
  private:
   enum class Flow { next, leave_loop, next_turn };
-  class Level;
+  // One more node for as long as it lives.
+  class Level {
+   public:
+    explicit Level(Evaluator& evaluator) : evaluator_(evaluator) { evaluator.enter(); }
+    ~Level() { --evaluator_.depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Evaluator& evaluator_;
+  };
+  void enter();
 
   Value evaluate(const Expression& expression);
   Value evaluate_any(const Expression& expression);

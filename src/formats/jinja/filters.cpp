@@ -32,9 +32,7 @@ struct FilterCall {
     evaluator.charge(input.weight());
     return text_of(input);
   }
-  Value generator(std::vector<Value> items) const {
-    return evaluator.made(make_list(std::move(items), ListKind::generator));
-  }
+  Value generator(std::vector<Value> items) const { return evaluator.made(make_list(std::move(items), ListKind::generator)); }
 };
 
 // Letters of texts count alike.
@@ -71,9 +69,8 @@ Value tojson(FilterCall call) {
     if (const Text* text = indent.text()) {
       style.indent = text->bytes();
     } else {
-      style.indent = std::string(static_cast<std::size_t>(
-                                     std::clamp<std::int64_t>(call.evaluator.need_whole(indent, "indent"), 0, kMost)),
-                                 ' ');
+      style.indent = std::string(
+          static_cast<std::size_t>(std::clamp<std::int64_t>(call.evaluator.need_whole(indent, "indent"), 0, kMost)), ' ');
     }
     style.between = ",";
   }
@@ -157,8 +154,7 @@ Value sort(FilterCall call) {
     }
     return Value(make_list(std::move(parts)));
   };
-  return call.evaluator.made(
-      make_list(sorted(call.evaluator, call.evaluator.items_of(call.input), given.flag(0, false), key)));
+  return call.evaluator.made(make_list(sorted(call.evaluator, call.evaluator.items_of(call.input), given.flag(0, false), key)));
 }
 
 Value least_or_most(FilterCall call) {
@@ -297,7 +293,8 @@ Value rounded(FilterCall call) {
   const std::string method = given.has(1) ? call.evaluator.need_text(given.at(1), "method").bytes() : "common";
   if (digits < -300 || digits > 300) call.evaluator.fail("the precision is out of range");
   const double* real = call.input.get<double>();
-  if (real == nullptr && digits < 0 && method == "common") return rounded_whole(call.evaluator.need_whole(call.input, "round"), -digits);
+  if (real == nullptr && digits < 0 && method == "common")
+    return rounded_whole(call.evaluator.need_whole(call.input, "round"), -digits);
   const double number = real != nullptr ? *real : static_cast<double>(call.evaluator.need_whole(call.input, "round"));
   if (method == "common") {
     if (real == nullptr && digits >= 0) return call.input;

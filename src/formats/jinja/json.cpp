@@ -27,7 +27,8 @@ class JsonWriter {
           array(*list, level);
         },
         [&](const std::shared_ptr<const Dict>& dict) { object(*dict, level); }, [&](NameSpace* const&) { refuse(value); },
-        [&](const std::shared_ptr<const Callable>&) { refuse(value); }, [&](const std::shared_ptr<LoopState>&) { refuse(value); });
+        [&](const std::shared_ptr<const Callable>&) { refuse(value); },
+        [&](const std::shared_ptr<LoopState>&) { refuse(value); });
   }
 
   Text out;
@@ -106,7 +107,8 @@ class JsonWriter {
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : dict.items()) items.push_back(&item);
     if (style_.sort_keys) {
-      std::ranges::stable_sort(items, [&](const auto* a, const auto* b) { return evaluator_.order(a->first, b->first, "<") < 0; });
+      std::ranges::stable_sort(items,
+                               [&](const auto* a, const auto* b) { return evaluator_.order(a->first, b->first, "<") < 0; });
     }
     put("{");
     for (std::size_t i = 0; i < items.size(); ++i) {

@@ -48,8 +48,8 @@ class Lexer {
   bool sees(std::string_view text, std::size_t at) const { return view_.substr(at).starts_with(text); }
 
   void go_to(std::size_t at) {
-    line_ += static_cast<int>(std::count(view_.begin() + static_cast<std::ptrdiff_t>(at_),
-                                         view_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+    line_ += static_cast<int>(
+        std::count(view_.begin() + static_cast<std::ptrdiff_t>(at_), view_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
     if (at > at_) line_starting_ = view_[at - 1] == '\n';
     at_ = at;
   }
@@ -247,7 +247,8 @@ class Lexer {
         at += size;
       } else if (c >= '0' && c <= '7') {
         std::size_t size = 1;
-        while (size < 3 && at - 1 + size < written.size() && written[at - 1 + size] >= '0' && written[at - 1 + size] <= '7') ++size;
+        while (size < 3 && at - 1 + size < written.size() && written[at - 1 + size] >= '0' && written[at - 1 + size] <= '7')
+          ++size;
         append_code(out, written.substr(at - 1, size), size, 8);
         at += size - 1;
       } else if (c == 'N') {

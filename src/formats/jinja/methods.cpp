@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-Value texts(Evaluator& evaluator, const Text& text, const std::vector<TextRange>& ranges,
-            ListKind kind = ListKind::list) {
+Value texts(Evaluator& evaluator, const Text& text, const std::vector<TextRange>& ranges, ListKind kind = ListKind::list) {
   std::vector<Value> parts;
   for (const TextRange& range : ranges) parts.push_back(evaluator.made(text.part(range.begin, range.end)));
   return evaluator.made(make_list(std::move(parts), kind));
@@ -132,7 +131,8 @@ std::optional<TextRange> span_of(const Evaluator& evaluator, const Text& text, c
   };
   const std::int64_t first = bound(1, 0), behind = std::min(bound(2, count), count);
   if (first > count || first > behind) return {};
-  return TextRange{byte_of(text.bytes(), static_cast<std::size_t>(first)), byte_of(text.bytes(), static_cast<std::size_t>(behind))};
+  return TextRange{byte_of(text.bytes(), static_cast<std::size_t>(first)),
+                   byte_of(text.bytes(), static_cast<std::size_t>(behind))};
 }
 
 bool begins_or_ends(Evaluator& evaluator, const Text& text, bool begins, CallArguments arguments) {

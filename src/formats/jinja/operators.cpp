@@ -220,10 +220,10 @@ std::optional<std::string_view> among(const std::array<std::string_view, N>& nam
 constexpr std::array<std::string_view, 5> kDictMethods{"items", "keys", "values", "get", "copy"};
 constexpr std::array<std::string_view, 3> kListMethods{"index", "count", "copy"};
 constexpr std::array<std::string_view, 31> kTextMethods{
-    "strip",  "lstrip",  "rstrip",       "split",        "rsplit",     "splitlines", "partition",  "rpartition",
-    "lower",  "upper",   "capitalize",   "title",        "startswith", "endswith",   "replace",    "find",
-    "rfind",  "index",   "rindex",       "count",        "join",       "isdigit",    "isalpha",    "isalnum",
-    "isspace", "islower", "isupper",     "removeprefix", "removesuffix", "zfill",    "format"};
+    "strip",   "lstrip",  "rstrip",     "split",        "rsplit",       "splitlines", "partition", "rpartition",
+    "lower",   "upper",   "capitalize", "title",        "startswith",   "endswith",   "replace",   "find",
+    "rfind",   "index",   "rindex",     "count",        "join",         "isdigit",    "isalpha",   "isalnum",
+    "isspace", "islower", "isupper",    "removeprefix", "removesuffix", "zfill",      "format"};
 constexpr std::array<std::string_view, 2> kLoopMethods{"cycle", "changed"};
 // They would change the value.
 constexpr std::array<std::string_view, 5> kDictChanges{"clear", "pop", "popitem", "setdefault", "update"};
@@ -369,7 +369,8 @@ Value Evaluator::path(const Value& value, const Value& attribute, const Value& f
   for (std::size_t begin = 0; begin <= whole_path.size();) {
     const std::size_t end = std::min(whole_path.find('.', begin), whole_path.size());
     const std::string part = whole_path.substr(begin, end - begin);
-    const bool digits = !part.empty() && part.size() < 18 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !part.empty() && part.size() < 18 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
     at = part_of(at, digits ? Value(static_cast<std::int64_t>(std::stoll(part))) : Value(Text(part)));
     begin = end + 1;
   }

@@ -27,6 +27,20 @@ struct Scope {
   const Value* find(std::string_view name) const;
 };
 
+// Takes another scope for as long as it lives.
+class Restore {
+ public:
+  Restore(std::shared_ptr<Scope>& place, std::shared_ptr<Scope> inner)
+      : place_(place), old_(std::exchange(place, std::move(inner))) {}
+  ~Restore() { place_ = std::move(old_); }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  std::shared_ptr<Scope>& place_;
+  std::shared_ptr<Scope> old_;
+};
+
 // namespace(): what a template may change.
 struct NameSpace {
   std::map<std::string, Value, std::less<>> names;

@@ -37,11 +37,11 @@ std::optional<bool> plain_test(std::string_view name, const Value& value) {
 
 std::optional<CompareKind> comparison_of(std::string_view name) {
   constexpr std::pair<std::string_view, CompareKind> kNames[] = {
-      {"eq", CompareKind::equal},          {"equalto", CompareKind::equal},     {"==", CompareKind::equal},
-      {"ne", CompareKind::unequal},        {"!=", CompareKind::unequal},        {"lt", CompareKind::less},
-      {"lessthan", CompareKind::less},     {"<", CompareKind::less},            {"le", CompareKind::less_equal},
-      {"<=", CompareKind::less_equal},     {"gt", CompareKind::greater},        {"greaterthan", CompareKind::greater},
-      {">", CompareKind::greater},         {"ge", CompareKind::greater_equal},  {">=", CompareKind::greater_equal},
+      {"eq", CompareKind::equal},      {"equalto", CompareKind::equal},    {"==", CompareKind::equal},
+      {"ne", CompareKind::unequal},    {"!=", CompareKind::unequal},       {"lt", CompareKind::less},
+      {"lessthan", CompareKind::less}, {"<", CompareKind::less},           {"le", CompareKind::less_equal},
+      {"<=", CompareKind::less_equal}, {"gt", CompareKind::greater},       {"greaterthan", CompareKind::greater},
+      {">", CompareKind::greater},     {"ge", CompareKind::greater_equal}, {">=", CompareKind::greater_equal},
       {"in", CompareKind::in}};
   const auto* found = std::ranges::find(kNames, name, [](const auto& each) { return each.first; });
   return found != std::end(kNames) ? std::optional(found->second) : std::nullopt;

@@ -156,8 +156,8 @@ struct Break {};
 struct Continue {};
 
 struct Statement {
-  using Any =
-      std::variant<Write, WriteText, If, For, Set, SetBlock, With, FilterBlock, MacroBlock, CallBlock, Generation, Break, Continue>;
+  using Any = std::variant<Write, WriteText, If, For, Set, SetBlock, With, FilterBlock, MacroBlock, CallBlock, Generation, Break,
+                           Continue>;
   int line = 0;
   Any any;
 };

@@ -28,7 +28,7 @@ bool numbers_equal(const Value& a, const Value& b) {
   };
   std::int64_t x = 0, y = 0;
   if (integer(a, x) && integer(b, y)) return x == y;
-  if (const auto *big = a.get<BigInteger>(), *other = b.get<BigInteger>(); big || other) {
+  if (const auto* big = a.get<BigInteger>(), *other = b.get<BigInteger>(); big || other) {
     return big && other && *big->digits == *other->digits;
   }
   const double* left = a.get<double>();
@@ -175,9 +175,9 @@ std::uint64_t Value::weight() const {
 
 std::string_view Value::type() const {
   return match(
-      any_, [](const Undefined&) { return "Undefined"; }, [](const None&) { return "NoneType"; }, [](const bool&) { return "bool"; },
-      [](const std::int64_t&) { return "int"; }, [](const double&) { return "float"; }, [](const BigInteger&) { return "int"; },
-      [](const std::shared_ptr<const Text>&) { return "str"; },
+      any_, [](const Undefined&) { return "Undefined"; }, [](const None&) { return "NoneType"; },
+      [](const bool&) { return "bool"; }, [](const std::int64_t&) { return "int"; }, [](const double&) { return "float"; },
+      [](const BigInteger&) { return "int"; }, [](const std::shared_ptr<const Text>&) { return "str"; },
       [](const std::shared_ptr<const List>& list) {
         return list->kind == ListKind::list ? "list" : list->kind == ListKind::tuple ? "tuple" : "generator";
       },

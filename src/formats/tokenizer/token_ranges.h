@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// For each byte of a normalised text, the bytes of the raw one that it comes from. Characters are taken apart where no normal form
-// joins them; a normalizer that does more than these parts show is answered with the whole text.
+// For each byte of a normalised text, the bytes of the raw one that it comes from. Characters are taken apart where no normal
+// form joins them; a normalizer that does more than these parts show is answered with the whole text.
 std::vector<ByteRange> origins(const Normalizer& normalizer, std::string_view raw, const Fragment& normalized);
 // The bytes of the normalised text that come from these of the raw one.
 std::vector<ByteRange> carried_over(std::span<const ByteRange> ranges, const std::vector<ByteRange>& origins);

@@ -58,6 +58,23 @@ struct Tokenizer::State {
     return trace_tokens(text, traces, pre_tokenizer.byte_level(), where);
   }
 
+  // Where to cut a text so that the model makes no special token of bytes that are ordinary: behind the first character of each.
+  std::vector<std::size_t> cuts_within_special(std::string_view text, std::span<const Token> made,
+                                               const std::vector<ByteRange>& ranges, std::size_t begin,
+                                               const std::vector<ByteRange>& ordinary) const {
+    std::vector<std::size_t> cuts;
+    for (std::size_t i = 0; i < made.size() && !ordinary.empty(); ++i) {
+      const AddedTokenEntry* entry = added.find(made[i]);
+      if (entry == nullptr || !entry->special) continue;
+      const auto range = std::ranges::upper_bound(ordinary, begin + ranges[i].begin, {}, &ByteRange::end);
+      if (range == ordinary.end() || range->begin >= begin + ranges[i].end) continue;
+      std::size_t cut = ranges[i].begin;
+      next_character(text, cut);
+      if (cut < ranges[i].end && (cuts.empty() || cuts.back() < cut)) cuts.push_back(cut);
+    }
+    return cuts;
+  }
+
   // As the post-processor does it: spaces at the sides of a token do not count.
   void trim(Token token, bool first, ByteRange& range) const {
     const AddedTokenEntry* entry = added.find(token);
@@ -288,7 +305,8 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
     state.normalizer.apply(fragment);
     std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty where it is the raw one
     if (trace != nullptr) {
-      if (fragment.text != raw_text) from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
+      if (fragment.text != raw_text)
+        from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
       ordinary = trace->ordinary_in(raw.begin, raw.end);
       if (!from.empty()) ordinary = carried_over(ordinary, from);
     }
@@ -302,11 +320,27 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
     };
     const auto encode_fragment = [&](Fragment each, std::size_t begin) {
       if (trace == nullptr) return state.encode_fragment(std::move(each), out);
-      const std::size_t before = out.size();
-      const std::string each_text = each.text;
-      state.encode_fragment(std::move(each), out);
-      for (const ByteRange& range : state.trace(each_text, std::span(out).subspan(before))) {
-        keep_range(begin + range.begin, begin + range.end);
+      std::vector<std::pair<Fragment, std::size_t>> left;  // to be encoded, the next one last, and where each begins
+      left.emplace_back(std::move(each), begin);
+      while (!left.empty()) {
+        auto [part_of, at] = std::move(left.back());
+        left.pop_back();
+        const std::size_t before = out.size();
+        state.encode_fragment(part_of, out);
+        const std::span<const Token> made = std::span(out).subspan(before);
+        const std::vector<ByteRange> ranges = state.trace(part_of.text, made);
+        const std::vector<std::size_t> cuts = state.cuts_within_special(part_of.text, made, ranges, at, ordinary);
+        if (cuts.empty()) {
+          for (const ByteRange& range : ranges) keep_range(at + range.begin, at + range.end);
+          continue;
+        }
+        out.resize(before);
+        std::size_t end = part_of.text.size();
+        for (auto at_cut = cuts.rbegin(); at_cut != cuts.rend(); ++at_cut) {
+          left.emplace_back(Fragment{part_of.text.substr(*at_cut, end - *at_cut), false, true}, at + *at_cut);
+          end = *at_cut;
+        }
+        left.emplace_back(Fragment{part_of.text.substr(0, end), part_of.at_start, part_of.continues}, at);
       }
     };
     const std::vector<CutPart> cut = state.added.cut(fragment.text, true, ordinary);
