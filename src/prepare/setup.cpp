@@ -197,7 +197,7 @@ SampleRequest sample_request(const Config& config, const DataPaths& paths, doubl
 
 bool has_samples(const Config& config) {
   if (config.data.format == "chat") return true;
-  if (config.data.format != "auto" || config.data.train.empty()) return false;
+  if (config.data.format != "auto" || config.data.train.empty() || config.data.vocabulary.empty()) return false;
   const std::filesystem::path extension = config.data.train.names.front().extension();
   return extension == ".jsonl" || extension == ".json";
 }
