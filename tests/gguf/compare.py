@@ -249,8 +249,8 @@ class Compare:
             sizes = [run["predicted"]["arena_bytes"] for run in (wide, kept)]
             self.that(sizes[1] < 0.4 * sizes[0], f"{kind}: arena of {sizes[1] >> 20} MiB, {sizes[0] >> 20} MiB with fp32")
             most = kept["predicted"]["process_bytes"]
-            for i, part in enumerate((1, 0.9, 0.6)):
-                places = ("--disk", f"{self.scratch}/disk:1GiB") if part < 0.8 else ()
+            for i, part in enumerate((1, 0.9, 0.8)):
+                places = ("--disk", f"{self.scratch}/disk:1GiB", "--set", "plan.parameters=disk") if part < 0.85 else ()
                 again, _ = self.trained(kind, "file", f"{kind}-{i}", "--memory", int(part * most), "--audit", *places)
                 same = all(again["final"][key] == kept["final"][key] for key in ("loss_bits", "parameters_xxh128"))
                 exact = all(again["measured"][key] == again["predicted"][key] for key in ("arena_bytes", "live_bytes"))
@@ -260,8 +260,8 @@ class Compare:
             with torch.no_grad():
                 want = model(torch.tensor([ids])).logits[0].double().numpy()
             for type_, limit in (("fp32", 1e-4), ("bf16", 3e-2)):
-                self.run("merge", "--adapter", f"{kind}-file", "--out", f"{kind}-{type_}", "--type", type_)
-                got = self.forward(f"{kind}-{type_}", ids, "merged.safetensors").astype(np.float64)
+                self.run("merge", "--adapter", f"{kind}-file", "--out", f"{kind}-merged-{type_}", "--type", type_)
+                got = self.forward(f"{kind}-merged-{type_}", ids, "merged.safetensors").astype(np.float64)
                 distance = np.linalg.norm(got - want) / np.linalg.norm(want)
                 self.that(distance < limit, f"{kind}: logits of the model merged in {type_}: relative L2 {distance:.1e}")
 
