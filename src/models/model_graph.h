@@ -69,9 +69,9 @@ struct BatchShape {
   std::int64_t micro = 0;     // samples of a micro-step
   std::int64_t evaluate = 0;  // samples of an evaluation step
   std::int64_t tokens = 0;    // of a sample of these, and of a forward pass: at most the positions of the model
-  bool packed = false;        // rows of training and evaluation hold several samples
   GenerationShape generate = {};
   ForwardShape forward = {};
+  bool packed = false;        // rows of training and evaluation hold several samples
 };
 
 struct BuildOptions {

@@ -63,7 +63,7 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
   constexpr std::size_t kMostSteps = 1500;
-  const bool wanted = model_->blocks.size() <= 1 || (looks_for_floor_ && least_steps_ <= kMostSteps);
+  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) add_schedules(machine);

@@ -55,6 +55,8 @@ class BatchCandidates {
   // The candidate with bytes and seconds from a simulation of its own.
   Candidate simulated(Candidate candidate, const Machine& machine) const;
 
+  // Whether single nodes are decided on once it is complete, which may then hold far less than the ends.
+  bool decides_on_nodes() const { return looks_for_floor_ || model_->blocks.size() <= 1; }
   // Full simulations so far, and labels of chains.
   int simulations() const { return simulations_; }
   std::int64_t labels() const;

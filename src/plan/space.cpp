@@ -92,7 +92,7 @@ struct PlanSpace::State {
 
   State(PlanRequest request, Machine machine) : request(std::move(request)), machine(std::move(machine)) {}
 
-  void leave_out_beaten(const std::function<bool(std::size_t)>& needed);
+  void leave_out_beaten();
   void climb();
   Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
     BatchModel& model = batch.model();
@@ -123,13 +123,10 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   state_->request.beyond.resize(std::min(state_->request.beyond.size(), linked_tiers(state_->machine)));
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
-  Combinations combinations(source, sizes, state.request, state.machine, catalogue);
-  combinations.look_at_all();
+  Combinations combinations = find_combinations(source, sizes, state.request, state.machine, catalogue);
   state.models = std::move(combinations.models);
-  for (std::optional<BatchCandidates>& batch : combinations.batches) state.batches.push_back(*std::move(batch));
-  // Without blocks to mix, single nodes that run again hold far less than the ends.
-  state.leave_out_beaten(
-      [&](std::size_t i) { return combinations.list[i].floor || state.batches[i].model().blocks.size() <= 1; });
+  state.batches = std::move(combinations.batches);
+  state.leave_out_beaten();
   run_tasks(state.batches.size(), [&](std::size_t i) {
     if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
   });
@@ -142,7 +139,7 @@ PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 // A batch whose fastest end is no faster and whose smallest end holds no less than one plan of another one. What lies between its
 // ends may hold a little less than both; no ladder that was looked at had a rung of that kind. A plan may be too much for a host
 // in ways that only all of it shows, so that with one none is left out.
-void PlanSpace::State::leave_out_beaten(const std::function<bool(std::size_t)>& needed) {
+void PlanSpace::State::leave_out_beaten() {
   beaten.assign(batches.size(), false);
   if (request.activations == RestPolicy::disk || (!request.beyond.empty() && has_host(machine))) return;
   struct End {
@@ -164,7 +161,7 @@ void PlanSpace::State::leave_out_beaten(const std::function<bool(std::size_t)>& 
       const bool better = other.seconds < own.seconds || other.held < own.held;
       return other.batch != own.batch && other.seconds <= own.seconds && other.held <= own.held && better;
     };
-    beaten[own.batch] = !needed(own.batch) && std::any_of(known.begin(), known.end(), beats);
+    beaten[own.batch] = !batches[own.batch].decides_on_nodes() && std::any_of(known.begin(), known.end(), beats);
   }
 }
 

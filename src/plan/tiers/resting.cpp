@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -22,21 +21,6 @@ namespace {
 
 bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
-}
-
-// So many blocks do something, and the seconds that an update then takes; infinite where a tier has no room for it.
-struct SomeBlocks {
-  int blocks;
-  double seconds;
-};
-
-// The number between that is worth a look: where the slower one has no room, or is slower by more than a step of 8 %. Steps of
-// half that gave plans that were up to 3 % faster, for a fifth more planning.
-std::optional<int> middle_of(const SomeBlocks& faster, const SomeBlocks& slower) {
-  constexpr double kStep = 1.08;
-  const int middle = (faster.blocks + slower.blocks) / 2;
-  const bool worth = slower.seconds > kStep * faster.seconds && middle != std::min(faster.blocks, slower.blocks);
-  return worth ? std::optional(middle) : std::nullopt;
 }
 
 // The graphs of groups that are larger than this take too long to look at.
@@ -89,6 +73,30 @@ std::vector<Paging> Resting::listed(bool early, bool tables) const {
   if (most.tables) list.push_back(most);
   most.page = kSmallPage;
   list.push_back(most);
+  return list;
+}
+
+// Whether some blocks may keep what leaves the others: what is left to the planner, and pages are for speed.
+bool Resting::may_divide(const Paging& paging) const {
+  if (paging.tables || paging.narrow || paging.page != kLargePage) return false;
+  if (!paging.parameters) return !paging.accumulators && request_->optimizer_state == RestPolicy::automatic;
+  const bool gradients = paging.accumulators || early_ || group_ends_ || request_->gradients != RestPolicy::automatic;
+  return request_->parameters == RestPolicy::automatic && gradients;
+}
+
+// With as few blocks that keep theirs as the tiers have room for, and levels between that and all blocks.
+std::vector<Resting::Beside> Resting::levels_of(Paging paging) const {
+  constexpr int kLevels = 4;
+  std::optional<Beside> most = beside_process(paging);
+  const int all = most && may_divide(paging) ? static_cast<int>(model_->blocks.size()) : 0;
+  while (most && !most->has_room && ++paging.resident < all) most = beside_process(paging);
+  const int few = paging.resident, levels = std::min(kLevels, all - few);
+  std::vector<Beside> list;
+  for (int level = levels - 1; level > 0; --level) {
+    paging.resident = few + (all - few) * level / levels;
+    if (const std::optional<Beside> beside = beside_process(paging)) list.push_back(*beside);
+  }
+  if (most) list.push_back(*most);
   return list;
 }
 
@@ -153,13 +161,11 @@ std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {
   const StoredLayout stored = stored_layout(paged());
   if (stored.total().n == 0) return {};
   const Bytes least = request_->beyond.size() > 1 ? stored.ends[2] : stored.total() + process;
-  Choice choice{paging, {}};
-  if (!has_room(stored, paging, request_->beyond)) choice.seconds = std::numeric_limits<double>::infinity();
-  return Beside{choice, least};
+  return Beside{paging, has_room(stored, paging, request_->beyond), least};
 }
 
-std::vector<Choice> Resting::choices() const {
-  if (request_->beyond.empty() || request_->optimizer_state == RestPolicy::memory) return {Choice{}};
+std::vector<Paging> Resting::choices() const {
+  if (request_->beyond.empty() || request_->optimizer_state == RestPolicy::memory) return {Paging{}};
   const bool tables = model_->kernels.take_ranges(model_->graph) && has_tables(model_->graph, model_->blocks);
   std::vector<Paging> wanted = listed(early_, tables);
   if (!early_ && group_ends_) {
@@ -167,55 +173,17 @@ std::vector<Choice> Resting::choices() const {
       if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
     }
   }
-  std::vector<Choice> list;
-  if (!wants_disk(*request_)) list.push_back({});
+  std::vector<Paging> list;
+  if (!wants_disk(*request_)) list.emplace_back();
   std::optional<Bytes> least;  // that has to leave memory
   for (const Paging& paging : wanted) {
-    const std::optional<Beside> beside = beside_process(paging);
-    if (!beside) continue;
-    list.push_back(beside->choice);
-    least = least ? std::min(*least, beside->least) : beside->least;
-  }
-  if (list.empty()) return {Choice{}};
-  if (std::none_of(list.begin(), list.end(), [](const Choice& choice) { return choice.has_room(); })) throw no_room(*least);
-  return list;
-}
-
-std::vector<Choice> Resting::between(const std::vector<Choice>& looked) const {
-  const auto all = static_cast<int>(model_->blocks.size());
-  const bool ends = early_ || group_ends_ || request_->gradients != RestPolicy::automatic;
-  // What is left to the planner may be so for some blocks.
-  const auto divides = [&](const Paging& paging) {
-    if (!paging.active() || paging.tables || paging.narrow || paging.page != kLargePage) return false;
-    if (!paging.parameters) return !paging.accumulators && request_->optimizer_state == RestPolicy::automatic;
-    return request_->parameters == RestPolicy::automatic && (paging.accumulators || ends);
-  };
-  // The number of blocks that keep what `more` leaves, in `less`.
-  const auto kept = [&](const Paging& more, const Paging& less) {
-    const bool alike = less.active() && more.parameters == less.parameters && more.accumulators == less.accumulators;
-    if (alike) return divides(less) ? less.resident : 0;
-    const bool state_alone = less.active() && !less.parameters && !less.accumulators && less.resident == 0;
-    return (more.parameters ? state_alone : !less.active()) ? all : 0;
-  };
-  std::vector<Choice> list;
-  for (const Choice& more : looked) {
-    if (!divides(more.paging) || !more.seconds) continue;
-    const Choice* next = nullptr;
-    int end = all + 1;
-    for (const Choice& less : looked) {
-      const int number = kept(more.paging, less.paging);
-      if (number <= more.paging.resident || number >= end || !less.seconds) continue;
-      next = &less;
-      end = number;
+    for (const Beside& beside : levels_of(paging)) {
+      if (beside.has_room) list.push_back(beside.paging);
+      least = least ? std::min(*least, beside.least) : beside.least;
     }
-    if (next == nullptr) continue;
-    const std::optional<int> middle = middle_of({end, *next->seconds}, {more.paging.resident, *more.seconds});
-    if (!middle) continue;
-    Paging paging = more.paging;
-    paging.resident = *middle;
-    if (const std::optional<Beside> beside = beside_process(paging)) list.push_back(beside->choice);
   }
-  return list;
+  if (list.empty() && least) throw no_room(*least);
+  return list.empty() ? std::vector{Paging{}} : list;
 }
 
 std::vector<std::int64_t> Resting::groups(const Paging& paging) const {

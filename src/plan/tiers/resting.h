@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -14,14 +13,6 @@ namespace plimsoll {
 // Something has to leave memory.
 bool wants_disk(const PlanRequest& request);
 
-// What rests elsewhere, and the seconds of the fastest plan that was found with it: infinite where a tier has no room for it,
-// nothing where that is not known.
-struct Choice {
-  Paging paging;
-  std::optional<double> seconds;
-  bool has_room() const { return !seconds || *seconds < std::numeric_limits<double>::infinity(); }
-};
-
 // All references outlive this.
 class Resting {
  public:
@@ -29,12 +20,10 @@ class Resting {
   // no room there.
   Resting(BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine);
 
-  // Everything in memory, and what may rest beyond, from the least to the most. Throws config_error: E-DISK-SIZE where something
-  // has to leave memory and nothing beyond has room for it.
-  std::vector<Choice> choices() const;
-  // What is worth a look beside these: where one that leaves more of the blocks is slower by a step than the next one, or has no
-  // room, half of those blocks keep theirs. Asked again with what it gave, it ends.
-  std::vector<Choice> between(const std::vector<Choice>& looked) const;
+  // Everything in memory, and what may rest beyond and has room there, from the least to the most; of what leaves the blocks also
+  // with levels of blocks that keep theirs. Throws config_error: E-DISK-SIZE where something has to leave memory and nothing
+  // beyond has room for it.
+  std::vector<Paging> choices() const;
   // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between; in
   // memory alone all of a window, where their gradients then need not be kept. Throws E-PLAN-GROUP where so many cannot.
   std::vector<std::int64_t> groups(const Paging& paging) const;
@@ -42,12 +31,15 @@ class Resting {
   std::optional<Paging> beside_group(Paging paging, std::int64_t group) const;
 
  private:
-  // A choice beside the process on a host.
+  // A paging beside the process on a host.
   struct Beside {
-    Choice choice;
+    Paging paging;
+    bool has_room;
     Bytes least;  // the room that the last tier needs
   };
   std::vector<Paging> listed(bool early, bool tables) const;
+  bool may_divide(const Paging& paging) const;
+  std::vector<Beside> levels_of(Paging paging) const;
   std::optional<Beside> beside_process(Paging paging) const;  // nothing where nothing rests
   Bytes steps_of_host() const;
   Bytes room_of_host() const;
