@@ -276,14 +276,16 @@ const CodeExplanation kExplanations[] = {
      "Export a plan that takes one micro-batch after the other.",
      "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
     {"E-EXPORT-MODEL", "A GGUF file cannot say what the model computes.",
-     "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of its "
+     "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of "
+     "its "
      "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
      "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-RANGE", "A tensor has numbers that the type of the export cannot hold.",
      "F16 ends at 65504, and the scales of Q8_0 are F16. Numbers that are not finite fit no block of Q8_0.",
      "Take BF16 or F32, which have the range of the weights.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
-     "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, SmolLM, "
+     "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
+     "SmolLM, "
      "Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
      "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
      "plimsoll tokenize --tokenizer DIR TEXT"},

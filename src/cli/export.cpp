@@ -34,9 +34,11 @@ int run_export(const ExportArguments& arguments) {
   if (request.base.empty()) request.base = base_of(read_peft_folder(request.adapter));
   const GgufExported result = export_gguf(request);
   const bool adapter = !request.adapter.empty();
-  if (!adapter && !result.tokenizer) say_line("note: the folder has no tokenizer, so the file has none; llama.cpp reads no text with it");
+  if (!adapter && !result.tokenizer)
+    say_line("note: the folder has no tokenizer, so the file has none; llama.cpp reads no text with it");
   if (result.in_f16 > 0) {
-    say_line(fmt::format("note: {} matrices are F16: their rows are no multiple of the 32 numbers of a block of Q8_0", result.in_f16));
+    say_line(
+        fmt::format("note: {} matrices are F16: their rows are no multiple of the 32 numbers of a block of Q8_0", result.in_f16));
   }
   const std::string from = (adapter ? request.adapter : request.base).string();
   if (arguments.json) {

@@ -222,8 +222,9 @@ void add_export(CLI::App& app, ExportArguments& a) {
   add_weights(*command, a.weights, a.adapter);
   command->add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      ->add_option("--type", a.type,
-                   "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
+      ->add_option(
+          "--type", a.type,
+          "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
       ->required();
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }

@@ -65,7 +65,8 @@ void read_rows(const ReadNumbers& read, const Exported& tensor, std::int64_t fir
     std::vector<float> line(static_cast<std::size_t>(count));
     for (std::int64_t column = 0; column < columns; ++column) {
       read(column * rows + first, line);
-      for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i * columns + column)] = line[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < count; ++i)
+        out[static_cast<std::size_t>(i * columns + column)] = line[static_cast<std::size_t>(i)];
     }
     return;
   }
@@ -154,7 +155,8 @@ class ModelExport {
       const GgufName named = name_in_gguf(name, described_.architecture);
       if (named.name.empty()) {
         throw config_error("E-EXPORT-MODEL", request_.base.string(),
-                           fmt::format("{} has no name in a GGUF file of {}", name, described_.architecture), "tensors that have one");
+                           fmt::format("{} has no name in a GGUF file of {}", name, described_.architecture),
+                           "tensors that have one");
       }
       Shape shape = graph_.values[id].type.shape;
       const GgufOrder order = gguf_order(named, described_.architecture, heads(), static_cast<std::int64_t>(shape.rank()));
@@ -257,7 +259,8 @@ class AdapterExport {
         const std::int64_t rank = peft_.settings.rank_of(module);
         const std::int64_t inputs = weight[linear.inputs_first ? 0 : 1], outputs = weight[linear.inputs_first ? 1 : 0];
         // llama.cpp multiplies by alpha / (rows of A).
-        const double factor = peft_.settings.scale_of(module) * static_cast<double>(rank) / static_cast<double>(peft_.settings.rank);
+        const double factor =
+            peft_.settings.scale_of(module) * static_cast<double>(rank) / static_cast<double>(peft_.settings.rank);
         add(tensors, named, ".lora_a", a, {rank, inputs}, {}, 1);
         add(tensors, named, ".lora_b", b, {outputs, rank}, order_of(named), factor);
         used.insert(a), used.insert(b);
@@ -273,14 +276,16 @@ class AdapterExport {
 
   // Rows of B are rows of the matrix, so they follow its heads. A turned matrix has its outputs in rows of B already.
   GgufOrder order_of(const GgufName& name) const {
-    return {.heads = gguf_order(name, described_.architecture, {described_.heads, described_.kv_heads}, 2).heads, .turned = false};
+    return {.heads = gguf_order(name, described_.architecture, {described_.heads, described_.kv_heads}, 2).heads,
+            .turned = false};
   }
 
   void add(std::vector<Exported>& tensors, const GgufName& named, const char* part, const std::string& name, const Shape& shape,
            const GgufOrder& order, double factor) {
     const StoredTensor* tensor = adapter_.find(name);
     if (tensor == nullptr) {
-      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("there is no tensor {}", name), "both parts of each layer");
+      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("there is no tensor {}", name),
+                       "both parts of each layer");
     }
     require_readable(adapter_, *tensor);
     if (tensor->shape != shape) {

@@ -1,5 +1,5 @@
-// Keys with values for a GGUF file, laid down as bytes in the order in which they are put. Values of a vocabulary's size are among
-// them; nothing of a tensor's.
+// Keys with values for a GGUF file, laid down as bytes in the order in which they are put. Values of a vocabulary's size are
+// among them; nothing of a tensor's.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ constexpr Names kGpt2BlockNames[] = {
 // One side of a naming: where the names of a block begin, and the part of a pair that is this side's.
 struct Side {
   std::string_view block;
-  std::string_view Names::* part;
+  std::string_view Names::*part;
 };
 
 struct Naming {

@@ -1,5 +1,5 @@
-// The names of tensors in a GGUF file beside those in a Hugging Face folder, in both directions, and in which order the file keeps
-// their elements. One table for files that are read and files that are written.
+// The names of tensors in a GGUF file beside those in a Hugging Face folder, in both directions, and in which order the file
+// keeps their elements. One table for files that are read and files that are written.
 #pragma once
 
 #include <cstdint>

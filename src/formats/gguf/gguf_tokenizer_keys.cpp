@@ -176,11 +176,13 @@ class TokenizerKeys {
         pattern = regex.get<std::string>();
         found.pattern = pattern.c_str();
       } else {
-        throw refuse(fmt::format("pre_tokenizer has the step {}", step.dump().substr(0, 200)), "a way to cut that llama.cpp knows");
+        throw refuse(fmt::format("pre_tokenizer has the step {}", step.dump().substr(0, 200)),
+                     "a way to cut that llama.cpp knows");
       }
     }
     found.whole_pieces = model.value("ignore_merges", Json()) == Json(true);
-    if (!words && pattern.empty()) throw refuse("pre_tokenizer does not cut text into words", "a way to cut that llama.cpp knows");
+    if (!words && pattern.empty())
+      throw refuse("pre_tokenizer does not cut text into words", "a way to cut that llama.cpp knows");
     for (const GgufCutting& each : gguf_cuttings()) {
       if (each.digits == found.digits && each.composes == found.composes && each.whole_pieces == found.whole_pieces &&
           (each.pattern == nullptr ? pattern.empty() : pattern == each.pattern)) {
@@ -380,7 +382,8 @@ class TokenizerKeys {
         const auto found = by_text_.find(token);
         const char* wanted = text ? "eos" : "bos";
         bool& there = text ? behind : before;
-        if (found == by_text_.end() || !ids_.contains(wanted) || ids_[wanted] != static_cast<std::int64_t>(found->second) || there) {
+        if (found == by_text_.end() || !ids_.contains(wanted) || ids_[wanted] != static_cast<std::int64_t>(found->second) ||
+            there) {
           throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "behind" : "before"),
                        "bos_token before a text, eos_token behind it, or nothing");
         }

@@ -34,7 +34,8 @@ std::vector<ScoredMerge> splits_of(const TokenTable& table, const std::vector<fl
 
 }  // namespace
 
-std::vector<ScoredMerge> scored_merges(const TokenTable& table, const std::vector<float>& scores, const std::vector<bool>& merged) {
+std::vector<ScoredMerge> scored_merges(const TokenTable& table, const std::vector<float>& scores,
+                                       const std::vector<bool>& merged) {
   std::vector<ScoredMerge> all = splits_of(table, scores, merged);
   std::ranges::stable_sort(all, [](const ScoredMerge& a, const ScoredMerge& b) {
     return std::tie(a.score, a.left_characters, a.right_characters) > std::tie(b.score, b.left_characters, b.right_characters);

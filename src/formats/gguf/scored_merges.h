@@ -19,6 +19,7 @@ struct ScoredMerge {
 
 // Every token of `merged` as every two that it is made of, in the order in which transformers makes merges of them. Bytes and
 // special tokens come of no merge.
-std::vector<ScoredMerge> scored_merges(const TokenTable& table, const std::vector<float>& scores, const std::vector<bool>& merged);
+std::vector<ScoredMerge> scored_merges(const TokenTable& table, const std::vector<float>& scores,
+                                       const std::vector<bool>& merged);
 
 }  // namespace plimsoll

@@ -48,8 +48,8 @@ void put_rope(const DecoderConfig& c, const std::string& prefix, GgufModel& mode
       return;
     case RotaryScaling::yarn: {
       const ops::RotaryAttributes usual;
-      if (rope.beta_fast != usual.beta_fast || rope.beta_slow != usual.beta_slow || !rope.truncate ||
-          rope.attention_factor > 0 || rope.mscale != 0 || rope.mscale_all_dim != 0) {
+      if (rope.beta_fast != usual.beta_fast || rope.beta_slow != usual.beta_slow || !rope.truncate || rope.attention_factor > 0 ||
+          rope.mscale != 0 || rope.mscale_all_dim != 0) {
         throw refuse("its YaRN has settings of its own beside the factor", "YaRN of its usual settings");
       }
       model.keys.put(prefix + "rope.scaling.type", "yarn");
@@ -68,7 +68,8 @@ void put_rope(const DecoderConfig& c, const std::string& prefix, GgufModel& mode
 
 GgufModel decoder_gguf(const ModelConfig& config) {
   const DecoderConfig c = config.as<DecoderConfig>().settled();
-  GgufModel model{.architecture = architecture_of(config), .keys = {}, .heads = c.heads, .kv_heads = c.kv_heads, .rope_divisors = {}};
+  GgufModel model{
+      .architecture = architecture_of(config), .keys = {}, .heads = c.heads, .kv_heads = c.kv_heads, .rope_divisors = {}};
   refuse_what_no_key_says(c, model.architecture);
   const std::string prefix = model.architecture + ".";
   GgufKeys& keys = model.keys;
