@@ -30,7 +30,8 @@ std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer,
 }  // namespace
 
 int run_data_show(const DataShowArguments& arguments) {
-  const Config config = read_settings_only(arguments.config);
+  RunSettings settings = read_settings_of(arguments.config);
+  const Config config = read_settings_only(settings);
   if (!has_samples(config)) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
                        fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),

@@ -100,7 +100,9 @@ def models(binary, scratch, that):
         that(file.read_bytes() == (scratch / "again.gguf").read_bytes(), f"{name}: the file of the file is the same")
         if name not in READ_BY_TRANSFORMERS:
             continue
-        back = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=file.name, dtype=torch.float32).eval()
+        # Of GPT-2 transformers reads neither the rows of positions nor, without a tokenizer, those of tokens.
+        words = {"config": config} if name == "gpt2" else {}
+        back = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=file.name, dtype=torch.float32, **words).eval()
         with torch.no_grad():
             logits, want = (m(torch.tensor(ids)).logits.numpy() for m in (back, model))
         distance = np.linalg.norm(logits - want) / np.linalg.norm(want)
@@ -136,7 +138,8 @@ def tokenizers(binary, scratch, that):
         tokens = [f"[PAD{i}]" for i in range(size + 2)]
         for text, i in vocab.items():
             tokens[i] = text
-        that(keys["tokenizer.ggml.tokens"] == tokens and len(set(tokens)) == size + 2, f"{cutting}: {size} tokens and 2 of padding")
+        good = keys["tokenizer.ggml.tokens"] == tokens and len(set(tokens)) == size + 2
+        that(good, f"{cutting}: {size} tokens and 2 of padding")
         types = keys["tokenizer.ggml.token_type"]
         special = {t["id"] for t in saved["added_tokens"] if t["special"]}
         control = {i for i, t in enumerate(types) if t in (2, 3)}
@@ -156,14 +159,14 @@ def adapters(binary, scratch, that):
     cases = {
         "gpt2": ("gpt2", settings),
         "qwen3": ("qwen3", {**settings, "use_rslora": True}),
-        "llama": ("llama with biases", {**settings, "rank_pattern": {"q_proj": 4, "down_proj": 16}, "alpha_pattern": {"k_proj": 5}}),
+        "llama": ("llama with biases", {**settings, "rank_pattern": {"q_proj": 4}, "alpha_pattern": {"k_proj": 5}}),
     }
     for name, (of, words) in cases.items():
         architecture, family, sizes = MODELS[of]
         config, model = families.random_model(family, sizes)
         base, folder = scratch / f"{name}_base", scratch / f"{name}_adapter"
         model.save_pretrained(base)
-        before = {n: t.astype(np.float64) for n, t in families.in_gguf(architecture, config, load_file(base / "model.safetensors"))}
+        before = dict(families.in_gguf(architecture, config, load_file(base / "model.safetensors")))
         adapted = peft.get_peft_model(model, peft.LoraConfig(**words))
         for part, value in adapted.named_parameters():
             if "lora_B" in part:
@@ -181,14 +184,15 @@ def adapters(binary, scratch, that):
         worst, count = 0.0, 0
         saved = load_file(scratch / f"{name}_merged" / "model.safetensors")
         for tensor, after in families.in_gguf(architecture, config, saved):
-            want = after.astype(np.float64) - before[tensor]
+            want = after.astype(np.float64) - before[tensor].astype(np.float64)
             a, b = parts.pop(tensor + ".lora_a", None), parts.pop(tensor + ".lora_b", None)
             if a is None:
                 worst = max(worst, float(np.abs(want).max()))
                 continue
             count += 1
             worst = max(worst, float(np.abs(8.0 / a.shape[0] * b @ a - want).max() / np.abs(want).max()))
-        that(not parts and count and worst < 1e-5, f"{name}: {count} matrices, {worst:.1e} off PEFT's merged ones {list(parts)[:2]}")
+        good = not parts and count > 0 and worst < 1e-5
+        that(good, f"{name}: {count} matrices, {worst:.1e} off PEFT's merged ones {list(parts)[:2]}")
 
 
 def refused(binary, scratch, that):
@@ -200,7 +204,8 @@ def refused(binary, scratch, that):
         said = re.sub(r"\s+", " ", result.stdout + result.stderr)
         that(result.returncode in (2, 5) and code in said and not out.exists(), f"{code}: {said[:160]}")
 
-    _, model = families.random_model("Llama", {**SIZES, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}})
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    _, model = families.random_model("Llama", {**SIZES, "rope_parameters": dynamic})
     model.save_pretrained(scratch / "dynamic")
     fails("E-EXPORT-MODEL", "--weights", scratch / "dynamic")
     _, model = families.random_model("Llama", SIZES)
