@@ -100,9 +100,9 @@ def models(binary, scratch, that):
         that(file.read_bytes() == (scratch / "again.gguf").read_bytes(), f"{name}: the file of the file is the same")
         if name not in READ_BY_TRANSFORMERS:
             continue
-        # Of GPT-2 transformers reads neither the rows of positions nor, without a tokenizer, those of tokens.
-        words = {"config": config} if name == "gpt2" else {}
-        back = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=file.name, dtype=torch.float32, **words).eval()
+        # transformers does not read the rows of GPT-2's tables, nor the size of Qwen3's heads.
+        words = {"dtype": torch.float32, **({"config": config} if name in ("gpt2", "qwen3") else {})}
+        back = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=file.name, **words).eval()
         with torch.no_grad():
             logits, want = (m(torch.tensor(ids)).logits.numpy() for m in (back, model))
         distance = np.linalg.norm(logits - want) / np.linalg.norm(want)
