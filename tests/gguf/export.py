@@ -215,7 +215,8 @@ def refused(binary, scratch, that):
         words = {"r": 4, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM", **words}
         peft.get_peft_model(model, peft.LoraConfig(**words)).save_pretrained(scratch / kind)
         fails("E-EXPORT-ADAPTER", "--weights", scratch / "plain", "--adapter", scratch / kind)
-    tokenizer = lines.KINDS["neox"]([lines.Lines(1).line() for _ in range(300)])
+    source = lines.Lines(1)
+    tokenizer = lines.KINDS["neox"]([source.line() for _ in range(300)])
     folder = folder_of(scratch, tokenizer, max(tokenizer.get_vocab().values()) + 1)
     saved = json.loads((folder / "tokenizer.json").read_text())
     saved["normalizer"] = {"type": "Lowercase"}

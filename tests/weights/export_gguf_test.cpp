@@ -143,7 +143,7 @@ TEST_F(ExportGguf, TokensComeBack) {
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
       {"post_processor", begin},
       {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {{"a", "b"}, {"c", "d"}, {"ab", "cd"}}}}}};
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b", "c d", "ab cd"}}}}};
   write_raw(source() / "tokenizer.json", tokenizer.dump());
   write_raw(source() / "tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": "{{ messages }}"})");
   const GgufExported exported = export_to("BF16");
