@@ -84,6 +84,12 @@ struct MergeArguments {
 };
 int run_merge(const MergeArguments& arguments);
 
+struct ExportArguments {
+  std::string weights, adapter, gguf, type;
+  bool json = false;
+};
+int run_export(const ExportArguments& arguments);
+
 struct TokenizeArguments {
   std::string tokenizer, text, file;  // text where file is empty
   bool decode = false, no_special = false, keep_special = false, json = false;

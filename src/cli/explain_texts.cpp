@@ -273,6 +273,10 @@ const CodeExplanation kExplanations[] = {
     {"E-EXPLAIN-VALUE", "The plan has no value of this name or id, or no plan is given.",
      "The name is misspelt, belongs to a plan of another model, or stands there without --plan.",
      "Write the plan into a file, which has all its values, and name that file.", "plimsoll plan CONFIG --out plan.json"},
+    {"E-EXPORT-ADAPTER", "An adapter has something that a GGUF file has no place for.",
+     "GGUF adapters are LoRA on linear layers: two matrices for each, and one alpha. The magnitudes of DoRA, modules that were "
+     "trained whole (modules_to_save), and an adapter of a table that is the head too do not fit.",
+     "Merge the adapter into its base and export the merged model.", "plimsoll merge --adapter DIR --out NEW"},
     {"E-EXPORT-DISK", "A plan that uses a disk cannot be exported as an instance.",
      "Instances describe one memory. The plan keeps a part of the training on the disk of --disk or memory.disk.",
      "Export a plan that keeps the state in memory.",
@@ -281,6 +285,20 @@ const CodeExplanation kExplanations[] = {
      "Instances describe one micro-batch; the plan's order of accumulation has each block's work once for each of several.",
      "Export a plan that takes one micro-batch after the other.",
      "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
+    {"E-EXPORT-MODEL", "A GGUF file cannot say what the model computes.",
+     "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of "
+     "its "
+     "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
+     "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
+    {"E-EXPORT-RANGE", "A tensor has numbers that the type of the export cannot hold.",
+     "F16 ends at 65504, and the scales of Q8_0 are F16. Numbers that are not finite fit no block of Q8_0.",
+     "Take BF16 or F32, which have the range of the weights.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
+    {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
+     "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
+     "SmolLM, "
+     "Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
+     "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
+     "plimsoll tokenize --tokenizer DIR TEXT"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",

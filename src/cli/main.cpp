@@ -88,6 +88,7 @@ struct Arguments {
   GenerateArguments generate;
   ForwardArguments forward;
   MergeArguments merge;
+  ExportArguments to_gguf;
   TokenizeArguments tokenize;
   DataShowArguments data_show;
   LayoutArguments layout;
@@ -216,6 +217,18 @@ void add_merge(CLI::App& app, MergeArguments& a) {
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
+void add_export(CLI::App& app, ExportArguments& a) {
+  CLI::App* command = app.add_subcommand("export", "write a model, or an adapter, as a GGUF file for llama.cpp and others");
+  add_weights(*command, a.weights, a.adapter);
+  command->add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
+  command
+      ->add_option(
+          "--type", a.type,
+          "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
+      ->required();
+  command->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
 void add_data(CLI::App& app, DataShowArguments& a) {
   CLI::App* data = app.add_subcommand("data", "look at training data");
   data->require_subcommand(1);
@@ -267,6 +280,7 @@ void add_others(CLI::App& app, Arguments& a) {
   forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
 
   add_merge(app, a.merge);
+  add_export(app, a.to_gguf);
   add_tokenize(app, a.tokenize);
   add_data(app, a.data_show);
 
@@ -326,6 +340,7 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("forward")) return run_forward(a.forward);
   if (app.got_subcommand("merge")) return run_merge(a.merge);
+  if (app.got_subcommand("export")) return run_export(a.to_gguf);
   if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
   if (app.got_subcommand("data")) return run_data_show(a.data_show);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
