@@ -40,22 +40,21 @@ int run_data_show(const DataShowArguments& arguments) {
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;
   nlohmann::json samples = nlohmann::json::array();
-  show_samples(sample_request(config, config.data.train, 0, {}),
-               [&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer& tokenizer) {
-                 const std::string text = marked_text(encoded, tokenizer, colours);
-                 if (arguments.json) {
-                   samples.push_back({{"where", sample.where()},
-                                      {"format", name_of(sample.format)},
-                                      {"ids", encoded.tokens},
-                                      {"trained", encoded.trained},
-                                      {"text", tokenizer.decode(encoded.tokens, /*skip_special=*/false)}});
-                 } else {
-                   fmt::print("{}--- {}: {}, {} tokens, {} trained on{}\n{}\n", shown == 0 ? "" : "\n", sample.where(),
-                              name_of(sample.format), encoded.tokens.size(), encoded.trained_tokens(),
-                              shown > 0 || colours ? "" : ", between ⟦ and ⟧", text);
-                 }
-                 return ++shown < arguments.samples;
-               });
+  show_samples(sample_request(config, config.data.train, 0, {}), [&](const ChatSample& sample, const EncodedSample& encoded,
+                                                                     const Tokenizer& tokenizer) {
+    const std::string text = marked_text(encoded, tokenizer, colours);
+    if (arguments.json) {
+      samples.push_back({{"where", sample.where()},
+                         {"format", name_of(sample.format)},
+                         {"ids", encoded.tokens},
+                         {"trained", encoded.trained},
+                         {"text", tokenizer.decode(encoded.tokens, /*skip_special=*/false)}});
+    } else {
+      fmt::print("{}--- {}: {}, {} tokens, {} trained on{}\n{}\n", shown == 0 ? "" : "\n", sample.where(), name_of(sample.format),
+                 encoded.tokens.size(), encoded.trained_tokens(), shown > 0 || colours ? "" : ", between ⟦ and ⟧", text);
+    }
+    return ++shown < arguments.samples;
+  });
   if (arguments.json) fmt::print("{}\n", nlohmann::json{{"schema", "plimsoll.samples/1"}, {"samples", samples}}.dump());
   return 0;
 }

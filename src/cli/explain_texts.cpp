@@ -82,7 +82,8 @@ const CodeExplanation kExplanations[] = {
      "Change the sample that the message names, or give another template.",
      "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
-     "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they are "
+     "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "
+     "are "
      "cut to model.context.",
      "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
     {"E-CHILD", "The process that plans or measures ended early.",

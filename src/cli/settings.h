@@ -22,8 +22,8 @@ Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_sp
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
 
-// Where train.epochs says how long a run is: with the number of updates that this comes to as a further --set. Opens the data in a
-// child. Where they are not there, it is told, and nothing is added.
+// Where train.epochs says how long a run is: with the number of updates that this comes to as a further --set. Opens the data in
+// a child. Where they are not there, it is told, and nothing is added.
 ConfigArguments with_length(ConfigArguments arguments);
 // The same of a configuration that has been read.
 std::optional<std::string> length_of_epochs(const Config& config);

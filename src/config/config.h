@@ -37,9 +37,9 @@ struct ModelSettings {
 };
 
 struct DataSettings {
-  DataPaths train, validation;  // validation may be empty
-  double validation_share = 0;  // of the training data, which is held out; 0: none
-  std::string format = "auto";  // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
+  DataPaths train, validation;          // validation may be empty
+  double validation_share = 0;          // of the training data, which is held out; 0: none
+  std::string format = "auto";          // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
   std::filesystem::path chat_template;  // empty: that of the vocabulary's folder
   TrainedTurns loss = TrainedTurns::assistant;
   LongSamples too_long = LongSamples::automatic;
@@ -70,8 +70,8 @@ struct TrainSettings {
   std::int64_t effective_tokens = 0;  // of an update, at most; 0: updates have a number of samples
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
-  std::optional<double> epochs;  // how often the data are gone through
-  bool open = false;             // the number of updates follows from epochs, and is not known yet
+  std::optional<double> epochs;    // how often the data are gone through
+  bool open = false;               // the number of updates follows from epochs, and is not known yet
   double gradient_clip = 1.0;      // of the global norm; 0: none
   double gradient_clip_value = 0;  // of each element, instead; 0: none
   double label_smoothing = 0, z_loss = 0;

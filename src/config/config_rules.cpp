@@ -153,9 +153,10 @@ void check_samples(const Config& config, const GivenSettings& given) {
                        "JSON samples, data.format = \"chat\"");
   }
   if (data.validation_share == 0) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("data.validation"),
-                     fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-                     "a file, or JSON samples, data.format = \"chat\"");
+  throw config_error(
+      "E-CONFIG-CONFLICT", given.where("data.validation"),
+      fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+      "a file, or JSON samples, data.format = \"chat\"");
 }
 
 // Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.
@@ -163,10 +164,10 @@ void complete_ragged(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
   const bool tokens = train.effective_tokens > 0;
   if (tokens && train.effective_tokens < config.model.context) {
-    throw config_error("E-CONFIG-RANGE", given.where("train.effective_tokens"),
-                       fmt::format("{} tokens are less than a sample of model.context = {}", train.effective_tokens,
-                                   config.model.context),
-                       "at least one sample", {fmt::format("--set train.effective_tokens={}", config.model.context)});
+    throw config_error(
+        "E-CONFIG-RANGE", given.where("train.effective_tokens"),
+        fmt::format("{} tokens are less than a sample of model.context = {}", train.effective_tokens, config.model.context),
+        "at least one sample", {fmt::format("--set train.effective_tokens={}", config.model.context)});
   }
   if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
     throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
@@ -540,9 +541,9 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   });
   config.train.open = config.train.epochs && !given.has("train.updates");
   faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
-  faults.attempt({"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch",
-                  "model.context"},
-                 [&] { complete_batch(config, given); });
+  faults.attempt(
+      {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
+      [&] { complete_batch(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

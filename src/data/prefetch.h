@@ -1,6 +1,7 @@
 // Reads micro-batches ahead: a thread of the lowest priority fills one of two staging buffers while the other one is unpacked.
 // The consumer says which samples come next, so results never depend on timing. After construction only errors allocate, and a
-// micro-batch with more samples than rows and than all before it. What was read is dropped from the page cache, which counts against a container's limit.
+// micro-batch with more samples than rows and than all before it. What was read is dropped from the page cache, which counts
+// against a container's limit.
 #pragma once
 
 #include <pthread.h>
@@ -25,10 +26,9 @@ class Prefetcher {
   static constexpr std::int64_t kDepth = 2;
   static constexpr std::int64_t kStackBytes = 256 << 10;
 
-  // `source` must outlive this; each staging buffer has at least its staging_bytes(rows). `rows`: of a micro-batch. `name`: of the
-  // source, for messages.
-  Prefetcher(const SampleSource& source, std::string name, std::int64_t rows,
-             std::array<std::span<std::byte>, kDepth> staging);
+  // `source` must outlive this; each staging buffer has at least its staging_bytes(rows). `rows`: of a micro-batch. `name`: of
+  // the source, for messages.
+  Prefetcher(const SampleSource& source, std::string name, std::int64_t rows, std::array<std::span<std::byte>, kDepth> staging);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;

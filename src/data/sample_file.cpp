@@ -90,21 +90,24 @@ TokenFile open_sample_file(const std::filesystem::path& path, std::string name, 
   const std::uint64_t end = kTokensAt + kTokenBytes * padded + sizeof(SampleRecord) * header.samples;
   const bool counts = header.samples > 0 && header.samples < kAbsentSample && header.tokens < kMost;
   if (!counts || end != static_cast<std::uint64_t>(file.size())) {
-    throw broken(file.path(), fmt::format("it has {} bytes for {} samples of {} tokens", file.size(), header.samples, header.tokens));
+    throw broken(file.path(),
+                 fmt::format("it has {} bytes for {} samples of {} tokens", file.size(), header.samples, header.tokens));
   }
   if (verify) {
     Hasher hasher;
     const auto add = [&](std::int64_t begin, std::int64_t bytes) {
       std::vector<std::byte> buffer(std::size_t{256} << 10);
       for (const std::int64_t last = begin + bytes; begin < last;) {
-        const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), last - begin)));
+        const auto piece =
+            std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), last - begin)));
         file.read_at(begin, piece);
         hasher.add(std::span<const std::byte>(piece));
         begin += std::ssize(piece);
       }
     };
     add(kTokensAt, kTokenBytes * static_cast<std::int64_t>(header.tokens));
-    add(kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded), file.size() - kTokensAt - kTokenBytes * static_cast<std::int64_t>(padded));
+    add(kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded),
+        file.size() - kTokensAt - kTokenBytes * static_cast<std::int64_t>(padded));
     file.forget(0, 0);
     if (hasher.low64() != header.checksum) throw broken(file.path(), "its checksum is that of other content");
   }
@@ -153,7 +156,9 @@ SampleSize StoredSamples::size(std::int64_t sample) const {
 }
 
 // The tokens of its samples, each of which has one more than positions.
-std::int64_t StoredSamples::staging_bytes_per_row(std::int64_t row, bool packs) { return kTokenBytes * (packs ? 2 * row : row + 1); }
+std::int64_t StoredSamples::staging_bytes_per_row(std::int64_t row, bool packs) {
+  return kTokenBytes * (packs ? 2 * row : row + 1);
+}
 
 std::int64_t StoredSamples::staging_bytes(std::int64_t rows) const {
   return align_up(Bytes{rows * staging_bytes_per_row(row_, packs_)}, kCacheLine).n;

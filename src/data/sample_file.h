@@ -30,8 +30,8 @@ class SampleFileWriter {
  public:
   explicit SampleFileWriter(const std::filesystem::path& target);
 
-  // At least two tokens; those behind the first one are targets, and `trained` has 1 for each that counts. A sample without one is
-  // an internal error.
+  // At least two tokens; those behind the first one are targets, and `trained` has 1 for each that counts. A sample without one
+  // is an internal error.
   void add(std::span<const Token> tokens, std::span<const std::uint8_t> trained);
   std::int64_t samples() const { return std::ssize(records_); }
   // The file appears. An internal error without a sample.

@@ -65,7 +65,8 @@ class Maker {
     if (tokenizer_->size() > request.vocab) {
       throw data_error("E-DATA-TOKEN", request.tokenizer.string(),
                        fmt::format("it has {} tokens and the model has {}", tokenizer_->size(), request.vocab),
-                       "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", tokenizer_->size())});
+                       "a model whose vocabulary is at least as large",
+                       {fmt::format("--set model.vocab={}", tokenizer_->size())});
     }
     templates_ = load_chat_templates(request.tokenizer, request.chat_template);
     end_ = end_of_document(*tokenizer_, request.tokenizer, request.trained);
@@ -113,8 +114,8 @@ class Maker {
   void find_names() {
     Hasher hasher;
     hasher.add(kVersion).add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
-    hasher.add(fmt::format("{} {} {} {:.17g}", static_cast<int>(request_.turns), static_cast<int>(request_.too_long), request_.row,
-                           request_.held_out));
+    hasher.add(fmt::format("{} {} {} {:.17g}", static_cast<int>(request_.turns), static_cast<int>(request_.too_long),
+                           request_.row, request_.held_out));
     if (templates_) {
       for (const auto& [name, one] : templates_->by_name) hasher.add(name).add(one.hash());
       for (const auto& [name, token] : templates_->tokens) hasher.add(name).add(token);
@@ -185,11 +186,11 @@ class Maker {
   }
 
   Error untrained(const SampleCounts& a, const SampleCounts& b) const {
-    return data_error("E-CHAT-UNTRAINED", request_.paths.text(),
-                      fmt::format("none of its {} samples has a token that is trained on ({} of them are longer than the context)",
-                                  a.read + b.read, a.dropped + a.cut + b.dropped + b.cut),
-                      "samples with turns of the assistant that fit model.context",
-                      {"--set data.loss=all", "--set data.too_long=cut_begin"});
+    return data_error(
+        "E-CHAT-UNTRAINED", request_.paths.text(),
+        fmt::format("none of its {} samples has a token that is trained on ({} of them are longer than the context)",
+                    a.read + b.read, a.dropped + a.cut + b.dropped + b.cut),
+        "samples with turns of the assistant that fit model.context", {"--set data.loss=all", "--set data.too_long=cut_begin"});
   }
   Error one_sided(std::int64_t train, std::int64_t rest) const {
     return data_error("E-DATA-VALIDATION", request_.paths.text(),

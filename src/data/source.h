@@ -33,8 +33,8 @@ struct SampleCounts {
   std::int64_t split = 0;      // too long; several samples now
 };
 
-// One stream of tokens: those of its files one after the other, with nothing between them. Samples are cut from it by the context,
-// unless it has some of their own lengths (sample_file.h).
+// One stream of tokens: those of its files one after the other, with nothing between them. Samples are cut from it by the
+// context, unless it has some of their own lengths (sample_file.h).
 struct TokenFile {
   std::vector<TokenPart> parts;      // at least one
   std::string name;                  // what the user gave, for messages

@@ -59,8 +59,8 @@ class WindowBatches {
   WindowRule rule_;
   std::int64_t rows_, batches_;
   Window window_;
-  std::int64_t taken_ = 0;     // micro-batches of the window
-  std::size_t placed_ = 0;     // samples of the window that these had
+  std::int64_t taken_ = 0;  // micro-batches of the window
+  std::size_t placed_ = 0;  // samples of the window that these had
   std::vector<PlacedSample> batch_;
 };
 

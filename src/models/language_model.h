@@ -41,8 +41,8 @@ struct TokenStep {
   std::int64_t length = 0;  // tokens that positions are planned for
   ValueId segments;         // i32 [b, t]: a token sees those of its own number; invalid: all are one
 
-  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` of a step of one token
-  // they are read and go on.
+  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` of a step of one
+  // token they are read and go on.
   std::span<LayerCache> caches;
   ValueId lengths;
   ValueId positions;  // i32 [b, t]; invalid: each token stands at its place in the row

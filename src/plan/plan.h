@@ -48,7 +48,7 @@ struct RaggedWindows {
 
 // What the user leaves to the planner, and what not.
 struct PlanRequest {
-  std::int64_t effective_batch = 1;         // samples; a row each, unless windows are ragged
+  std::int64_t effective_batch = 1;  // samples; a row each, unless windows are ragged
   std::optional<RaggedWindows> ragged;
   std::int64_t most_rows = 0;               // of a micro-batch; 0: no bound
   std::optional<std::int64_t> micro_batch;  // rows; divides the effective batch unless windows are ragged

@@ -383,8 +383,8 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, 
     list.push_back({fmt::format("micro-batch {}", micro),
                     config.train.effective_tokens > 0 || config.batch.packing
                         ? sets({fmt::format("train.micro_batch={}", micro)})
-                        : sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}), true,
-                    true});
+                        : sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}),
+                    true, true});
   }
   const std::int64_t together = many_together(decisions.accumulation);
   if (decisions.group > 1) {

@@ -67,7 +67,8 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
   json epochs;
   std::int64_t tokens = config.train.updates * plan.units_per_update;
   if (const std::optional<EpochFacts>& epoch = input.epoch) {
-    samples = std::llround(static_cast<double>(tokens) / static_cast<double>(epoch->positions) * static_cast<double>(epoch->samples));
+    samples =
+        std::llround(static_cast<double>(tokens) / static_cast<double>(epoch->positions) * static_cast<double>(epoch->samples));
     epochs = static_cast<double>(tokens) / static_cast<double>(epoch->positions);
     if (!input.facts.ragged) {
       samples = config.train.updates * config.train.effective_batch;
@@ -197,8 +198,8 @@ std::string assumed_text(const std::vector<AssumedData>& assumed) {
   std::string text;
   for (const AssumedData& data : assumed) {
     if (data.there) {
-      text += fmt::format("{} ({}) has not been rendered and tokenised yet: planned for samples of model.context tokens", data.key,
-                          data.path);
+      text += fmt::format("{} ({}) has not been rendered and tokenised yet: planned for samples of model.context tokens",
+                          data.key, data.path);
       continue;
     }
     text +=

@@ -100,10 +100,8 @@ FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::files
 }
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
-  const BatchShape shape{.micro = micro_batch,
-                         .evaluate = data.validation ? micro_batch : 0,
-                         .tokens = config.model.context,
-                         .packed = data.packed};
+  const BatchShape shape{
+      .micro = micro_batch, .evaluate = data.validation ? micro_batch : 0, .tokens = config.model.context, .packed = data.packed};
   const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
   ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
@@ -237,7 +235,8 @@ TokenFile open_data_file(const Config& config, const DataPaths& paths, const std
 
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
   if (config.data.validation_share > 0) {
-    SampleFiles samples = open_samples(sample_request(config, config.data.train, config.data.validation_share, {cache, elsewhere}));
+    SampleFiles samples =
+        open_samples(sample_request(config, config.data.train, config.data.validation_share, {cache, elsewhere}));
     return {std::move(samples.train), std::move(samples.held_out)};
   }
   DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};

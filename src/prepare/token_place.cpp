@@ -85,5 +85,4 @@ TokenFile open_validation_in_child(const Config& config, const std::filesystem::
   return open_in_child([&] { return *open_data(config, cache).validation; });
 }
 
-
 }  // namespace plimsoll

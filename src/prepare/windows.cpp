@@ -69,7 +69,8 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
   if (rule.samples > 0) {
     epoch.most_rows = rule.samples;
   } else {
-    epoch.most_rows = rule.packs ? 2 * ceil_div(rule.positions, rule.row) + 1 : std::max<std::int64_t>(1, rule.positions / shortest);
+    epoch.most_rows =
+        rule.packs ? 2 * ceil_div(rule.positions, rule.row) + 1 : std::max<std::int64_t>(1, rule.positions / shortest);
   }
   return epoch;
 }
@@ -83,7 +84,8 @@ std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
   std::int64_t updates = 0;
   WindowRule unpacked = rule;  // how samples lie in rows does not matter
   unpacked.packs = false;
-  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates) cut_window(order, *source, unpacked, first, window);
+  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates)
+    cut_window(order, *source, unpacked, first, window);
   return updates;
 }
 
@@ -93,9 +95,10 @@ std::optional<RaggedWindows> ragged_windows(const Config& config, const EpochFac
   const double share = static_cast<double>(epoch.positions) / static_cast<double>(epoch.samples);
   const double samples = config.train.effective_tokens > 0 ? static_cast<double>(config.train.effective_tokens) / share
                                                            : static_cast<double>(config.train.effective_batch);
-  return RaggedWindows{.rows = std::max<std::int64_t>(1, ceil_div(epoch.rows, windows)),
-                       .most_rows = epoch.most_rows,
-                       .units = std::max<std::int64_t>(1, std::llround(std::min(samples, static_cast<double>(epoch.samples)) * share))};
+  return RaggedWindows{
+      .rows = std::max<std::int64_t>(1, ceil_div(epoch.rows, windows)),
+      .most_rows = epoch.most_rows,
+      .units = std::max<std::int64_t>(1, std::llround(std::min(samples, static_cast<double>(epoch.samples)) * share))};
 }
 
 std::optional<RaggedWindows> assumed_windows(const Config& config) {

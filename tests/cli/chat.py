@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training on conversations, looked at from outside: python3 chat.py path/to/plimsoll
 
-A file of JSON samples goes in. What an update sees does not depend on micro-batches, batch.tokens or packing; epochs end with what
-is left of the data; budgets have equal bits, every byte as planned. What cannot be trained on is refused by name.
+A file of JSON samples goes in. What an update sees does not depend on micro-batches, batch.tokens or packing; epochs end with
+what is left of the data; budgets have equal bits, every byte as planned. What cannot be trained on is refused by name.
 """
 
 import json
@@ -110,7 +110,8 @@ def budgets(test):
         bits = set()
         for i in range(5):
             budget = floor + (ceiling - floor) * i // 4
-            run = test.succeeds("train", config, *fixed, "--updates", 2, "--memory", budget, "--run", f"{name}-{i}", "--audit", "--json")
+            more = ("--updates", 2, "--memory", budget, "--run", f"{name}-{i}", "--audit", "--json")
+            run = test.succeeds("train", config, *fixed, *more)
             for key in ("arena_bytes", "live_bytes"):
                 test.equal(f"{key} of {name} in {budget}", run["measured"][key], run["predicted"][key])
             bits.add((run["final"]["loss_bits"], run["final"]["parameters_xxh128"]))
@@ -162,12 +163,13 @@ def refused(test):
     test.fails(2, "E-CONFIG-RANGE", "plan", config, *sets(batch__tokens=CONTEXT - 1))
     test.fails(2, "E-CONFIG-RANGE", "plan", config, *sets(train__effective_batch="auto", train__effective_tokens=CONTEXT - 1))
     test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *sets(data__format="bytes", batch__packing="true"))
-    test.write("prompts.jsonl", json.dumps({"messages": [{"role": "user", "content": "only"}]}) + "\n")
-    test.fails(5, "E-CHAT-UNTRAINED", "train", config, *sets(data__train=test.path("prompts.jsonl"), data__validation=""), "--run", "none")
-    test.write("pairs.jsonl", json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"}) + "\n")
-    test.fails(5, "E-CHAT-FEATURE", "train", config, *sets(data__train=test.path("pairs.jsonl"), data__validation=""), "--run", "none")
-    test.write("broken.jsonl", '{"messages": [\n')
-    test.fails(5, "E-DATA-JSON", "train", config, *sets(data__train=test.path("broken.jsonl"), data__validation=""), "--run", "none")
+    for name, code, content in (
+        ("prompts", "E-CHAT-UNTRAINED", json.dumps({"messages": [{"role": "user", "content": "only"}]})),
+        ("pairs", "E-CHAT-FEATURE", json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})),
+        ("broken", "E-DATA-JSON", '{"messages": ['),
+    ):
+        data = test.write(f"{name}.jsonl", content + "\n")
+        test.fails(5, code, "train", config, *sets(data__train=data, data__validation=""), "--run", "none")
 
 
 def main():

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "data/source.h"
-#include "data/token_source.h"
 #include "data/token_rows.h"
+#include "data/token_source.h"
 #include "data/window.h"
 #include "formats/scratch_folder.h"
 

@@ -1,5 +1,5 @@
-// Samples of their own lengths: what an update sees, and its losses, do not depend on micro-batches, packing or the order of rows.
-// With a micro-batch they have equal bits for every plan, in exactly the planned bytes.
+// Samples of their own lengths: what an update sees, and its losses, do not depend on micro-batches, packing or the order of
+// rows. With a micro-batch they have equal bits for every plan, in exactly the planned bytes.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -174,7 +174,9 @@ TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
     std::int64_t count() const override { return samples_.count(); }
     SampleSize size(std::int64_t sample) const override { return samples_.size(sample); }
     std::int64_t staging_bytes(std::int64_t rows) const override { return samples_.staging_bytes(rows); }
-    void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override { samples_.read(samples, staging); }
+    void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override {
+      samples_.read(samples, staging);
+    }
     void drop(std::span<const PlacedSample> samples) const override { samples_.drop(samples); }
     void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
               std::span<const FieldBuffer> fields) const override {

@@ -41,8 +41,8 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   return make_kernel([shape = shape_of(request), dropout = dropout_of(request), threads = request.threads,
                       qkv = request.inputs[0].dtype, out = request.outputs[0].dtype,
                       segments = has_segments(request)](const KernelCall& call) {
-    cpu::attention_forward(with_segments(shape, segments, call, 2), with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
-                           {call.out<std::byte>(0), out}, call.out(1), threads, call.scratch);
+    cpu::attention_forward(with_segments(shape, segments, call, 2), with_samples(dropout, call.in<std::uint32_t>(1)),
+                           {call.in<std::byte>(0), qkv}, {call.out<std::byte>(0), out}, call.out(1), threads, call.scratch);
   });
 }
 
@@ -50,9 +50,9 @@ std::unique_ptr<Kernel> bind_backward(const KernelRequest& request) {
   return make_kernel([shape = shape_of(request), dropout = dropout_of(request), threads = request.threads,
                       qkv = request.inputs[0].dtype, out = request.inputs[2].dtype, d_out = request.inputs[4].dtype,
                       d_qkv = request.outputs[0].dtype, segments = has_segments(request)](const KernelCall& call) {
-    cpu::attention_backward(with_segments(shape, segments, call, 5), with_samples(dropout, call.in<std::uint32_t>(1)), {call.in<std::byte>(0), qkv},
-                            {call.in<std::byte>(2), out}, call.in(3), {call.in<std::byte>(4), d_out},
-                            {call.out<std::byte>(0), d_qkv}, threads, call.scratch);
+    cpu::attention_backward(with_segments(shape, segments, call, 5), with_samples(dropout, call.in<std::uint32_t>(1)),
+                            {call.in<std::byte>(0), qkv}, {call.in<std::byte>(2), out}, call.in(3),
+                            {call.in<std::byte>(4), d_out}, {call.out<std::byte>(0), d_qkv}, threads, call.scratch);
   });
 }
 

@@ -69,8 +69,7 @@ void gradient(GradientContext& context) {
   const Node& node = context.node();
   std::vector<ValueId> inputs{context.input(0), context.input(1), context.output(0), context.output(1), context.gradient(0)};
   if (node.attributes.as<AttentionAttributes>().segments) inputs.push_back(context.input(2));
-  const auto outputs =
-      context.builder().add_random(kAttentionBackward, node.attributes, std::move(inputs), {"grad"}, node.site);
+  const auto outputs = context.builder().add_random(kAttentionBackward, node.attributes, std::move(inputs), {"grad"}, node.site);
   context.contribute(0, outputs[0]);
 }
 
@@ -107,10 +106,8 @@ OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {cuda_atte
 ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, ValueId segments, std::int64_t heads, double dropout,
                   std::uint64_t seed) {
   const std::uint64_t site = random_site(builder.full_name("attended"));
-  const AttentionAttributes attributes{.heads = heads,
-                                       .dropout = dropout,
-                                       .key = dropout > 0 ? philox_key(seed, site) : NoiseKey{},
-                                       .segments = segments.valid()};
+  const AttentionAttributes attributes{
+      .heads = heads, .dropout = dropout, .key = dropout > 0 ? philox_key(seed, site) : NoiseKey{}, .segments = segments.valid()};
   std::vector<ValueId> inputs{qkv, sample_ids};
   if (segments.valid()) inputs.push_back(segments);
   return builder.add_random(kAttention, attributes, std::move(inputs), {"attended", "lse"}, site).front();

@@ -1,6 +1,7 @@
-// Dropout on the CPU: y = x * mask / (1 - p), fp32, x [rows, elements], y may equal any input. A row is a sample, or with `tokens`
-// one token of it. The mask is a function of counters and is never stored: word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps an
-// element where unit_float(word) >= p. Applied to the gradient, the same function is the backward pass. Nothing allocates.
+// Dropout on the CPU: y = x * mask / (1 - p), fp32, x [rows, elements], y may equal any input. A row is a sample, or with
+// `tokens` one token of it. The mask is a function of counters and is never stored: word element % 4 of philox4x32(key, {element
+// / 4 low, element / 4 high, sample, epoch}) keeps an element where unit_float(word) >= p. Applied to the gradient, the same
+// function is the backward pass. Nothing allocates.
 #pragma once
 
 #include <array>

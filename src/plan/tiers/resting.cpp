@@ -190,8 +190,7 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
   const std::int64_t window = model_->accumulation;
   if (request_->group) {
     const std::string ragged = request_->ragged && *request_->group > 1 ? "windows have different numbers of micro-batches" : "";
-    const std::string problem =
-        ragged.empty() ? why_not_grouped(model_->graph, model_->blocks, *request_->group) : ragged;
+    const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->blocks, *request_->group) : ragged;
     if (problem.empty()) return {*request_->group};
     throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
                        {"--set plan.group=auto"});

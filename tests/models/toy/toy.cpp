@@ -192,9 +192,7 @@ const Family kToy{.kind = "toy",
                       },
                   .describe = [](const ModelConfig& config) { return fmt::format("toy of {} blocks", of(config).blocks); }};
 
-std::int64_t ToySource::staging_bytes(std::int64_t rows) const {
-  return align_up(Bytes{rows * kBytesPerSample}, kCacheLine).n;
-}
+std::int64_t ToySource::staging_bytes(std::int64_t rows) const { return align_up(Bytes{rows * kBytesPerSample}, kCacheLine).n; }
 
 void ToySource::read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const {
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -57,8 +57,9 @@ class Head {
     const std::uint64_t place = packed ? static_cast<std::uint64_t>(ids[2]) : query;
     if (place < query - key) return 0;  // of another sample
     const std::uint64_t element = (head_ * tokens_ + place) * tokens_ + place - (query - key), block = element / 4;
-    const PhiloxWords words = philox4x32(attributes_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                                           static_cast<std::uint32_t>(ids[1]), static_cast<std::uint32_t>(ids[0])});
+    const PhiloxWords words =
+        philox4x32(attributes_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                     static_cast<std::uint32_t>(ids[1]), static_cast<std::uint32_t>(ids[0])});
     const auto probability = static_cast<float>(attributes_.dropout);
     return unit_float(words[element % 4]) >= probability ? 1 / (1 - double{probability}) : 0;
   }

@@ -168,9 +168,9 @@ void make_runs(Numbers& segments, std::size_t tokens) {
 }
 
 OpCase forward(const Extents& e) {
-  OpCase result{e.attributes(),
-                {e.numbers(wanted(e.q(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})),
-                 e.noise()}};
+  OpCase result{
+      e.attributes(),
+      {e.numbers(wanted(e.q(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.noise()}};
   if (!e.segments) return result;
   result.inputs.push_back(e.ids());
   result.derive = [tokens = extent(e.tokens), packed = e.packed](std::vector<Numbers>& values) {
@@ -183,8 +183,8 @@ OpCase forward(const Extents& e) {
 OpCase backward(const Extents& e, bool q = true, bool k = true, bool v = true) {
   const Shape lse{e.batch, e.heads, e.tokens};
   OpCase result{GroupedAttentionBackwardAttributes{e.attributes(), q, k, v},
-                {e.numbers(f32(e.q(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})),
-                 e.noise(), e.numbers(f32(e.q())), f32(lse), e.numbers(f32(e.q()))}};
+                {e.numbers(f32(e.q(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.noise(),
+                 e.numbers(f32(e.q())), f32(lse), e.numbers(f32(e.q()))}};
   if (e.segments) result.inputs.push_back(e.ids());
   if (e.tokens > 500) return result;  // the reference would take minutes
   result.derive = [e, types = input_types(forward(e)), attributes = Attributes(e.attributes())](std::vector<Numbers>& values) {
