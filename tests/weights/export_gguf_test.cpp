@@ -130,13 +130,13 @@ TEST_F(ExportGguf, TokensComeBack) {
   write_model(decoder("llama"));
   Json vocab = Json::object();
   const std::array texts{"a", "b", "c", "d", "ab", "cd", "abcd"};
-  for (std::size_t i = 0; i < texts.size(); ++i) vocab[texts[i]] = i + 4;
-  const Json added = {{{"id", 1}, {"content", "<s>"}, {"special", true}}, {{"id", 12}, {"content", "mine"}, {"special", false}}};
+  for (std::size_t i = 0; i < texts.size(); ++i) vocab[texts[i]] = i;
+  const Json added = {{{"id", 7}, {"content", "<s>"}, {"special", true}}, {{"id", 8}, {"content", "mine"}, {"special", false}}};
   const Json begin = {
       {"type", "TemplateProcessing"},
       {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
       {"pair", Json::array()},
-      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}, {"tokens", {"<s>"}}}}}}};
+      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {7}}, {"tokens", {"<s>"}}}}}}};
   const Json tokenizer = {
       {"added_tokens", added},
       {"normalizer", nullptr},
@@ -153,7 +153,7 @@ TEST_F(ExportGguf, TokensComeBack) {
   EXPECT_EQ(file.text("tokenizer.chat_template"), "{{ messages }}");
   EXPECT_EQ(file.flag("tokenizer.ggml.add_bos_token"), true);
   Tokenizer before = Tokenizer::load(source() / "tokenizer.json"), after = Tokenizer::load(file_);
-  EXPECT_EQ(before.encode("abcdmineba"), (std::vector<Token>{1, 10, 12, 5, 4}));
+  EXPECT_EQ(before.encode("abcdmineba"), (std::vector<Token>{7, 6, 8, 1, 0}));
   EXPECT_EQ(after.encode("abcdmineba"), before.encode("abcdmineba"));
   EXPECT_EQ(file.value("tokenizer.ggml.tokens")->count, static_cast<std::uint64_t>(kVocab));
 }
