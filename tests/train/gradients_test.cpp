@@ -233,7 +233,7 @@ TEST_P(Factorisation, MissingClearIsCaught) {
   const Plan planned = plan(1);
   ByHand hand(config, planned, data.files.train);
   const Window before = hand.window(0, 1), window = hand.window(GetParam().first, GetParam().count);
-  hand.micro_step(before, 0, 1.0 / static_cast<double>(before.valid_units), true);
+  hand.micro_step(before, 0, 1.0 / static_cast<double>(before.units), true);
   for (std::int64_t i = 0; i < hand.micro_count(window); ++i)
     hand.micro_step(window, i, 1.0 / static_cast<double>(window.units), false);
   EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(hand.micro_count(window)));
