@@ -148,7 +148,6 @@ const ConfigAlias kAliases[] = {
     {"max_steps", "train.updates", nullptr},
     {"max_iters", "train.updates", nullptr},
     {"max_update", "train.updates", nullptr},
-    {"epochs", "train.epochs", nullptr},
     {"max_epochs", "train.epochs", nullptr},
     {"num_epochs", "train.epochs", nullptr},
     {"num_train_epochs", "train.epochs", nullptr},
