@@ -193,12 +193,7 @@ SampleRequest sample_request(const Config& config, const DataPaths& paths, doubl
           .elsewhere = folders.elsewhere};
 }
 
-bool has_samples(const Config& config) {
-  if (config.data.format == "chat") return true;
-  if (config.data.format != "auto" || config.data.train.empty() || config.data.vocabulary.empty()) return false;
-  const std::filesystem::path extension = config.data.train.names.front().extension();
-  return extension == ".jsonl" || extension == ".json";
-}
+bool has_samples(const Config& config) { return config.data.format == "chat"; }
 
 bool samples_are_made(const Config& config, const std::filesystem::path& cache) {
   if (!has_samples(config)) return true;

@@ -77,7 +77,7 @@ struct AssumedData {
 };
 // Empty where every file is there. One that is there and cannot be opened is none of these.
 std::vector<AssumedData> assume_missing_data(const Config& config);
-// Whether the data are samples of their own lengths, by data.format or by their names.
+// Whether the data are samples of their own lengths.
 bool has_samples(const Config& config);
 // `cache` may be empty where nothing is kept.
 SampleRequest sample_request(const Config& config, const DataPaths& paths, double held_out, const CacheFolders& folders);
