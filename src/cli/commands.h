@@ -125,7 +125,9 @@ struct MachineArguments {
 int run_machine(const MachineArguments& arguments);
 
 struct InitArguments {
-  std::string preset;
+  std::string what;               // a preset, or the folder of a model
+  std::vector<std::string> data;  // of that model
+  BudgetArguments budgets;
 };
 int run_init(const InitArguments& arguments);
 

@@ -310,8 +310,13 @@ void add_others(CLI::App& app, Arguments& a) {
   add_device(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
 
-  CLI::App* init = app.add_subcommand("init", "print a commented configuration: plimsoll init gpt2 > run.toml");
-  init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m");
+  CLI::App* init = app.add_subcommand(
+      "init",
+      "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml");
+  init->add_option("PRESET|FOLDER", a.init.what,
+                   "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
+  init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
+  add_budgets(*init, a.init.budgets, "what the machine has");
 
   CLI::App* explain =
       app.add_subcommand("explain", "what an error code or a word of a plan means, or what a tensor of a plan is");
