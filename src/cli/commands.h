@@ -128,6 +128,7 @@ struct InitArguments {
   std::string what;               // a preset, or the folder of a model
   std::vector<std::string> data;  // of that model
   BudgetArguments budgets;
+  bool json = false;
 };
 int run_init(const InitArguments& arguments);
 

@@ -124,6 +124,14 @@ std::string typed(const InitArguments& arguments) {
   return command;
 }
 
+void print(const InitArguments& arguments, const std::string& text) {
+  if (arguments.json) {
+    fmt::print("{}\n", nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}}.dump());
+  } else {
+    fmt::print("{}", text);
+  }
+}
+
 void check_preset_alone(const InitArguments& arguments) {
   const BudgetArguments& budgets = arguments.budgets;
   if (budgets.memory || budgets.host_memory || budgets.disk) {
@@ -142,7 +150,7 @@ void check_preset_alone(const InitArguments& arguments) {
 int run_init(const InitArguments& arguments) {
   if (arguments.data.empty()) {
     check_preset_alone(arguments);
-    fmt::print("{}", arguments.what.empty() ? init_text() : init_text(arguments.what));
+    print(arguments, arguments.what.empty() ? init_text() : init_text(arguments.what));
     return 0;
   }
   const BudgetArguments& budgets = arguments.budgets;
@@ -151,7 +159,7 @@ int run_init(const InitArguments& arguments) {
                                 .budgets = {budgets.memory, budgets.host_memory, budgets.disk},
                                 .cache = cache_folder(),
                                 .probe = probe_shape};
-  fmt::print("{}", init_text(starting_point(request, [](const std::string& line) { say_line(line); }), typed(arguments)));
+  print(arguments, init_text(starting_point(request, [](const std::string& line) { say_line(line); }), typed(arguments)));
   return 0;
 }
 

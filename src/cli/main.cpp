@@ -317,6 +317,7 @@ void add_others(CLI::App& app, Arguments& a) {
                    "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
   init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
   add_budgets(*init, a.init.budgets, "what the machine has");
+  init->add_flag("--json", a.init.json, "one JSON object on stdout, with the text in it");
 
   CLI::App* explain =
       app.add_subcommand("explain", "what an error code or a word of a plan means, or what a tensor of a plan is");

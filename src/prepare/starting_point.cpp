@@ -217,38 +217,53 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   keep_freed_memory();
   const bool chat = all_json(request.data);
   const std::string init = absolute_value(request.model), train = paths_value(request.data);
-  const std::vector<std::string> known{"model.init=" + init, "data.train=" + train,
-                                       fmt::format("data.format={}", chat ? "chat" : "auto"), "train.effective_batch=4",
-                                       "optimizer.learning_rate=1e-4"};
+  std::vector<std::string> known{"model.init=" + init, "data.train=" + train,
+                                 fmt::format("data.format={}", chat ? "chat" : "auto"), "train.effective_batch=1",
+                                 "optimizer.learning_rate=1e-4"};
   BudgetOptions budgets = request.budgets;
-  RunSettings settings{.file = {}, .in_file = {}, .typed = typed_settings(known, budgets)};
-  const Config config = load_config(settings);
-  const ModelFacts facts = facts_of(config.model.config);
+  const auto settings = [&] { return RunSettings{.file = {}, .in_file = {}, .typed = typed_settings(known, budgets)}; };
+  const auto configured = [&] {
+    RunSettings all = settings();
+    return load_config(all);
+  };
 
+  Config config = configured();
+  const ModelFacts facts = facts_of(config.model.config);
+  const std::int64_t most = std::min(facts.positions, kMostContext), least = std::min(most, kLeastContext);
   std::optional<SampleLook> look;
   if (chat) look = look_at(sample_request(config, config.data.train, 0, {}));
   if (look && look->untrained == look->looked_at) {
     throw data_error("E-CHAT-UNTRAINED", request.data.text(), "no sample that was looked at has a token that is trained on",
                      "turns of an assistant, completions or texts");
   }
+  const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
+  const bool packing = look && 2 * look->median <= first;
+  const std::string held_out = !look || look->samples < 200 ? "" : look->samples < 2000 ? "5%" : "2%";
+  known.push_back(fmt::format("model.context={}", first));
+  if (packing) known.push_back("batch.packing=true");
+  if (!held_out.empty()) known.push_back("data.validation=" + held_out);
+  config = configured();
+
   PlanningInput input = planning_input(config, request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
-  const TokenFile& tokens = input.data.train;
-  const std::string format = chat ? "chat" : tokens.format;
-  const std::int64_t most = std::min(facts.positions, kMostContext), least = std::min(most, kLeastContext);
-  const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
-  const std::string token_text = chat ? "" : fmt::format("{} tokens of format \"{}\".", grouped(tokens.tokens), format);
-  const std::int64_t token_count = chat ? 0 : tokens.tokens;
-
+  const std::string format = chat ? "chat" : input.data.train.format;
+  const std::int64_t token_count = chat ? 0 : input.data.train.tokens;
+  const std::int64_t samples = look ? look->samples : token_count / first;
+  const std::int64_t batch = batch_for(samples), epochs = epochs_for(samples);
+  const std::int64_t updates = std::max<std::int64_t>(1, samples * epochs / batch);
+  known.push_back(fmt::format("train.effective_batch={}", batch));
   // Budgets of a disk are tried last.
   const std::optional<std::string> disk = std::exchange(budgets.disk, std::nullopt);
-  input.source = ConfigSource{{.file = {}, .in_file = {}, .typed = typed_settings(known, budgets)}};
+  input.source = ConfigSource{settings()};
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
-  const std::int64_t samples = look ? look->samples : token_count / chosen.context;
-  const std::int64_t batch = batch_for(samples), epochs = epochs_for(samples), all = samples * epochs;
 
-  StartingPoint start{.model = {}, .data = look ? samples_text(*look) : token_text, .memory = {}, .keys = {}, .chat = chat};
+  StartingPoint start{
+      .model = {},
+      .data = look ? samples_text(*look) : fmt::format("{} tokens of format \"{}\".", grouped(token_count), format),
+      .memory = {},
+      .keys = {},
+      .chat = chat};
   const Graph graph = build_evaluation_graph(config.model.config, 1, 1, 1).model.graph;
   start.model = fmt::format("{}, {} parameters, {} positions.", config.model.config.family().title,
                             grouped(parameter_count(graph)), grouped(facts.positions));
@@ -273,17 +288,14 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   }
   put("data.train", train);
   put("data.format", quoted(format));
-  const bool held_out = chat && samples >= 200;
-  if (held_out) {
-    put("data.validation", samples < 2000 ? "\"5%\"" : "\"2%\"", "held out; or a file of such samples");
-  }
-  if (look && 2 * look->median <= chosen.context) put("batch.packing", "true", "short samples share a row");
+  if (!held_out.empty()) put("data.validation", quoted(held_out), "held out; or a file of such samples");
+  if (packing) put("batch.packing", "true", "short samples share a row");
   put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
-  put("train.epochs", std::to_string(epochs), fmt::format("about {} updates", grouped(std::max<std::int64_t>(1, all / batch))));
-  if (held_out) put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, all / batch / 10)), "updates");
+  put("train.epochs", std::to_string(epochs), fmt::format("about {} updates", grouped(updates)));
+  if (!held_out.empty()) put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
   put("optimizer.learning_rate", chosen.method.adapter ? "2e-4" : "2e-5");
   put("schedule.name", "\"cosine\"");
-  put("schedule.warmup", fmt::format("\"{}samples\"", std::max(batch, all / 32)));
+  put("schedule.warmup", "\"3%\"");
   if (request.budgets.memory) put("memory.budget", quoted(*request.budgets.memory), "of the whole process");
   if (request.budgets.host_memory) put("memory.host_memory", quoted(*request.budgets.host_memory));
   if (chosen.disk) put("memory.disk", quoted(*disk));
