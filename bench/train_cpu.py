@@ -147,8 +147,8 @@ def write_config(args, work):
         keys["tied"] = True
     text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
     adapter = f'[adapter]\nkind = "lora"\nrank = {args.lora}\ntargets = "all-linear"\n' if args.lora else ""
-    config.write_text(CONFIG.format(model=text, adapter=adapter, batch=model["batch"], tokens=work / "tokens.bin", updates=args.steps + 2,
-                                    memory=args.memory, threads=args.threads))
+    config.write_text(CONFIG.format(model=text, adapter=adapter, batch=model["batch"], tokens=work / "tokens.bin",
+                                    updates=args.steps + 2, memory=args.memory, threads=args.threads))
     return config
 
 

@@ -55,7 +55,7 @@ def what_fits(test):
     full = floor_of(test, config)
     _, text = begin(test, folder, data, "--memory", full)
     test.that("adapter" not in tomllib.loads(text), "the floor is enough")
-    for _ in range(2):  # the same again, from the files of the cache
+    for number in range(2):  # the same again, from the files of the cache
         adapter, text = begin(test, folder, data, "--memory", full - 4096, name="adapter.toml")
         keys = tomllib.loads(text)
         test.equal("the adapter", keys["adapter"], {"kind": "lora", "rank": 16, "alpha": 32, "targets": "all-linear"})
@@ -63,7 +63,7 @@ def what_fits(test):
         test.that("training all parameters" in text, "what did not fit is told: " + text)
         plan = test.succeeds("plan", adapter, "--json")
         test.equal("it fits", plan["status"], "fits")
-        test.succeeds("train", adapter, "--updates", 1, "--run", f"adapted-{len(list(test.path('.').glob('adapted-*')))}", "--json")
+        test.succeeds("train", adapter, "--updates", 1, "--run", f"adapted-{number}", "--json")
     short = test.run("init", folder, data, "--memory", "1MiB")
     test.equal("exit code of what cannot fit", short.code, 3)
     told = short.text()[1]
@@ -71,11 +71,22 @@ def what_fits(test):
     enough = next(line.split()[-1] for line in told.splitlines() if "try: --memory" in line)
     least, text = begin(test, folder, data, "--memory", enough, name="least.toml")
     test.equal("the remedy fits", test.succeeds("plan", least, "--json")["status"], "fits")
+
+
+def with_a_disk(test):
+    """A model that is large beside what transfers take."""
+    _, data = write_folder(test)
+    shape = sets(model__layers=6, model__width=512, model__mlp_width=2048, data__validation="")
+    test.succeeds("train", test.path("chat.toml"), *shape, "--updates", 1, "--memory", "2GiB", "--run", "large", "--json")
+    folder, disk = test.path("large/weights"), f"{test.path('pages')}:1GiB"
+    told = test.run("init", folder, data, "--memory", "1MiB").text()[1]
+    enough = next(line.split()[-1] for line in told.splitlines() if "try: --memory" in line)
     below = f"{int(enough.removesuffix('MiB')) - 1}MiB"
-    disk = f"{test.path('pages')}:1GiB"
     config, text = begin(test, folder, data, "--memory", below, "--disk", disk, name="disk.toml")
     test.equal("the disk", tomllib.loads(text)["memory"]["disk"], disk)
     test.equal("it fits with the disk", test.succeeds("plan", config, "--json")["status"], "fits")
+    _, text = begin(test, folder, data, "--memory", "1GiB", "--disk", disk, name="roomy.toml")
+    test.that("disk" not in tomllib.loads(text)["memory"], "no disk where memory is enough")
 
 
 def texts(test):
@@ -104,7 +115,7 @@ def refused(test):
 
 def main():
     test = Test("beginning")
-    test.run_parts(trains, what_fits, texts, refused)
+    test.run_parts(trains, what_fits, with_a_disk, texts, refused)
     test.finish()
 
 
