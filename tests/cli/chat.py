@@ -158,6 +158,8 @@ def shown(test):
         test.that(sample["text"].startswith("<|im_start|>user\n"), "the template is applied")
         test.that(0 < sum(sample["trained"]) < len(sample["ids"]), "a part is trained on")
         test.equal("flags", len(sample["trained"]), len(sample["ids"]))
+    twice = test.succeeds("data", "show", config, "--samples", 2, "--samples", 1, "--set", "seed=3", "--set", "seed=4", "--json")
+    test.equal("samples of the last option", len(twice["samples"]), 1)
     text = test.run("data", "show", config, "--samples", 1)
     test.equal("exit code", text.code, 0)
     test.that("<|im_end|>⟧" in text.text()[0], "the end of a turn is trained on: " + text.text()[0])
@@ -166,6 +168,14 @@ def shown(test):
 def refused(test):
     config = prepare(test)
     test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *sets(train__effective_tokens=512))
+    # Without the format: by what is asked of the samples, else by the file.
+    auto = sets(data__format="auto")
+    for more in ([], sets(data__validation="", batch__packing="true")):
+        error = test.fails(2, "E-CONFIG-CONFLICT", "train", config, *auto, *more, "--run", "none")
+        test.equal("what helps", error["try"], ["--set data.format=chat"])
+    error = test.fails(5, "E-DATA-FORMAT", "train", config, *auto, *sets(data__validation=""), "--run", "none")
+    test.that('data.format = "chat"' in error["expected"], f"the format is named: {error}")
+    test.that(error["try"][0].startswith("--set data.format=chat"), "and what to say")
     test.fails(2, "E-CONFIG-RANGE", "plan", config, *sets(batch__tokens=CONTEXT - 1))
     test.fails(2, "E-CONFIG-RANGE", "plan", config, *sets(train__effective_batch="auto", train__effective_tokens=CONTEXT - 1))
     test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *sets(data__format="bytes", batch__packing="true"))
