@@ -41,7 +41,7 @@ evaluate() {
 
 # As many chats as fit the minutes at the pace of a short run, each at most three times: "chats epochs".
 choose_chats() {
-  awk -v minutes="$minutes" -v seconds="$(seconds_per_update "$dir/chat.toml" 6 2)" -v all="$1" -v batch="$2" 'BEGIN {
+  awk -v minutes="$minutes" -v seconds="$(seconds_per_update "$dir/chat.toml" 6 2 --set data.validation=)" -v all="$1" -v batch="$2" 'BEGIN {
     chats = int(minutes * 60 / seconds) * batch
     epochs = int(chats / all)
     if (epochs < 1) epochs = 1
