@@ -41,7 +41,9 @@ evaluate() {
 
 # As many chats as fit the minutes at the pace of a short run, each at most three times: "chats epochs".
 choose_chats() {
-  awk -v minutes="$minutes" -v seconds="$(seconds_per_update "$dir/chat.toml" 6 2 --set data.validation=)" -v all="$1" -v batch="$2" 'BEGIN {
+  local seconds
+  seconds=$(seconds_per_update "$dir/chat.toml" 6 2 --set data.validation=)
+  awk -v minutes="$minutes" -v seconds="$seconds" -v all="$1" -v batch="$2" 'BEGIN {
     chats = int(minutes * 60 / seconds) * batch
     epochs = int(chats / all)
     if (epochs < 1) epochs = 1

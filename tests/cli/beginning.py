@@ -103,10 +103,9 @@ def padded(test):
     merged = test.path("merged-padded")
     test.succeeds("merge", "--adapter", test.path("adapted-padded"), "--out", merged, "--json")
     test.equal("tokens of the merged model", json.loads((merged / "config.json").read_text())["vocab_size"], vocab + 40)
-    answers = [
-        test.succeeds("generate", *model, "--prompt", "the red sea", "--tokens", 8, "--temperature", 0, "--json")["samples"][0]["text"]
-        for model in (("--weights", merged), ("--adapter", test.path("adapted-padded")))
-    ]
+    ask = ("--prompt", "the red sea", "--tokens", 8, "--temperature", 0, "--json")
+    answers = [test.succeeds("generate", *model, *ask)["samples"]
+               for model in (("--weights", merged), ("--adapter", test.path("adapted-padded")))]  # fmt: skip
     test.equal("answers, merged and adapted", answers[0], answers[1])
     test.succeeds("export", "--weights", merged, "--gguf", test.path("padded.gguf"), "--type", "F16")
 

@@ -4,8 +4,8 @@
     python3 tests/gguf/llama_cpp.py BINARY [FILE.gguf]...
 
 Needs what export.py needs, and the package xllamacpp, whose extension holds llama.cpp with its C functions. It is no part of the
-test suite. llama.cpp keeps keys and values of attention in fp16, so logits differ by about 1e-3; it does not normalise texts. With FILEs, larger models such as
-SmolLM2 and what `scripts/demo chat` writes, it compares these alone, and their greedy answers.
+test suite. llama.cpp keeps keys and values of attention in fp16, so logits differ by about 1e-3; it does not normalise texts.
+With FILEs, larger models such as SmolLM2 and what `scripts/demo chat` writes, it compares these alone, and their greedy answers.
 """
 import argparse
 import ctypes
@@ -181,8 +181,8 @@ def compare_answer(binary, lib, scratch, source, that):
     answer = list(ids)
     for _ in range(30):
         answer.append(int(np.argmax(theirs.logits(answer)[-1])))
-    out = export.run(binary, "generate", "--weights", file, "--prompt", QUESTION, "--tokens", 30, "--temperature", 0, "--ignore-eos",
-                     "--json", "--memory", "4GiB")  # fmt: skip
+    out = export.run(binary, "generate", "--weights", file, "--prompt", QUESTION, "--tokens", 30, "--temperature", 0,
+                     "--ignore-eos", "--json", "--memory", "4GiB")  # fmt: skip
     sample = json.loads(out)["samples"][0]
     got = sample["tokens"] if "tokens" in sample else sample["ids"]
     that(got[-30:] == answer[len(ids):], f"{file.name}: 30 greedy tokens")
