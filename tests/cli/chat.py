@@ -108,17 +108,24 @@ def updates_are_equal(test):
 
 
 def budgets(test):
+    """Ten budgets with an adapter, four without, in rows of their own and packed."""
     config = prepare(test)
-    for name, packing in (("rows", "false"), ("packs", "true")):
-        fixed = sets(batch__packing=packing, train__micro_batch=2)
+    adapter = sets(adapter__kind="lora", adapter__rank=4, adapter__dropout=0.1, quantize__base="bf16")
+    for name, packing, more, count in (
+        ("adapted-rows", "false", adapter, 10),
+        ("adapted-packs", "true", adapter, 10),
+        ("rows", "false", [], 4),
+        ("packs", "true", [], 4),
+    ):
+        fixed = [*sets(batch__packing=packing, train__micro_batch=2), *more]
         test.succeeds("train", config, *fixed, "--updates", 1, "--memory", "2GiB", "--run", f"first-{name}", "--json")
         plan = test.succeeds("plan", config, *fixed, "--memory", "2GiB", "--json")
         floor, ceiling = plan["bounds"]["floor_bytes"], plan["predicted"]["process_bytes"]
         bits = set()
-        for i in range(5):
-            budget = floor + (ceiling - floor) * i // 4
-            more = ("--updates", 2, "--memory", budget, "--run", f"{name}-{i}", "--audit", "--json")
-            run = test.succeeds("train", config, *fixed, *more)
+        for i in range(count):
+            budget = floor + (ceiling - floor) * i // (count - 1)
+            run = test.succeeds("train", config, *fixed, "--updates", 2, "--memory", budget, "--run", f"{name}-{i}", "--audit",
+                                "--json")  # fmt: skip
             for key in ("arena_bytes", "live_bytes"):
                 test.equal(f"{key} of {name} in {budget}", run["measured"][key], run["predicted"][key])
             bits.add((run["final"]["loss_bits"], run["final"]["parameters_xxh128"]))
