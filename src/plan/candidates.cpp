@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "plan/bounds/bound.h"
-#include "plan/replays/from_graph.h"
 #include "plan/step_roles.h"
 
 namespace plimsoll {
@@ -66,7 +65,7 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_steps_ <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) add_schedules(machine);
+  if (wanted && possible) levels_.front().regions.add_schedules();
   paged_ = {};
 }
 
@@ -110,7 +109,6 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
     const std::vector<Candidate> some = of_level(batch_index, level);
     candidates.insert(candidates.end(), some.begin(), some.end());
   }
-  for (std::size_t i = 0; !only_offloaded_ && i < wholes_.size(); ++i) add_candidates(batch_index, i, candidates);
   return candidates;
 }
 
@@ -156,15 +154,6 @@ bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
   return wanted && allowed && model_->blocks.size() > 1;
-}
-
-void BatchCandidates::add_schedules(const Machine& machine) {
-  const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
-  const replays::GraphProblem problem = replays::problem_of(keep, model_->blocks, false, chunks_.back().least);
-  for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
-    const WholeProfile profile = profile_whole(simulate_window(with_replays(paged_, replays, 0)), machine);
-    wholes_.push_back({std::move(replays), profile});
-  }
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
@@ -224,23 +213,6 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
       without_last_bits(base_seconds_ - costs.update_stall + static_cast<double>(window_.rounds()) * fastest.seconds);
 }
 
-BatchCandidates::WholeProfile BatchCandidates::profile_whole(const Simulation& simulation, const Machine& machine) const {
-  const Timeline& timeline = simulation.timeline;
-  WholeProfile profile{.peak = peak_of_other_phases(simulation)};
-  const std::vector<int> losses = find_losses(simulation);
-  const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
-  for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
-    if (std::ranges::binary_search(losses, step)) {
-      profile.loss_base = std::max(profile.loss_base, live_without_scratch(simulation, steady, step));
-    } else {
-      profile.peak = std::max(profile.peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
-    }
-    profile.seconds += clone_seconds(simulation, step);
-  }
-  profile.stall = costs_of(simulation, paging_, machine).micro_stall;
-  return profile;
-}
-
 Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
   const Paging own = paging(candidate);
   const Graph graph = apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_);
@@ -264,23 +236,18 @@ std::int64_t BatchCandidates::labels() const {
 }
 
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
-  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].replays;
   const RegionPlans& regions = levels_[candidate.level].regions;
   return regions.replays(regions.plans()[candidate.chain]);
 }
 
 Paging BatchCandidates::paging(const Candidate& candidate) const {
   Paging paging = paging_;
-  if (candidate.whole < 0) paging.activations = levels_[candidate.level].activations;
+  paging.activations = levels_[candidate.level].activations;
   return paging;
 }
 
 double BatchCandidates::update_seconds(double micro) const {
   return without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * micro);
-}
-
-double BatchCandidates::seconds_of(const WholeProfile& whole, const ChunkChoice& chunks) const {
-  return update_seconds(whole.seconds + chunks.seconds + whole.stall + chunks.stall);
 }
 
 Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {
@@ -292,19 +259,6 @@ Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t lev
           .live = Bytes{plan.bytes},
           .outside = levels_[level].outside,
           .update_seconds = update_seconds(plan.seconds)};
-}
-
-// With each number of loss chunks.
-void BatchCandidates::add_candidates(std::size_t batch_index, std::size_t whole, std::vector<Candidate>& to) const {
-  const Whole& what = wholes_[whole];
-  for (const ChunkChoice& chunk : chunks_) {
-    to.push_back({.batch = batch_index,
-                  .loss_chunks = chunk.chunks,
-                  .whole = static_cast<int>(whole),
-                  .live = Bytes{std::max(what.profile.peak, what.profile.loss_base + chunk.scratch)},
-                  .outside = outside_,
-                  .update_seconds = seconds_of(what.profile, chunk)});
-  }
 }
 
 }  // namespace plimsoll

@@ -51,10 +51,4 @@ std::int64_t peak_of_other_phases(const Simulation& simulation) {
   return peak;
 }
 
-double clone_seconds(const Simulation& simulation, int step) {
-  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-  if (what.kind != Step::Kind::node || !simulation.graph.nodes[what.node].clone_of.valid()) return 0;
-  return simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
-}
-
 }  // namespace plimsoll

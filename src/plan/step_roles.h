@@ -18,7 +18,4 @@ std::vector<int> find_losses(const Simulation& simulation);
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step);
 std::int64_t peak_of_other_phases(const Simulation& simulation);
 
-// Of the kernel of a step; 0 for what is no clone.
-double clone_seconds(const Simulation& simulation, int step);
-
 }  // namespace plimsoll

@@ -196,7 +196,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         EXPECT_GE(candidate.live, batch.arena_bound()) << "groups of " << group << " of " << 6 / micro << ", round " << round;
       }
       std::shuffle(candidates.begin(), candidates.end(), random);
-      candidates.resize(std::min<std::size_t>(candidates.size(), 20));
+      candidates.resize(std::min<std::size_t>(candidates.size(), 30));
       for (const Candidate& candidate : candidates) {
         const Simulation full = simulate(
             apply_decisions(model.graph, model.blocks, batch.replays(candidate), batch.paging(candidate), batch.window()),

@@ -257,12 +257,8 @@ class EdgeFinder {
       Edge edge{.begin = begin, .end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
       for (int position = 0; position < stretch.size(); ++position)
         edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + way.rise[at(position)]);
-      for (const LocalReplay& replay : way.replays) {
+      for (const LocalReplay& replay : way.replays)
         edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
-        const int unit = stretch.unit(replay.before);
-        if (edge.windows.empty() || edge.windows.back().unit != unit) edge.windows.push_back({unit, 0});
-        edge.windows.back().seconds += stretch.what(replay.op).seconds;
-      }
       edges_[at(begin)].push_back(std::move(edge));
     }
   }

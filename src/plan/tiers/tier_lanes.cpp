@@ -149,20 +149,4 @@ double TierLanes::stall(const std::vector<replays::Replay>& replays) const {
   return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays, fetches); }).stall;
 }
 
-std::vector<double> TierLanes::slack(std::size_t units) const {
-  std::vector<double> slack(units, 0);
-  LaneClock clock(/*first=*/rounds_ == 1);
-  double before = 0;
-  int unit = -1;
-  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
-    const bool backward = problem_->ops[at(op)].pass == replays::Pass::backward;
-    if (backward && problem_->ops[at(op)].unit >= 0) unit = problem_->ops[at(op)].unit;
-    run_op(clock, op);
-    const int waits = ops_[at(op)].transfer == Transfer::none ? unit : ops_[at(op)].unit;  // for what this unit needs
-    if (waits >= 0 && at(waits) + 1 < units && ops_[at(op)].backward) slack[at(waits) + 1] += clock.stall() - before;
-    before = clock.stall();
-  }
-  return slack;
-}
-
 }  // namespace plimsoll

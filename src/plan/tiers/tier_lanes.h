@@ -18,9 +18,6 @@ class TierLanes {
 
   // Seconds of a micro-step in which kernels wait, on average over the rounds of a window. The replays by their places.
   double stall(const std::vector<replays::Replay>& replays) const;
-  // By unit: what kernels wait for in the backward pass of the next unit if everything is kept. Kernels that run in this unit's
-  // backward pass hide as much.
-  std::vector<double> slack(std::size_t units) const;
 
  private:
   struct OpEvents {
