@@ -19,7 +19,6 @@
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/grouping.h"
-#include "plan/passes/late.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/replay.h"
 #include "plan/tiers/lanes.h"
@@ -88,7 +87,6 @@ struct PlanDecisions {
   int loss_chunks = 1;
   Paging paging;
   std::vector<NodeReplay> replays;
-  std::vector<LateFetch> late;  // what the layout found too much beside something else
 
   WindowOrder window() const { return {accumulation, group}; }
 };

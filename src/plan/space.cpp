@@ -88,8 +88,7 @@ struct PlanSpace::State {
   std::optional<std::size_t> fastest_within(Bytes memory);
   TimeBound time_bound(Bytes memory);
   Bytes least_process(const Candidate& candidate) const;
-  // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
-  // between are taken for too small, as they are before there is a plan.
+  // What a budget has to have for a rung: no less than what was known before there was a plan.
   Bytes needs(std::size_t index) {
     return agrees(index) ? std::max(rung(index).process, least_process(ladder[index])) : kNoBound;
   }
@@ -222,8 +221,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
                           .paging = batch.paging(candidate),
                           .replays = batch.replays(candidate)};
   Plan plan = build(decisions, batch);
-  // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
-  // later: no rung is faster than those before it.
+  // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;
 }
@@ -232,7 +230,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
 bool PlanSpace::State::agrees(std::size_t index) {
   const Plan& plan = rung(index);
   const Candidate& candidate = ladder[index];
-  const bool exact = plan.decisions.late.empty() && (candidate.simulated || batches[candidate.batch].exact(candidate));
+  const bool exact = candidate.simulated || batches[candidate.batch].exact(candidate);
   return exact ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
