@@ -206,7 +206,9 @@ SafetensorsFile open_adapter(const fs::path& folder) {
 fs::path base_of(const PeftAdapter& adapter) {
   std::error_code ignored;
   const fs::path named = adapter.base;
-  const auto holds = [&](const fs::path& folder) { return fs::exists(folder / "config.json", ignored); };
+  const auto holds = [&](const fs::path& model) {
+    return fs::exists(model / "config.json", ignored) || (is_there(model) && is_gguf(model));
+  };
   if (!named.empty()) {
     if (holds(named)) return fs::absolute(named, ignored);
     if (named.is_relative() && holds(adapter.settings.init / named)) return adapter.settings.init / named;

@@ -1,117 +1,119 @@
 #include "autodiff/frozen_base.h"
 
-#include <optional>
+#include <algorithm>
 #include <utility>
-
-#include "ops/block_matmul/block_matmul.h"
-#include "ops/lookup/lookup.h"
-#include "ops/loss/loss.h"
-#include "ops/matmul/matmul.h"
-#include "ops/score/score.h"
 
 namespace plimsoll {
 namespace {
 
-// Whether the node is a linear layer with that input as its matrix, which ops/block_matmul can take over.
-bool is_linear(const Node& node, std::size_t input) {
-  if (node.op != &ops::kMatmul) return false;
-  const std::optional<LinearOperands> operands = node.op->linear(node.attributes);
-  return operands && operands->weight == input && node.inputs[operands->x] != node.inputs[input];
+struct Reader {
+  NodeId node;
+  std::size_t input = 0;
+};
+
+PerValue<std::vector<Reader>> readers_of(const Graph& graph) {
+  PerValue<std::vector<Reader>> readers(graph.values.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[NodeId{i}];
+    for (std::size_t input = 0; input < node.inputs.size(); ++input) readers[node.inputs[input]].push_back({NodeId{i}, input});
+  }
+  return readers;
 }
 
-BlockFormat blocks_of(const FrozenBase& base) {
-  if (base.format == BaseFormat::int8) return BlockFormat::int8;
-  return base.nested ? BlockFormat::nf4_nested : BlockFormat::nf4;
+std::optional<StoredReader> stored_reader(const Node& node, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  return node.op->reads_stored == nullptr ? std::nullopt : node.op->reads_stored(node.attributes, input, blocks);
 }
 
-void multiply_stored(Node& node, const Value& parameter) {
-  const auto& attributes = node.attributes.as<ops::MatmulAttributes>();
-  node.attributes = ops::BlockMatmulAttributes{.blocks = parameter.parameter->blocks,
-                                               .transposed = attributes.transpose_b,
-                                               .bias = attributes.bias,
-                                               .output = attributes.output};
-  node.op = &ops::kBlockMatmul;
+bool is_weight(const Node& node, std::size_t input) {
+  const auto linear = node.op->linear == nullptr ? std::nullopt : node.op->linear(node.attributes);
+  return linear && linear->weight == input;
 }
 
-template <class A>
-void set_blocks(Node& node, const std::optional<BlockMatrix>& blocks) {
-  A attributes = node.attributes.as<A>();
-  attributes.blocks = blocks;
-  node.attributes = std::move(attributes);
+bool is_matrix(const Value& value) {
+  return value.parameter && !value.parameter->adapter && value.type.dtype == DType::f32 && value.type.shape.rank() == 2;
 }
 
-// Whether the node may read that input as it is stored.
-bool takes_blocks(const Node& node, std::size_t input) {
-  const bool table = node.op == &ops::kLookup || node.op == &ops::kScore || node.op == &ops::kLinearCrossEntropy;
-  return is_linear(node, input) || (table && input == 1);
+bool is_frozen(const Value& value) { return value.parameter->kind == ParameterKind::frozen; }
+
+StoredForm form_of(const FrozenBase& base) {
+  switch (base.format) {
+    case BaseFormat::int8: return BlockFormat::int8;
+    case BaseFormat::nf4: return base.nested ? BlockFormat::nf4_nested : BlockFormat::nf4;
+    case BaseFormat::none:
+    case BaseFormat::bf16:
+    case BaseFormat::file: break;
+  }
+  return {};
 }
 
-// Of a node that may.
-void read_stored(Node& node, const Value& parameter) {
-  const std::optional<BlockMatrix>& blocks = parameter.parameter->blocks;
-  if (node.op == &ops::kMatmul) return multiply_stored(node, parameter);
-  if (node.op == &ops::kLookup) return set_blocks<ops::LookupAttributes>(node, blocks);
-  if (node.op == &ops::kScore) return set_blocks<ops::ScoreAttributes>(node, blocks);
-  set_blocks<ops::LossAttributes>(node, blocks);
+// What the base says of each parameter that it stores otherwise.
+std::vector<std::pair<ValueId, StoredForm>> forms(const Graph& graph, const FrozenBase& base) {
+  std::vector<std::pair<ValueId, StoredForm>> result;
+  if (base.format == BaseFormat::none) return result;
+  if (base.format != BaseFormat::file) {
+    for (const ValueId id : linear_matrices(graph)) result.emplace_back(id, form_of(base));
+    return result;
+  }
+  for (const ValueId id : graph.parameters()) {
+    const auto found = base.file.find(graph.values[id].name.text());
+    if (is_matrix(graph.values[id]) && found != base.file.end()) result.emplace_back(id, found->second);
+  }
+  return result;
+}
+
+bool store_read(Graph& graph, const std::vector<Reader>& readers, ValueId parameter, StoredForm form) {
+  Value value = graph.values[parameter];
+  if (form) {
+    store_in_blocks(value, *form);
+  } else {
+    value.type.dtype = DType::bf16;
+  }
+  std::vector<StoredReader> replaced;
+  for (const Reader& reader : readers) {
+    auto stored = stored_reader(graph.nodes[reader.node], reader.input, value.parameter->blocks);
+    if (!stored) return false;
+    replaced.push_back(std::move(*stored));
+  }
+  graph.values[parameter] = std::move(value);
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    Node& node = graph.nodes[readers[i].node];
+    node.op = replaced[i].op;
+    node.attributes = std::move(replaced[i].attributes);
+  }
+  return true;
 }
 
 }  // namespace
 
 std::vector<ValueId> linear_matrices(const Graph& graph) {
-  PerValue<int> products(graph.values.size(), 0), others = products;
-  for (const Node& node : graph.nodes) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) ++(is_linear(node, i) ? products : others)[node.inputs[i]];
-  }
+  const PerValue<std::vector<Reader>> readers = readers_of(graph);
   std::vector<ValueId> found;
   for (const ValueId id : graph.parameters()) {
-    const ValueType& type = graph.values[id].type;
-    const bool matrix = type.dtype == DType::f32 && type.shape.rank() == 2;
-    const bool model = !graph.values[id].parameter->adapter;
-    if (matrix && model && products[id] > 0 && others[id] == 0) found.push_back(id);
+    if (!is_matrix(graph.values[id]) || graph.values[id].parameter->table) continue;
+    const auto is_linear = [&](const Reader& reader) { return is_weight(graph.nodes[reader.node], reader.input); };
+    const auto may = [&](const Reader& reader) { return stored_reader(graph.nodes[reader.node], reader.input, {}).has_value(); };
+    if (std::ranges::any_of(readers[id], is_linear) && std::ranges::all_of(readers[id], may)) found.push_back(id);
   }
   return found;
 }
 
 std::size_t store_base(Graph& graph, const FrozenBase& base) {
-  if (base.format == BaseFormat::none) return 0;
+  const PerValue<std::vector<Reader>> readers = readers_of(graph);
   std::size_t count = 0;
-  PerValue<char> stored(graph.values.size(), 0);
-  for (const ValueId id : linear_matrices(graph)) {
-    Value& value = graph.values[id];
-    if (value.parameter->kind != ParameterKind::frozen) continue;
-    if (base.format == BaseFormat::bf16) {
-      value.type.dtype = DType::bf16;
-    } else {
-      store_in_blocks(value, blocks_of(base));
-    }
-    stored[id] = 1;
-    ++count;
+  for (const auto& [id, form] : forms(graph, base)) {
+    if (is_frozen(graph.values[id]) && store_read(graph, readers[id], id, form)) ++count;
   }
-  for (Node& node : graph.nodes) {
-    if (node.inputs.size() > 1 && stored[node.inputs[1]] != 0) multiply_stored(node, graph.values[node.inputs[1]]);
-  }
-  verify(graph);
+  if (count > 0) verify(graph);
   return count;
 }
 
 void freeze_base(Graph& graph, const FrozenBase& base) {
-  if (base.format == BaseFormat::none) return;
-  for (const ValueId id : linear_matrices(graph)) graph.values[id].parameter->kind = ParameterKind::frozen;
+  for (const auto& [id, form] : forms(graph, base)) graph.values[id].parameter->kind = ParameterKind::frozen;
   store_base(graph, base);
 }
 
-bool store_blocks(Graph& graph, ValueId parameter, BlockFormat format) {
-  std::vector<Node*> readers;
-  for (Node& node : graph.nodes) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != parameter) continue;
-      if (!takes_blocks(node, i)) return false;
-      readers.push_back(&node);
-    }
-  }
-  Value& value = graph.values[parameter];
-  store_in_blocks(value, format);
-  for (Node* node : readers) read_stored(*node, value);
+bool store_frozen(Graph& graph, ValueId parameter, StoredForm form) {
+  if (!store_read(graph, readers_of(graph)[parameter], parameter, form)) return false;
   verify(graph);
   return true;
 }

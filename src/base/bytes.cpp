@@ -61,6 +61,7 @@ Bytes parse_bytes(std::string_view text, std::string_view where) {
 std::string to_text(Bytes size) {
   const double n = static_cast<double>(size.n);
   const double magnitude = std::abs(n);
+  if (magnitude >= 0x1p40) return fmt::format("{:.2f} TiB", n / 0x1p40);
   if (magnitude >= 0x1p30) return fmt::format("{:.2f} GiB", n / 0x1p30);
   if (magnitude >= 0x1p20) return fmt::format("{:.1f} MiB", n / 0x1p20);
   if (magnitude >= 0x1p10) return fmt::format("{:.1f} KiB", n / 0x1p10);

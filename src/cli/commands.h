@@ -23,7 +23,7 @@ struct ConfigArguments {
 
 struct PlanArguments {
   ConfigArguments config;
-  std::string machine, out, svg, instance;
+  std::string machine, out, svg, instance, solve;
   std::vector<std::string> at;    // budgets that the frontier shows
   std::vector<std::string> diff;  // two files; then nothing is planned
   bool values = false, frontier = false, json = false;
@@ -79,15 +79,29 @@ int run_forward(const ForwardArguments& arguments);
 
 struct MergeArguments {
   std::string weights, adapter, out, type;
+  std::vector<std::string> sets;
   bool json = false;
 };
 int run_merge(const MergeArguments& arguments);
+
+struct ExportArguments {
+  std::string weights, adapter, gguf, type;
+  bool json = false;
+};
+int run_export(const ExportArguments& arguments);
 
 struct TokenizeArguments {
   std::string tokenizer, text, file;  // text where file is empty
   bool decode = false, no_special = false, keep_special = false, json = false;
 };
 int run_tokenize(const TokenizeArguments& arguments);
+
+struct DataShowArguments {
+  ConfigArguments config;
+  std::int64_t samples = 3;
+  bool json = false;
+};
+int run_data_show(const DataShowArguments& arguments);
 
 struct LayoutArguments {
   std::string file, out;

@@ -21,6 +21,7 @@
 #include "measure/calibrate.h"
 #include "models/all.h"
 #include "prepare/token_place.h"
+#include "prepare/windows.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
@@ -66,20 +67,21 @@ int run_eval(const EvalArguments& arguments) {
     if (!config.memory.host_memory) config.memory.budget.reset();
   }
   const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
-  const TokenFile source =
-      open_in_child(config, config.data.validation.empty() ? config.data.train : config.data.validation, cache_folder());
+  const TokenFile source = open_validation_in_child(config, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
-  const FrozenBase base = base_of(config.base, model.folder);
+  const FrozenBase base = base_of(config.base, model.model, model.folder);
   const auto build = [&](std::int64_t batch) {
     return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base);
   };
-  InferenceRun run(plan_inference({build, kBatches, model.heap}, room), room, model, arguments.audit);
+  InferenceRun run(plan_inference({build, kBatches}, room), room, model, arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;
-  const TokenSource samples(source, tokens);
+  config.model.context = tokens;
+  config.batch.packing = false;
+  const std::unique_ptr<SampleSource> samples = source_over(config, source);
   const EvaluationResult result =
-      evaluate(run.executor(), samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
+      evaluate(run.executor(), *samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {

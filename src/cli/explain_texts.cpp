@@ -61,6 +61,31 @@ const CodeExplanation kExplanations[] = {
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
      "what fits and is fastest. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
+    {"E-CHAT-FEATURE", "A sample has something that is not trained on.",
+     "Conversations are text: turns of users, the assistant and tools. Preferences (chosen, rejected), images, and the calls and "
+     "histories that other programs write in their own ways are not read.",
+     "Leave such samples out, or write them as messages.", "plimsoll train CONFIG --set data.train=messages.jsonl"},
+    {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
+     "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
+     "the "
+     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not.",
+     "Give a template for training, which has such blocks, or train on the last turn alone.",
+     "plimsoll train CONFIG --set data.loss=last"},
+    {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
+     "It has the keys of no format, or a message lacks its role or content.",
+     "Give each sample messages (role, content), conversations (from, value), instruction and output, prompt and completion, or "
+     "text.",
+     "plimsoll train CONFIG --set data.train=messages.jsonl"},
+    {"E-CHAT-TEMPLATE", "A chat template is missing, is broken, or does not take a conversation.",
+     "The template of the model turns messages into text. It may refuse some: two turns of one speaker, a system turn, tools. It "
+     "ends, too, where it takes too many steps or writes too much.",
+     "Change the sample that the message names, or give another template.",
+     "plimsoll train CONFIG --set data.template=chat_template.jinja"},
+    {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
+     "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "
+     "are "
+     "cut to model.context.",
+     "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
     {"E-CHILD", "The process that plans or measures ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
@@ -178,9 +203,15 @@ const CodeExplanation kExplanations[] = {
      "tokens of four bytes) is refused, and files of several formats or widths are.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-JSON", "A data file is not JSON.",
+     "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8.",
+     "Look at the line that the message names.", "python3 -m json.tool --json-lines data.jsonl"},
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
      "Give the model as many classes as the data has, or look at the row that the message names.", "plimsoll train CONFIG"},
+    {"E-DATA-LONG", "A sample takes more positions than a row has.",
+     "Files of samples in the cache are made for one context. This one was changed, or belongs to another.",
+     "Remove the file that the message names; it is made again.", "plimsoll train CONFIG"},
     {"E-DATA-MISSING", "A data file does not exist or cannot be opened.",
      "Paths in a configuration are relative to its folder, those of --set to the current one.",
      "Check the path that the message names.", "plimsoll train CONFIG --set data.train=PATH"},
@@ -204,6 +235,9 @@ const CodeExplanation kExplanations[] = {
      "The file was tokenised for another model, or is text that is read as tokens.",
      "Set data.format to what the file is, or model.vocab to the vocabulary that the file was made with.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
+     "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
+     "Hold out more, or name a file with samples for validation.", "plimsoll train CONFIG --set data.validation=10%"},
     {"E-DISK-CORRUPT", "Pages that were read back from the disk tier are not what was written there.",
      "The disk or its cable is failing, or another program wrote to the file.",
      "Continue from the last checkpoint, which is intact, with a folder on another disk.",
@@ -240,6 +274,10 @@ const CodeExplanation kExplanations[] = {
     {"E-EXPLAIN-VALUE", "The plan has no value of this name or id, or no plan is given.",
      "The name is misspelt, belongs to a plan of another model, or stands there without --plan.",
      "Write the plan into a file, which has all its values, and name that file.", "plimsoll plan CONFIG --out plan.json"},
+    {"E-EXPORT-ADAPTER", "An adapter has something that a GGUF file has no place for.",
+     "GGUF adapters are LoRA on linear layers: two matrices for each, and one alpha. The magnitudes of DoRA, modules that were "
+     "trained whole (modules_to_save), and an adapter of a table that is the head too do not fit.",
+     "Merge the adapter into its base and export the merged model.", "plimsoll merge --adapter DIR --out NEW"},
     {"E-EXPORT-DISK", "A plan that uses a disk cannot be exported as an instance.",
      "Instances describe one memory. The plan keeps a part of the training on the disk of --disk or memory.disk.",
      "Export a plan that keeps the state in memory.",
@@ -248,6 +286,20 @@ const CodeExplanation kExplanations[] = {
      "Instances describe one micro-batch; the plan's order of accumulation has each block's work once for each of several.",
      "Export a plan that takes one micro-batch after the other.",
      "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
+    {"E-EXPORT-MODEL", "A GGUF file cannot say what the model computes.",
+     "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of "
+     "its "
+     "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
+     "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
+    {"E-EXPORT-RANGE", "A tensor has numbers that the type of the export cannot hold.",
+     "F16 ends at 65504, and the scales of Q8_0 are F16. Numbers that are not finite fit no block of Q8_0.",
+     "Take BF16 or F32, which have the range of the weights.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
+    {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
+     "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
+     "SmolLM, "
+     "Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
+     "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
+     "plimsoll tokenize --tokenizer DIR TEXT"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
      "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
      "would change the result is refused, never ignored.",
@@ -420,6 +472,10 @@ const CodeExplanation kExplanations[] = {
     {"E-SHAPE", "Sizes of operands do not agree.", "A model was described with tensors that do not match.",
      "Look at the shapes in the message; with a configuration from `plimsoll init` this is a defect of Plimsoll.",
      "plimsoll plan CONFIG --values"},
+    {"E-SOLVE-KEY", "plan --solve was asked for something that memory does not bound.",
+     "It finds the largest context, micro-batch, effective batch, adapter rank or size of the model that fits, or the least "
+     "memory, host memory or disk. The message lists the keys of this model; the last part of a name is enough.",
+     "Name one of them. For all else, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
      "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
      "takes "

@@ -235,11 +235,11 @@ int run_generate(const GenerateArguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), model.folder);
+  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), model.model, model.folder);
   const auto build = [&](std::int64_t) {
     return build_generation_graph(model.model, generation_shape(request), model.adapter, base);
   };
-  const Bytes heap = vocabulary.heap() + generation_heap(request) + model.heap;
+  const Bytes heap = vocabulary.heap() + generation_heap(request);
   InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, arguments.audit);
   const Writer writer(arguments, vocabulary);
   const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });

@@ -227,7 +227,8 @@ int run_machine(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { say_line(line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) {
-    config = read_settings_only(arguments.config);
+    RunSettings settings = read_settings_of(arguments.config);
+    config = read_settings_only(settings);
     demand_verified(*config);
   }
   const int threads = config ? config->threads : usable_cores();

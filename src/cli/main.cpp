@@ -88,7 +88,9 @@ struct Arguments {
   GenerateArguments generate;
   ForwardArguments forward;
   MergeArguments merge;
+  ExportArguments to_gguf;
   TokenizeArguments tokenize;
+  DataShowArguments data_show;
   LayoutArguments layout;
   RecomputeArguments recompute;
   MachineArguments machine;
@@ -129,8 +131,14 @@ void add_plan(CLI::App& app, PlanArguments& a) {
       ->needs(frontier)
       ->allow_extra_args(false);
   command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
-  command->add_option("--export-instance", a.instance,
-                      "write graph, costs and this plan here, for other planners (instances/README.md)");
+  CLI::Option* instance = command->add_option("--export-instance", a.instance,
+                                              "write graph, costs and this plan here, for other planners (instances/README.md)");
+  command
+      ->add_option("--solve", a.solve,
+                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
+                   "(layers, width, ...), or the least of memory, host_memory or disk")
+      ->excludes(frontier)
+      ->excludes(instance);
   add_diff(*command, a);
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
@@ -203,8 +211,31 @@ void add_merge(CLI::App& app, MergeArguments& a) {
   command->add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
   command->add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
   command->add_option("--out", a.out, "the new folder")->required();
-  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor)");
+  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
+  command->add_option("--set", a.sets,
+                      "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
   command->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
+void add_export(CLI::App& app, ExportArguments& a) {
+  CLI::App* command = app.add_subcommand("export", "write a model, or an adapter, as a GGUF file for llama.cpp and others");
+  add_weights(*command, a.weights, a.adapter);
+  command->add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
+  command
+      ->add_option(
+          "--type", a.type,
+          "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
+      ->required();
+  command->add_flag("--json", a.json, "one JSON object on stdout");
+}
+
+void add_data(CLI::App& app, DataShowArguments& a) {
+  CLI::App* data = app.add_subcommand("data", "look at training data");
+  data->require_subcommand(1);
+  CLI::App* show = data->add_subcommand("show", "rendered samples, with the tokens that are trained on marked");
+  add_config(*show, a.config);
+  show->add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
+  show->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_others(CLI::App& app, Arguments& a) {
@@ -249,7 +280,9 @@ void add_others(CLI::App& app, Arguments& a) {
   forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
 
   add_merge(app, a.merge);
+  add_export(app, a.to_gguf);
   add_tokenize(app, a.tokenize);
+  add_data(app, a.data_show);
 
   CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
   layout
@@ -294,6 +327,7 @@ const ConfigArguments* config_of(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("train")) return &a.train.config;
   if (app.got_subcommand("verify")) return &a.verify.config;
   if (app.got_subcommand("eval")) return &a.eval.config;
+  if (app.got_subcommand("data")) return &a.data_show.config;
   if (app.got_subcommand("machine")) return &a.machine.config;
   return nullptr;
 }
@@ -306,7 +340,9 @@ int dispatch(const CLI::App& app, const Arguments& a) {
   if (app.got_subcommand("generate")) return run_generate(a.generate);
   if (app.got_subcommand("forward")) return run_forward(a.forward);
   if (app.got_subcommand("merge")) return run_merge(a.merge);
+  if (app.got_subcommand("export")) return run_export(a.to_gguf);
   if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
+  if (app.got_subcommand("data")) return run_data_show(a.data_show);
   if (app.got_subcommand("layout")) return run_layout(a.layout);
   if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
   if (app.got_subcommand("machine")) return run_machine(a.machine);

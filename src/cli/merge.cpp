@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "cli/settings.h"
 #include "config/config.h"
 #include "device/cpu/parallel.h"
 #include "device/machine_facts.h"
@@ -24,21 +26,30 @@ std::optional<DType> type_of(const std::string& name) {
   throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "fp32, bf16 or fp16");
 }
 
+std::string lost_by(const MergeResult& result) {
+  const std::string sums =
+      result.rounded ? fmt::format("the sums are rounded to {}; --type fp32 keeps them", name(result.type)) : "";
+  if (result.blocks.empty()) return sums;
+  const std::string blocks = fmt::format("the base is stored in blocks ({}), and what is merged is not", result.blocks);
+  return sums.empty() ? blocks : blocks + "; " + sums;
+}
+
 }  // namespace
 
 int run_merge(const MergeArguments& arguments) {
-  MergeRequest request{{}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type)};
+  MergeRequest request{
+      {}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type), base_format(arguments.sets, "merge")};
   const PeftAdapter adapter = read_peft_folder(request.adapter);
   request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
   cpu::set_thread_count(usable_cores());
   const MergeResult result = merge_adapter(request);
   if (result.untied) say_line("note: the trained head is a tensor of its own now, and tie_word_embeddings is false");
-  if (result.rounded) say_line("note: the sums are rounded to the type of the base; --type fp32 keeps them");
+  if (const std::string lost = lost_by(result); !lost.empty()) say_line("note: " + lost);
   if (arguments.json) {
     const nlohmann::json object = {
         {"schema", "plimsoll.merge/1"}, {"base", request.base.string()}, {"adapter", request.adapter.string()},
         {"out", request.out.string()},  {"layers", result.layers},       {"replaced", result.replaced},
-        {"untied", result.untied},      {"rounded", result.rounded}};
+        {"untied", result.untied},      {"rounded", result.rounded},     {"blocks", result.blocks}};
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("merged {} layers of {} into {}, as {}\n", result.layers, request.adapter.string(), request.base.string(),

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include "base/error.h"
+#include "cli/environment.h"
 #include "cli/say.h"
 #include "config/config_keys.h"
 #include "device/machine_facts.h"
+#include "prepare/token_place.h"
+#include "prepare/windows.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -31,8 +34,8 @@ Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16) {
   return loaded;
 }
 
-Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16) {
-  Config loaded = load_config(arguments.file, sets_of(arguments), budgets_of(arguments), bf16);
+Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16) {
+  Config loaded = load_config(settings, bf16);
   tell_notes(loaded);
   if (loaded.memory.disk) check_disk_folder(*loaded.memory.disk);
   return loaded;
@@ -46,6 +49,23 @@ Config load_settings(RunSettings& settings) {
   Config loaded = load_config(settings);
   settle(loaded);
   return loaded;
+}
+
+std::optional<std::string> length_of_epochs(const Config& config) {
+  if (!assume_missing_data(config).empty()) {
+    say_line(fmt::format("note: train.epochs = {:g} without the data: planned for {} updates", *config.train.epochs,
+                         config.train.updates));
+    return {};
+  }
+  const TokenFile train = open_training_in_child(config, cache_folder());
+  return fmt::format("train.updates={}", updates_of_epochs(config, train));
+}
+
+ConfigArguments with_length(ConfigArguments arguments) {
+  const Config config = load_config(arguments.file, sets_of(arguments), budgets_of(arguments));
+  if (!config.train.open) return arguments;
+  if (std::optional<std::string> length = length_of_epochs(config)) arguments.sets.push_back(*std::move(length));
+  return arguments;
 }
 
 std::vector<std::string> sets_of(const ConfigArguments& arguments) {

@@ -2,6 +2,7 @@
 // where something runs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,12 +15,18 @@ namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) where the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
-// The same for commands that run nothing: the folder is not made.
-Config read_settings_only(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
+// The same for commands that run nothing: the folder is not made. Leaves those of the typed settings that are in force.
+Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_speed_here());
 
 // The settings alone, and then what follows from them, as above.
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
+
+// Where train.epochs says how long a run is: with the number of updates that this comes to as a further --set. Opens the data in
+// a child. Where they are not there, it is told, and nothing is added.
+ConfigArguments with_length(ConfigArguments arguments);
+// The same of a configuration that has been read.
+std::optional<std::string> length_of_epochs(const Config& config);
 
 // --set and what else stands for a key.
 std::vector<std::string> sets_of(const ConfigArguments& arguments);

@@ -59,7 +59,7 @@ void note_end_of_schedule(const Config& config, std::int64_t updates) {
 
 Run open_run(const TrainArguments& arguments) {
   if (!arguments.resume) {
-    RunSettings settings = read_settings_of(arguments.config);
+    RunSettings settings = read_settings_of(with_length(arguments.config));
     Config config = load_settings(settings);
     note_end_of_schedule(config, arguments.updates.value_or(0));
     demand_verified(config);
@@ -68,9 +68,20 @@ Run open_run(const TrainArguments& arguments) {
     return {std::move(folder), std::move(config), std::move(settings)};
   }
   RunFolder folder = RunFolder::open(arguments.run, true);
-  const std::vector<std::string> sets = sets_of(arguments.config);
-  ResumedConfig resumed =
-      resume_config(folder.path(), {arguments.config.file, sets, budgets_of(arguments.config), arguments.force});
+  std::vector<std::string> sets = sets_of(arguments.config);
+  const auto resume = [&] {
+    return resume_config(folder.path(), {arguments.config.file, sets, budgets_of(arguments.config), arguments.force});
+  };
+  ResumedConfig resumed = resume();
+  const auto says = [&](std::string_view key) {
+    return std::ranges::any_of(sets, [&](const std::string& set) { return set.starts_with(key); });
+  };
+  if (says("train.epochs=") && !says("train.updates=") && resumed.config.train.epochs) {
+    if (std::optional<std::string> length = length_of_epochs(resumed.config)) {
+      sets.push_back(*std::move(length));
+      resumed = resume();
+    }
+  }
   settle(resumed.config);
   note_end_of_schedule(resumed.config, arguments.updates.value_or(0));
   demand_verified(resumed.config);

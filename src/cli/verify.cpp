@@ -107,6 +107,11 @@ int run_verify(const VerifyArguments& arguments) {
   }
   tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());
+  if (data.samples > 0 || config.train.effective_tokens > 0) {
+    throw config_error("E-CONFIG-CONFLICT", data.samples > 0 ? "data.format" : "train.effective_tokens",
+                       "verify cuts its windows from one stream of tokens, a number of samples each",
+                       "text or tokens, and train.effective_batch");
+  }
   std::optional<TemporaryFolder> temporary;
   if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());
   const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);

@@ -18,6 +18,7 @@
 #include "config/schedule.h"
 #include "data/data_paths.h"
 #include "data/order.h"
+#include "data/sample_rules.h"
 #include "device/disk/disk_budget.h"
 #include "device/link_rates.h"
 #include "models/model_config.h"
@@ -36,8 +37,12 @@ struct ModelSettings {
 };
 
 struct DataSettings {
-  DataPaths train, validation;  // validation may be empty
-  std::string format = "auto";  // "auto", "bytes", "u16", "u32", "llmc", "bpe"
+  DataPaths train, validation;          // validation may be empty
+  double validation_share = 0;          // of the training data, which is held out; 0: none
+  std::string format = "auto";          // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
+  std::filesystem::path chat_template;  // empty: that of the vocabulary's folder
+  TrainedTurns loss = TrainedTurns::assistant;
+  LongSamples too_long = LongSamples::automatic;
   OrderKind order = OrderKind::shuffled;
   std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
 
@@ -53,10 +58,20 @@ struct SaveInterval {
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
+struct BatchSettings {
+  std::int64_t tokens = 0;  // of a micro-batch at most, padding included; 0: no bound
+  bool packing = false;     // rows hold several samples
+
+  friend bool operator==(const BatchSettings&, const BatchSettings&) = default;
+};
+
 struct TrainSettings {
-  std::int64_t effective_batch = 0;                       // samples of an update
+  std::int64_t effective_batch = 0;   // samples of an update; with effective_tokens as many as that is in whole contexts
+  std::int64_t effective_tokens = 0;  // of an update, at most; 0: updates have a number of samples
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
+  std::optional<double> epochs;    // how often the data are gone through
+  bool open = false;               // the number of updates follows from epochs, and is not known yet
   double gradient_clip = 1.0;      // of the global norm; 0: none
   double gradient_clip_value = 0;  // of each element, instead; 0: none
   double label_smoothing = 0, z_loss = 0;
@@ -128,6 +143,7 @@ struct Config {
   ModelSettings model;
   AdapterSettings adapter;
   DataSettings data;
+  BatchSettings batch;
   TrainSettings train;
   OptimizerChoice optimizer;
   Schedule schedule;

@@ -148,6 +148,9 @@ const ConfigAlias kAliases[] = {
     {"max_steps", "train.updates", nullptr},
     {"max_iters", "train.updates", nullptr},
     {"max_update", "train.updates", nullptr},
+    {"max_epochs", "train.epochs", nullptr},
+    {"num_epochs", "train.epochs", nullptr},
+    {"num_train_epochs", "train.epochs", nullptr},
     {"max_grad_norm", "train.gradient_clip", nullptr},
     {"gradient_clipping", "train.gradient_clip", nullptr},
     {"gradient_clip_val", "train.gradient_clip", nullptr},
@@ -186,8 +189,8 @@ const ConfigAlias kAliases[] = {
 constexpr std::string_view kAdapters =
     "write a section [adapter]: kind = \"lora\" or \"dora\", rank, alpha, dropout, targets, modules_to_save; or init = a PEFT "
     "folder";
-constexpr std::string_view kFewBits =
-    "the frozen model is not stored in fewer bits here: precision.parameters = \"bf16\" halves it";
+constexpr std::string_view k4Bits = "frozen linear layers in 4 bits are quantize.base = \"nf4\"",
+                           k8Bits = "frozen linear layers in 8 bits are quantize.base = \"int8\"";
 constexpr std::string_view kEarlyStop =
     "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, --resume "
     "goes on";
@@ -197,14 +200,9 @@ constexpr std::string_view kTrackers =
     "there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole";
 constexpr std::string_view kLogging = "every update is logged, as a line of metrics.jsonl in the run's folder; leave it out";
 constexpr std::string_view kWeights = "write model.init = the folder of the weights (config.json and its safetensors)";
-constexpr std::string_view kEpochs = "there are no epochs here: train.updates = epochs x samples / effective_batch";
 const ForeignName kForeign[] = {
     {"batch_size", "other programs mean different things by it: write effective_batch (samples of an update) or micro_batch"},
     {"batch", "write effective_batch (samples of an update) or micro_batch (samples computed at a time)"},
-    {"epochs", kEpochs},
-    {"max_epochs", kEpochs},
-    {"num_train_epochs", kEpochs},
-    {"num_epochs", kEpochs},
     {"warmup_epochs", "write schedule.warmup in updates, samples, tokens or % of the run"},
     {"min_lr", "write schedule.final_fraction = min_lr / learning_rate"},
     {"adam_beta1", "write optimizer.betas = [beta1, beta2]"},
@@ -223,8 +221,8 @@ const ForeignName kForeign[] = {
     {"lora_alpha", kAdapters},
     {"lora_dropout", kAdapters},
     {"lora_target_modules", kAdapters},
-    {"load_in_4bit", kFewBits},
-    {"load_in_8bit", kFewBits},
+    {"load_in_4bit", k4Bits},
+    {"load_in_8bit", k8Bits},
     {"early_stopping", kEarlyStop},
     {"early_stopping_patience", kEarlyStop},
     {"early_stopping_threshold", kEarlyStop},
@@ -277,7 +275,7 @@ const ForeignName kForeign[] = {
     {"zero_optimization", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
     {"num_workers", "data are read beside the training by one thread; leave it out"},
     {"dataloader_num_workers", "data are read beside the training by one thread; leave it out"},
-    {"max_tokens", "write effective_batch and model.context; every sample has the same number of tokens"},
+    {"max_tokens", "write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update"},
 };
 
 }  // namespace

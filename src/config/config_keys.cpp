@@ -22,12 +22,16 @@ namespace {
 constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 36;
+constexpr double kLeastEpochs = 1e-6, kMostEpochs = 1e6;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
 constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
-constexpr std::array<std::string_view, 6> kFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe"};
+constexpr std::array<std::string_view, 7> kFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"};
+constexpr std::array<std::string_view, 3> kTrainedTurns{"assistant", "last", "all"};
+constexpr std::array<std::string_view, 5> kLongSamples{"auto", "split", "cut_begin", "cut_end", "drop"};
 constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
 constexpr std::array<std::string_view, 4> kOptimizers{"adamw", "sgd", "lion", "adafactor"};
 constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
@@ -37,7 +41,7 @@ constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kSt
 constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
     kRoundings{"stochastic", "nearest"};
 constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
-constexpr std::array<std::string_view, 4> kBaseFormats{"none", "bf16", "int8", "nf4"};
+constexpr std::array<std::string_view, 5> kBaseFormats{"none", "bf16", "int8", "nf4", "file"};
 constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
@@ -54,6 +58,28 @@ std::string paths_text(const DataPaths& paths) {
   std::string list;
   for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
   return list + "]";
+}
+
+// "2%", or paths.
+void set_validation(Config& c, const Setting& s) {
+  const auto* text = std::get_if<std::string>(&s.value);
+  c.data.validation_share = 0;
+  c.data.validation = {};
+  if (text == nullptr || !text->ends_with('%')) {
+    c.data.validation = paths(s);
+    return;
+  }
+  double percent = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size() - 1, percent);
+  if (error != std::errc{} || end != text->data() + text->size() - 1 || !(percent > 0 && percent < 100)) {
+    throw type_error(s, "a share between 0% and 100%, or files");
+  }
+  c.data.validation_share = percent / 100;
+}
+
+std::string validation_text(const Config& c) {
+  if (c.data.validation_share > 0) return toml_text(fmt::format("{:g}%", 100 * c.data.validation_share));
+  return paths_text(c.data.validation);
 }
 
 template <class Enum>
@@ -261,12 +287,23 @@ const ConfigKey kKeys[] = {
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
     {"data.format", OnResume::forced,
-     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary)", "\"auto\"",
-     [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
+     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary), chat (JSON samples)",
+     "\"auto\"", [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
      [](const C& c) { return toml_text(c.data.format); }},
-    {"data.validation", OnResume::place, "like train, never trained on; without it there is no validation loss",
-     "\"validation.txt\"", [](C& c, const S& s) { c.data.validation = paths(s); },
-     [](const C& c) { return paths_text(c.data.validation); }},
+    {"data.validation", OnResume::place,
+     "like train, never trained on; or of JSON samples a share of them (\"2%\"), chosen by content; without it there is no loss",
+     "\"validation.txt\"", set_validation, validation_text},
+    {"data.template", OnResume::forced, "chat: a file with the chat template, instead of that of the model's folder",
+     "\"template.jinja\"", [](C& c, const S& s) { c.data.chat_template = path(s); },
+     [](const C& c) { return unless_empty(c.data.chat_template); }},
+    {"data.loss", OnResume::forced, "chat: which turns are trained on: assistant, last (the last of these), all (every token)",
+     "\"assistant\"", [](C& c, const S& s) { c.data.loss = one_of<TrainedTurns>(s, kTrainedTurns); },
+     [](const C& c) { return name_of(c.data.loss, kTrainedTurns); }},
+    {"data.too_long", OnResume::forced,
+     "chat: samples longer than model.context: split, cut_begin, cut_end, drop; auto: texts are split, conversations lose the "
+     "end",
+     "\"auto\"", [](C& c, const S& s) { c.data.too_long = one_of<LongSamples>(s, kLongSamples); },
+     [](const C& c) { return name_of(c.data.too_long, kLongSamples); }},
     {"data.order", OnResume::forced, "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
      [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
      [](const C& c) { return name_of(c.data.order, kOrders); }},
@@ -274,9 +311,18 @@ const ConfigKey kKeys[] = {
      "folder with tokenizer.json, or vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
      [](C& c, const S& s) { c.data.vocabulary = path(s); }, [](const C& c) { return unless_empty(c.data.vocabulary); }},
 
+    {"batch.packing", OnResume::free, "chat: several samples share a row of model.context tokens; none sees another one", "false",
+     [](C& c, const S& s) { c.batch.packing = flag(s); }, [](const C& c) { return Text(c.batch.packing ? "true" : "false"); }},
+    {"batch.tokens", OnResume::free, "tokens of a micro-batch at most, padding included; 0: no bound", "8192",
+     [](C& c, const S& s) { c.batch.tokens = whole(s, 0, kMaxTokens); }, [](const C& c) { return shown(c.batch.tokens); }},
+
     {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",
      [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },
-     [](const C& c) { return shown(c.train.effective_batch); }},
+     [](const C& c) { return c.train.effective_tokens > 0 ? Text() : shown(c.train.effective_batch); }},
+    {"train.effective_tokens", OnResume::never,
+     "instead of effective_batch: an update has as many samples as these tokens hold; 0: off", "65536",
+     [](C& c, const S& s) { c.train.effective_tokens = whole(s, 0, kMaxTokens); },
+     [](const C& c) { return shown(c.train.effective_tokens); }},
     {"train.micro_batch", OnResume::free, "samples that are computed at a time; auto: what fits and is fastest", "\"auto\"",
      [](C& c, const S& s) { c.train.micro_batch = whole_or_auto(s, 1, kMaxBatch); },
      [](const C& c) { return shown(c.train.micro_batch); }},
@@ -285,6 +331,13 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return shown(c.train.accumulation); }},
     {"train.updates", OnResume::results, "length of the run, and of its schedule", "100",
      [](C& c, const S& s) { c.train.updates = whole(s, 1, kMaxUpdates); }, [](const C& c) { return shown(c.train.updates); }},
+    {"train.epochs", OnResume::results,
+     "how often the data are gone through, instead of updates; the last update has what is left of them", "3",
+     [](C& c, const S& s) {
+       c.train.epochs.reset();
+       if (!says_none(s)) c.train.epochs = number(s, kLeastEpochs, kMostEpochs);
+     },
+     [](const C& c) { return c.train.epochs ? shown(*c.train.epochs) : Text(); }},
     {"train.gradient_clip", OnResume::results,
      "maximum global gradient norm; larger gradients are scaled down to it; 0: no clipping", "1.0",
      [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
@@ -463,8 +516,9 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
 
     {"quantize.base", OnResume::never,
-     "how frozen linear layers are stored: none (fp32), bf16, int8, or nf4 (4 bits, with nested scales)", "\"nf4\"",
-     [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
+     "how frozen linear layers are stored: none (fp32), bf16, int8, nf4 (4 bits, with nested scales), or file (each as its file "
+     "stores it)",
+     "\"nf4\"", [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
      [](const C& c) { return name_of(c.base, kBaseFormats); }},
 
     {"machine.threads", OnResume::results, "0: all usable cores", "0",

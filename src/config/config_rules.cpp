@@ -139,8 +139,60 @@ void check_products(const Config& config, const GivenSettings& given) {
   }
 }
 
+// What belongs to samples of their own lengths.
+void check_samples(const Config& config, const GivenSettings& given) {
+  const DataSettings& data = config.data;
+  if (data.format == "chat" || data.format == "auto") return;
+  const std::array says{std::pair{"batch.packing", config.batch.packing}, std::pair{"data.template", !data.chat_template.empty()},
+                        std::pair{"data.loss", data.loss != TrainedTurns::assistant},
+                        std::pair{"data.too_long", data.too_long != LongSamples::automatic}};
+  for (const auto& [key, said] : says) {
+    if (!said) continue;
+    throw config_error("E-CONFIG-CONFLICT", given.where(key),
+                       fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
+                       "JSON samples, data.format = \"chat\"");
+  }
+  if (data.validation_share == 0) return;
+  throw config_error(
+      "E-CONFIG-CONFLICT", given.where("data.validation"),
+      fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+      "a file, or JSON samples, data.format = \"chat\"");
+}
+
+// Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.
+void complete_ragged(Config& config, const GivenSettings& given) {
+  TrainSettings& train = config.train;
+  const bool tokens = train.effective_tokens > 0;
+  if (tokens && train.effective_tokens < config.model.context) {
+    throw config_error(
+        "E-CONFIG-RANGE", given.where("train.effective_tokens"),
+        fmt::format("{} tokens are less than a sample of model.context = {}", train.effective_tokens, config.model.context),
+        "at least one sample", {fmt::format("--set train.effective_tokens={}", config.model.context)});
+  }
+  if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
+                       "an update has a number of samples and a number of tokens", "one of the two",
+                       {"--set train.effective_tokens=0", "--set train.effective_batch=auto"});
+  }
+  if (train.accumulation) {
+    throw config_error("E-CONFIG-CONFLICT", given.where("train.accumulation"),
+                       "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
+                       {"--set train.accumulation=auto"});
+  }
+  if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
+  if (train.effective_batch > 0) return;
+  throw missing(given, "train.effective_batch", "how many samples an update has", "--set train.effective_batch=32");
+}
+
 void complete_batch(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
+  if (config.batch.tokens > 0 && config.batch.tokens < config.model.context * train.micro_batch.value_or(1)) {
+    throw config_error("E-CONFIG-RANGE", given.where("batch.tokens"),
+                       fmt::format("a micro-batch of {} rows of {} tokens has more than {}", train.micro_batch.value_or(1),
+                                   config.model.context, config.batch.tokens),
+                       "at least one row of model.context tokens", {"--set batch.tokens=0"});
+  }
+  if (train.effective_tokens > 0 || config.batch.packing) return complete_ragged(config, given);
   const std::optional<std::int64_t> effective = train.effective_batch > 0 ? std::optional(train.effective_batch) : std::nullopt;
   std::string where = given.file();
   for (const std::string_view key : {"train.accumulation", "train.micro_batch", "train.effective_batch"}) {
@@ -345,7 +397,8 @@ void note_doubtful(Config& config, const GivenSettings& given) {
                    100 * (1 - train.label_smoothing)));
   note(train.gradient_clip > 0 && train.gradient_clip < 1e-4, "train.gradient_clip",
        fmt::format("gradients are clipped to a norm of {:g}", train.gradient_clip));
-  note(train.evaluate_every > 0 && config.data.validation.empty(), "train.evaluate_every",
+  const bool validates = !config.data.validation.empty() || config.data.validation_share > 0;
+  note(train.evaluate_every > 0 && !validates, "train.evaluate_every",
        "train.evaluate_every is not used: data.validation is not given");
   note(train.evaluate_every > train.updates, "train.evaluate_every",
        fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", train.evaluate_every,
@@ -422,6 +475,7 @@ constexpr Rivals kRivals[] = {
     {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
     {"precision.compute", "precision.loss_scale", needs_no_scale},
     {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
+    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
     {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
     {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
 };
@@ -485,7 +539,11 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
     complete_context(config, given);
     check_model(config, given);
   });
-  faults.attempt({"train.effective_batch", "train.micro_batch", "train.accumulation"}, [&] { complete_batch(config, given); });
+  config.train.open = config.train.epochs && !given.has("train.updates");
+  faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
+  faults.attempt(
+      {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
+      [&] { complete_batch(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

@@ -48,14 +48,6 @@ struct SampleOrder {
   SampleRef at(std::int64_t position) const;
 };
 
-// The units of the `count` samples from a position on; `units(sample)` are those of one.
-template <class Units>
-std::int64_t units_from(const SampleOrder& order, std::int64_t first_position, std::int64_t count, const Units& units) {
-  std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += units(std::int64_t{order.at(first_position + i).sample});
-  return sum;
-}
-
 // The image of `index` under a pseudo-random permutation of [0, n): an eight-round Feistel network with Philox as round function
 // on the next even number of bits, applied until the value lies below n ("cycle walking"; Black and Rogaway, "Ciphers with
 // arbitrary finite domains", CT-RSA 2002). Fewer than four applications on average.

@@ -9,14 +9,14 @@
 #include <utility>
 
 namespace plimsoll {
-Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t micro_batch,
+Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t rows,
                        std::array<std::span<std::byte>, kDepth> staging)
     : source_(source), name_(std::move(name)) {
-  const std::int64_t bytes = source.staging_bytes(micro_batch);
+  const std::int64_t bytes = source.staging_bytes(rows);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     ensure(std::ssize(staging[i]) >= bytes, "Prefetcher", "a staging buffer is too small");
     slots_[i].staging = staging[i];
-    slots_[i].refs.reserve(static_cast<std::size_t>(micro_batch));
+    slots_[i].samples.reserve(static_cast<std::size_t>(rows));
   }
   start_thread();
 }
@@ -70,8 +70,8 @@ void Prefetcher::serve() {
 
 void Prefetcher::read(Slot& slot) {
   try {
-    source_.read(slot.refs, slot.staging);
-    source_.drop(slot.refs);
+    source_.read(slot.samples, slot.staging);
+    source_.drop(slot.samples);
   } catch (const Error& error) {
     slot.error = error;
   } catch (const std::exception& error) {
@@ -79,11 +79,10 @@ void Prefetcher::read(Slot& slot) {
   }
 }
 
-void Prefetcher::submit(std::span<const SampleRef> refs) {
+void Prefetcher::submit(std::span<const PlacedSample> samples) {
   ensure(pending() < kDepth, "Prefetcher::submit", "both staging buffers are in use");
   Slot& next = slot(submitted_);
-  ensure(refs.size() <= next.refs.capacity(), "Prefetcher::submit", "more samples than a micro-batch has");
-  next.refs.assign(refs.begin(), refs.end());
+  next.samples.assign(samples.begin(), samples.end());
   next.error.reset();
   {
     const std::lock_guard lock(mutex_);
@@ -104,7 +103,7 @@ void Prefetcher::take(std::span<const FieldBuffer> fields) {
   // Counted first: a micro-batch that fails is spent, too.
   ++taken_;
   if (oldest.error) throw Error(*oldest.error);
-  source_.fill(oldest.refs, oldest.staging, fields);
+  source_.fill(oldest.samples, oldest.staging, fields);
 }
 
 void Prefetcher::discard() {

@@ -1,6 +1,7 @@
 // Reads micro-batches ahead: a thread of the lowest priority fills one of two staging buffers while the other one is unpacked.
-// The consumer says which samples come next, so results never depend on timing. After construction nothing allocates, except for
-// errors. What was read is dropped from the page cache, which counts against a container's limit.
+// The consumer says which samples come next, so results never depend on timing. After construction only errors allocate, and a
+// micro-batch with more samples than rows and than all before it. What was read is dropped from the page cache, which counts
+// against a container's limit.
 #pragma once
 
 #include <pthread.h>
@@ -25,10 +26,9 @@ class Prefetcher {
   static constexpr std::int64_t kDepth = 2;
   static constexpr std::int64_t kStackBytes = 256 << 10;
 
-  // `source` must outlive this; each staging buffer has at least its staging_bytes(micro_batch). `name`: of the source, for
-  // messages.
-  Prefetcher(const SampleSource& source, std::string name, std::int64_t micro_batch,
-             std::array<std::span<std::byte>, kDepth> staging);
+  // `source` must outlive this; each staging buffer has at least its staging_bytes(rows). `rows`: of a micro-batch. `name`: of
+  // the source, for messages.
+  Prefetcher(const SampleSource& source, std::string name, std::int64_t rows, std::array<std::span<std::byte>, kDepth> staging);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -36,7 +36,7 @@ class Prefetcher {
   // Micro-batches submitted and not yet taken, 0 to kDepth.
   std::int64_t pending() const { return submitted_ - taken_; }
   // Starts reading these samples; pending() must be below kDepth.
-  void submit(std::span<const SampleRef> refs);
+  void submit(std::span<const PlacedSample> samples);
   // Waits for the oldest submitted micro-batch and fills the fields of a pass with it. Throws what went wrong with it; the next
   // one is not affected.
   void take(std::span<const FieldBuffer> fields);
@@ -46,7 +46,7 @@ class Prefetcher {
  private:
   struct Slot {
     std::span<std::byte> staging;
-    std::vector<SampleRef> refs;
+    std::vector<PlacedSample> samples;
     std::optional<Error> error;
   };
 

@@ -6,13 +6,14 @@
 
 namespace plimsoll {
 
-void fill_sample_ids(std::span<const SampleRef> samples, std::span<std::uint32_t> ids) {
-  ensure(ids.size() >= 2 * samples.size(), "fill_sample_ids", "there are more samples than rows");
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    ids[2 * i] = samples[i].epoch;
-    ids[2 * i + 1] = samples[i].sample;
+void fill_sample_ids(std::span<const PlacedSample> samples, std::span<std::uint32_t> ids) {
+  std::ranges::fill(ids, kAbsentSample);
+  for (const PlacedSample& each : samples) {
+    const auto at = 2 * static_cast<std::size_t>(each.row);
+    ensure(at + 1 < ids.size(), "fill_sample_ids", "a sample lies behind the last row");
+    ids[at] = each.ref.epoch;
+    ids[at + 1] = each.ref.sample;
   }
-  std::ranges::fill(ids.subspan(2 * samples.size()), kAbsentSample);
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/cache_folders.h"
 #include "data/document_encoder.h"
 #include "data/file_kind.h"
 #include "formats/atomic_file.h"
@@ -141,12 +141,6 @@ void tokenise(const File& text, bool narrow, std::size_t most_left, const std::f
   out.commit();
 }
 
-bool made_writable(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
-}
-
 void require_vocabulary(const SourceRequest& request) {
   if (!request.vocabulary.empty()) return;
   const std::string tokenizer = request.trained.empty() ? "" : tokenizer_file_in(request.trained);
@@ -237,23 +231,13 @@ class Tokeniser {
   // From one of the two folders, or made now.
   std::filesystem::path tokens_of(const File& text) {
     const std::string name = token_file_name(text);
-    for (const std::filesystem::path& folder : {request_.cache, request_.elsewhere}) {
-      std::error_code ignored;
-      if (!folder.empty() && std::filesystem::exists(folder / name, ignored)) return folder / name;
-    }
-    const bool cached = made_writable(request_.cache);
-    if (!cached && (request_.elsewhere.empty() || !made_writable(request_.elsewhere))) {
-      throw data_error("E-IO-WRITE", request_.cache.string(), "the folder for token files cannot be written",
-                       "a folder that can be written, in XDG_CACHE_HOME",
-                       {"export XDG_CACHE_HOME=/tmp/cache, and the same command again"});
-    }
-    const std::filesystem::path& folder = cached ? request_.cache : request_.elsewhere;
-    remove_abandoned_partials(folder);
+    const CacheFolders folders{request_.cache, request_.elsewhere};
+    if (std::optional<std::filesystem::path> found = folders.find(name)) return *std::move(found);
+    const std::filesystem::path folder = folders.writable();
     try {
       tokenise_into(text, folder / name);
     } catch (Error& error) {
-      if (cached && error.code.starts_with("E-IO-"))
-        error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+      folders.advise(error, folder);
       throw;
     }
     return folder / name;

@@ -24,14 +24,27 @@ struct TokenPart {
   std::int64_t tokens = 0;
 };
 
-// One stream of tokens: those of its files one after the other, with nothing between them.
+// What became of samples of their own lengths.
+struct SampleCounts {
+  std::int64_t read = 0;       // in the data
+  std::int64_t untrained = 0;  // without a token that is trained on; left out
+  std::int64_t dropped = 0;    // too long; left out
+  std::int64_t cut = 0;        // too long; what does not fit a row is left out
+  std::int64_t split = 0;      // too long; several samples now
+};
+
+// One stream of tokens: those of its files one after the other, with nothing between them. Samples are cut from it by the
+// context, unless it has some of their own lengths (sample_file.h).
 struct TokenFile {
   std::vector<TokenPart> parts;      // at least one
   std::string name;                  // what the user gave, for messages
   std::int64_t tokens = 0;           // of all parts, at least 2
   std::int64_t bytes_per_token = 1;  // 1, 2 or 4: as the files store a token, little-endian
   std::int64_t vocab = 256;          // tokens are checked against it when they are read
-  std::string format;                // "bytes", "u16", "u32", "llmc", "bpe"
+  std::string format;                // "bytes", "u16", "u32", "llmc", "bpe", "samples"
+  std::int64_t samples = 0;          // of their own lengths; 0: none
+  std::int64_t table = 0;            // of these: where their records begin in the only part
+  SampleCounts counts;               // of the data that they were made from
 
   // Fills `bytes` with the tokens from `first` on.
   void read(std::int64_t first, std::span<std::byte> bytes) const;

@@ -56,34 +56,38 @@ std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::
   return align_up(Bytes{micro_batch * (context + 1) * bytes_per_token}, kCacheLine).n;
 }
 
-void read_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
+void read_samples(const TokenFile& source, const Samples& samples, std::span<const PlacedSample> placed,
                   std::span<std::byte> staging) {
   const std::size_t row = row_bytes(source, samples);
-  ensure(staging.size() >= refs.size() * row, "read_samples", "the staging buffer is too small");
-  for (std::size_t i = 0; i < refs.size(); ++i) {
-    const std::int64_t bytes = samples.length(refs[i].sample) * source.bytes_per_token;
-    source.read(samples.first_token(refs[i].sample), staging.subspan(i * row, static_cast<std::size_t>(bytes)));
+  for (const PlacedSample& each : placed) {
+    const auto begin = static_cast<std::size_t>(each.row) * row;
+    const auto bytes = static_cast<std::size_t>(samples.length(each.ref.sample) * source.bytes_per_token);
+    ensure(each.begin == 0 && begin + bytes <= staging.size(), "read_samples", "a sample lies in no row of the staging buffer");
+    source.read(samples.first_token(each.ref.sample), staging.subspan(begin, bytes));
   }
 }
 
-void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
+void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const PlacedSample> placed,
                     std::span<const std::byte> staging, const MicroBatch& out) {
   const auto context = static_cast<std::size_t>(samples.context);
   const std::size_t rows = out.sample_ids.size() / 2;
-  ensure(refs.size() <= rows && out.inputs.size() == rows * context && out.targets.size() == rows * context, "unpack_samples",
+  ensure(out.inputs.size() == rows * context && out.targets.size() == rows * context, "unpack_samples",
          "the buffers do not have the shape of the micro-batch");
+  if (placed.size() < rows) {
+    std::ranges::fill(out.inputs, 0);
+    std::ranges::fill(out.targets, kIgnoredTarget);
+  }
+  fill_sample_ids(placed, out.sample_ids);
   const std::size_t row = row_bytes(source, samples);
-  for (std::size_t i = 0; i < refs.size(); ++i) {
-    const std::int64_t length = samples.length(refs[i].sample);
+  for (const PlacedSample& each : placed) {
+    const auto i = static_cast<std::size_t>(each.row);
+    const std::int64_t length = samples.length(each.ref.sample);
     const std::byte* raw = staging.data() + i * row;
     const auto inputs = out.inputs.subspan(i * context, context);
     const auto targets = out.targets.subspan(i * context, context);
     const std::uint32_t largest = unpack_row(source.bytes_per_token, raw, length, inputs, targets);
-    if (largest >= source.vocab) refuse_token(source, samples.first_token(refs[i].sample), length, raw);
+    if (largest >= source.vocab) refuse_token(source, samples.first_token(each.ref.sample), length, raw);
   }
-  fill_sample_ids(refs, out.sample_ids);
-  std::ranges::fill(out.inputs.subspan(refs.size() * context), 0);
-  std::ranges::fill(out.targets.subspan(refs.size() * context), kIgnoredTarget);
 }
 
 }  // namespace plimsoll

@@ -24,12 +24,14 @@ inline constexpr std::int32_t kIgnoredTarget = -1;
 // Bytes of the staging buffer for one micro-batch, a multiple of 64.
 std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token);
 
-// Reads the raw tokens of each sample, one row of (context + 1) * bytes_per_token bytes each. Touches no more of `staging`.
-void read_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs, std::span<std::byte> staging);
+// A sample begins its row, and has it for itself. Reads the raw tokens of each, one row of (context + 1) * bytes_per_token bytes
+// each. Touches no more of `staging`.
+void read_samples(const TokenFile& source, const Samples& samples, std::span<const PlacedSample> placed,
+                  std::span<std::byte> staging);
 
 // Fills every element of `out` from what read_samples left. E-DATA-TOKEN names file, position and value of a token past the
 // vocabulary.
-void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const SampleRef> refs,
+void unpack_samples(const TokenFile& source, const Samples& samples, std::span<const PlacedSample> placed,
                     std::span<const std::byte> staging, const MicroBatch& out);
 
 }  // namespace plimsoll

@@ -21,25 +21,25 @@ const TensorView& view_of(std::span<const FieldBuffer> fields, std::string_view 
 TokenSource::TokenSource(const TokenFile& file, std::int64_t context)
     : file_(file), samples_(make_samples(file.tokens, context, file.name)) {}
 
-std::int64_t TokenSource::staging_bytes(std::int64_t micro_batch) const {
-  return plimsoll::staging_bytes(micro_batch, samples_.context, file_.bytes_per_token);
+std::int64_t TokenSource::staging_bytes(std::int64_t rows) const {
+  return plimsoll::staging_bytes(rows, samples_.context, file_.bytes_per_token);
 }
 
-void TokenSource::read(std::span<const SampleRef> samples, std::span<std::byte> staging) const {
+void TokenSource::read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const {
   read_samples(file_, samples_, samples, staging);
 }
 
 // Samples of one run of the file cost one call; scattered ones drop the whole file, which costs what is cached and not what the
 // file is long.
-void TokenSource::drop(std::span<const SampleRef> samples) const {
-  const auto next = [](SampleRef a, SampleRef b) { return b.sample != a.sample + 1; };
+void TokenSource::drop(std::span<const PlacedSample> samples) const {
+  const auto next = [](const PlacedSample& a, const PlacedSample& b) { return b.ref.sample != a.ref.sample + 1; };
   const bool one_run = std::ranges::adjacent_find(samples, next) == samples.end();
   if (samples.empty() || !one_run) {
     for (const TokenPart& part : file_.parts) ::posix_fadvise(part.file.fd(), 0, 0, POSIX_FADV_DONTNEED);
     return;
   }
-  const std::int64_t first = samples_.first_token(samples.front().sample);
-  const std::int64_t last = samples_.first_token(samples.back().sample) + samples_.length(samples.back().sample);
+  const std::int64_t first = samples_.first_token(samples.front().ref.sample);
+  const std::int64_t last = samples_.first_token(samples.back().ref.sample) + samples_.length(samples.back().ref.sample);
   std::int64_t before = 0;
   for (const TokenPart& part : file_.parts) {
     const auto place = [&](std::int64_t token) {
@@ -52,7 +52,7 @@ void TokenSource::drop(std::span<const SampleRef> samples) const {
   }
 }
 
-void TokenSource::fill(std::span<const SampleRef> samples, std::span<const std::byte> staging,
+void TokenSource::fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
                        std::span<const FieldBuffer> fields) const {
   ensure(fields.size() == 3, "TokenSource", "tokens, targets and sample_ids are all that there is");
   unpack_samples(file_, samples_, samples, staging,

@@ -15,12 +15,12 @@ class TokenSource : public SampleSource {
   TokenSource(const TokenFile& file, std::int64_t context);
 
   std::int64_t count() const override { return samples_.count(); }
-  std::int64_t units(std::int64_t sample) const override { return samples_.valid_units(sample); }
-  std::int64_t staging_bytes(std::int64_t micro_batch) const override;
-  void read(std::span<const SampleRef> samples, std::span<std::byte> staging) const override;
-  void drop(std::span<const SampleRef> samples) const override;
+  SampleSize size(std::int64_t sample) const override { return {samples_.valid_units(sample), samples_.valid_units(sample)}; }
+  std::int64_t staging_bytes(std::int64_t rows) const override;
+  void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override;
+  void drop(std::span<const PlacedSample> samples) const override;
   // "tokens" and "targets", i32 [batch, context], and "sample_ids". E-DATA-TOKEN names a token past the vocabulary.
-  void fill(std::span<const SampleRef> samples, std::span<const std::byte> staging,
+  void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
             std::span<const FieldBuffer> fields) const override;
 
  private:

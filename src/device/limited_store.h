@@ -32,6 +32,7 @@ class LimitedStore final : public TierStore {
   }
   Bytes height() const override { return store_->height(); }
   Bytes written() const override { return store_->written(); }
+  Bytes wear() const override { return store_->wear(); }
   std::optional<TransferEngine> transfers() const override { return store_->transfers(); }
 
  private:

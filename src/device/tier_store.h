@@ -40,6 +40,9 @@ class TierStore {
   // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
   virtual Bytes height() const = 0;
   virtual Bytes written() const = 0;
+  // What all writes until now have put there, each time anew, in whole blocks: the wear of a disk. 0 of a tier that does not
+  // wear.
+  virtual Bytes wear() const { return {}; }
   // Who moves its pieces; nothing where that is no choice.
   virtual std::optional<TransferEngine> transfers() const { return {}; }
 };

@@ -86,6 +86,12 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+Bytes file_bytes(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  return Bytes{error ? 0 : static_cast<std::int64_t>(size)};
+}
+
 std::string read_text(const std::filesystem::path& path, std::int64_t limit, const std::string& code) {
   const File file = File::open(path);
   if (file.size() > limit) {

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "base/bytes.h"
+
 namespace plimsoll {
 
 class File {
@@ -38,6 +40,8 @@ class File {
 
 // Whether there is anything; false where that cannot be told.
 bool is_there(const std::filesystem::path& path);
+// The size of a file; 0 where there is none.
+Bytes file_bytes(const std::filesystem::path& path);
 
 // A whole small text file. data_error with `code` where it is larger than `limit` bytes; E-IO-MISSING where it is absent.
 std::string read_text(const std::filesystem::path& path, std::int64_t limit, const std::string& code);

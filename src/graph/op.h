@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/attributes.h"
+#include "tensor/block_format.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -82,6 +83,14 @@ struct RoundsAgain {
   Attributes (*rounded)(const Attributes&, DType to) = nullptr;
 };
 
+struct OpDef;
+
+// An op and its attributes, which take a node's place where one of its inputs is stored otherwise.
+struct StoredReader {
+  const OpDef* op = nullptr;
+  Attributes attributes;
+};
+
 struct OpDef {
   std::string_view name;
 
@@ -98,6 +107,9 @@ struct OpDef {
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
   // Null, or nothing: with these attributes it is no linear layer.
   std::optional<LinearOperands> (*linear)(const Attributes&) = nullptr;
+  // What reads an input that is a frozen matrix, where that is stored in these blocks, or, without any, as bf16. Null, or
+  // nothing: this input has to be fp32.
+  std::optional<StoredReader> (*reads_stored)(const Attributes&, std::size_t input, const std::optional<BlockMatrix>&) = nullptr;
   // Where the configuration asks for 16 bits: inputs that it takes rounded, all of them; inputs that it takes in either width;
   // and the attributes by which it rounds its first outputs itself. Null: none, and everything is fp32.
   std::vector<std::size_t> (*narrow)(const Attributes&) = nullptr;

@@ -12,6 +12,7 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "prepare/planning.h"
+#include "weights/adapter_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -26,7 +27,9 @@ class Plans {
         room_(room),
         catalogue_(room.machine.machine.rates, {}),
         graph_(request.build(batch)),
-        blocks_(find_blocks(graph_.model.graph)) {}
+        blocks_(find_blocks(graph_.model.graph)) {
+    heap_ += adapter_heap(graph_.model.graph);
+  }
 
   std::size_t count() const { return blocks_.size() + 4; }
 

@@ -30,7 +30,7 @@ struct InferenceRequest {
   // The graph for so many samples that go together. Of `batches` the first that fits is taken, largest first.
   std::function<InferenceGraph(std::int64_t batch)> build;
   std::vector<std::int64_t> batches{1};
-  Bytes heap = {};  // that stays beside the plan's own: "vocabulary"
+  Bytes heap = {};  // beside the plan's own, and beside what loading an adapter takes: "vocabulary"
 };
 
 struct InferencePlan {

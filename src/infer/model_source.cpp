@@ -29,7 +29,6 @@ ModelSource find_model(const std::string& weights, const std::string& adapter) {
   if (source.adapter.active()) {
     const InferenceGraph graph = build_evaluation_graph(source.model, 1, 1, 1, source.adapter);
     check_adapter(graph.model.graph, source.model, source.adapter, source.folder);
-    source.heap = adapter_heap(graph.model.graph);
   }
   return source;
 }

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "adapters/settings.h"
-#include "base/bytes.h"
 #include "models/model_config.h"
 
 namespace plimsoll {
@@ -14,7 +13,6 @@ struct ModelSource {
   std::filesystem::path folder;  // of the model, the base of the adapter
   ModelConfig model;
   AdapterSettings adapter;
-  Bytes heap;  // that loading takes beside the plan
 };
 
 // `weights` and `adapter` as they were given, either may be empty: a folder, or that of a run. Weights that are an adapter alone

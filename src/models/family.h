@@ -15,6 +15,8 @@
 
 namespace plimsoll {
 
+struct GgufModel;  // formats/gguf/gguf_model.h
+
 // What others need to know of a model without knowing its kind.
 struct ModelFacts {
   std::int64_t vocab = 0;       // token ids are below it; 0: it reads no tokens
@@ -39,6 +41,8 @@ struct ModelKey {
   std::string_view example;  // a TOML value
   ModelConfig (*set)(const ModelConfig&, const Setting&) = nullptr;
   std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" where it cannot be said
+  // Of a size that may grow as far as memory goes: in steps of so many, of which it is a multiple. Null of all else.
+  std::int64_t (*step)(const ModelConfig&) = nullptr;
 };
 
 struct ModelPreset {
@@ -77,6 +81,8 @@ struct Family {
   bool (*ignored)(std::string_view stored) = nullptr;
   // The parameter's name in the module tree of transformers. Null: its own.
   std::string (*in_modules)(std::string_view parameter) = nullptr;
+  // What a GGUF file says of the model; E-EXPORT-MODEL where it cannot say it. Null: no GGUF file holds the family.
+  GgufModel (*gguf)(const ModelConfig&) = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
   std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"

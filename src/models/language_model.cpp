@@ -93,7 +93,12 @@ class PassBuilder {
     Pass pass{.section = builder_.section(), .inputs = {}, .losses = {}, .results = {}};
     add_input(pass, "tokens", {DType::i32, {batch, shape_.tokens}});
     add_input(pass, "targets", {DType::i32, {batch, shape_.tokens}});
-    add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
+    if (shape_.packed) {
+      for (const char* name : {"segments", "positions"}) add_input(pass, name, {DType::i32, {batch, shape_.tokens}});
+      add_input(pass, "sample_ids", {DType::u32, {batch, shape_.tokens, 3}});
+    } else {
+      add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
+    }
     LossTerm loss;
     loss.scale = builder_.add_input(prefix + ".inverse_units", {DType::f32, Shape{1}});
     pass.losses.push_back(std::move(loss));
@@ -110,7 +115,9 @@ class PassBuilder {
   }
 
   ValueId losses(const Pass& pass, bool training, const ops::LossAttributes& loss) {
-    const ValueId hidden = model_.hidden(builder_, step_of(pass, training));
+    TokenStep step = step_of(pass, training);
+    if (shape_.packed) step.segments = pass.input("segments"), step.positions = pass.input("positions");
+    const ValueId hidden = model_.hidden(builder_, step);
     const GraphBuilder::Scope scope(builder_, "lm_head");
     return ops::linear_cross_entropy(builder_, hidden, model_.head(), pass.input("targets"), pass.losses.front().scale, loss);
   }
@@ -145,7 +152,8 @@ class PassBuilder {
     TokenStep step = step_of(pass, /*training=*/false);
     step.length = slots;
     step.caches = caches;
-    step.positions = add_input(pass, "positions", {DType::i32, Shape{rows}});
+    const ValueId positions = add_input(pass, "positions", {DType::i32, Shape{rows}});
+    step.positions = ops::reshape(builder_, positions, builder_.shape(step.tokens), "positions");
     const ValueId hidden = model_.hidden(builder_, step);
     score(std::move(pass), ops::reshape(builder_, hidden, {rows, builder_.shape(hidden)[2]}, "last"));
   }
@@ -176,7 +184,8 @@ ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenSt
     LayerCache& cache = step.caches[layer];
     const std::int64_t slots = builder.shape(cache.keys)[1];
     const std::int64_t window = parts.window > 0 ? std::min(parts.window, slots) : 0;
-    return ops::cached_attention(builder, parts.q, parts.k, parts.v, step.positions, cache.keys, cache.values,
+    const ValueId positions = ops::reshape(builder, step.positions, Shape{builder.shape(step.positions)[0]}, "places");
+    return ops::cached_attention(builder, parts.q, parts.k, parts.v, positions, cache.keys, cache.values,
                                  {.heads = parts.heads, .kv_heads = parts.kv_heads, .window = window});
   }
   if (!step.caches.empty()) {

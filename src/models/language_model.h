@@ -1,6 +1,8 @@
 // The passes of a model that reads tokens and predicts the next one, over what its family builds: hidden states, and the matrix
 // whose rows score the tokens. Their fields:
-//   train, evaluate  tokens i32 [batch, tokens], targets likewise (negative: ignored), sample_ids u32 [batch, 2] (epoch, sample)
+//   train, evaluate  tokens i32 [batch, tokens], targets likewise (negative: ignored), sample_ids u32 [batch, 2] (epoch, sample);
+//                    of packed rows segments i32 [batch, tokens] (the sample in the row that a token belongs to), positions
+//                    likewise (in that sample), and sample_ids u32 [batch, tokens, 3] (epoch, sample, position)
 //   prefill          tokens i32 [rows, prompt], lengths i32 [rows], last i32 [rows] (the place of each row's last token);
 //                    results: logits f32 [rows, vocab] of the last tokens. What lies past a length is not read.
 //   decode           tokens i32 [rows, 1], positions i32 [rows]; results: logits f32 [rows, vocab]
@@ -34,17 +36,18 @@ struct LayerCacheShape {
 // How a family runs over tokens.
 struct TokenStep {
   ValueId tokens;           // i32 [b, t]
-  ValueId sample_ids;       // u32 [b, 2]
+  ValueId sample_ids;       // u32 [b, 2], or of tokens u32 [b, t, 3]
   bool training = false;    // noise is drawn
   std::int64_t length = 0;  // tokens that positions are planned for
   ValueId segments;         // i32 [b, t]: a token sees those of its own number; invalid: all are one
 
-  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` i32 [b] of a step of
-  // one token they are read and go on.
+  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` of a step of one
+  // token they are read and go on.
   std::span<LayerCache> caches;
-  ValueId lengths, positions;
+  ValueId lengths;
+  ValueId positions;  // i32 [b, t]; invalid: each token stands at its place in the row
 
-  bool decodes() const { return positions.valid(); }
+  bool decodes() const { return !caches.empty() && positions.valid(); }
 };
 
 // What the passes ask of a family's model.

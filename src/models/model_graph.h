@@ -71,6 +71,7 @@ struct BatchShape {
   std::int64_t tokens = 0;    // of a sample of these, and of a forward pass: at most the positions of the model
   GenerationShape generate = {};
   ForwardShape forward = {};
+  bool packed = false;  // rows of training and evaluation hold several samples
 };
 
 struct BuildOptions {

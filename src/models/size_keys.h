@@ -20,4 +20,12 @@ ModelConfig set_size(const ModelConfig& config, const Setting& setting) {
   return change(kField);
 }
 
+// A step of ModelKey that no other size decides.
+template <std::int64_t kStep>
+std::int64_t every(const ModelConfig&) {
+  return kStep;
+}
+// Of widths that nothing else divides: the numbers of a vector.
+inline constexpr std::int64_t kWidthStep = 16;
+
 }  // namespace plimsoll

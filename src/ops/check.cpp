@@ -42,6 +42,11 @@ void require_type(const ValueType& value, const ValueType& expected, std::string
   require(value == expected, where, fmt::format("{} is {}", what, to_text(value)), fmt::format("pass {}", to_text(expected)));
 }
 
+void require_sample_ids(const ValueType& ids, const Shape& x, std::string_view where) {
+  const bool tokens = name_tokens(ids.shape) && x.rank() > 1;
+  require_type(ids, {DType::u32, tokens ? Shape{x[0], x[1], 3} : Shape{x[0], 2}}, where, "sample_ids");
+}
+
 void require_dtype(TypeSpan values, DType expected, std::string_view where) {
   for (const ValueType& value : values) {
     require(value.dtype == expected, where, fmt::format("an input is {}", to_text(value)),

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "graph/op.h"
@@ -28,6 +29,15 @@ void require_root(const GradientContext& context);
 
 // The rows and columns of a table, which may be stored in blocks.
 Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where);
+// Of an op whose second input is such a table.
+template <class A>
+std::optional<StoredReader> reads_table(const OpDef& op, const Attributes& any, std::size_t input,
+                                        const std::optional<BlockMatrix>& blocks) {
+  if (input != 1) return {};
+  A attributes = any.as<A>();
+  attributes.blocks = blocks;
+  return StoredReader{&op, std::move(attributes)};
+}
 // The bytes of such a matrix.
 void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where);
 
@@ -36,6 +46,11 @@ std::string to_text(const ValueType& type);
 double bytes_touched(TypeSpan inputs, TypeSpan outputs);
 // Product of all axes but the last.
 std::int64_t rows_of(const Shape& shape);
+
+// What noise is keyed by: {epoch, sample} of each row, u32 [batch, 2]; or of packed rows {epoch, sample, position in the sample}
+// of each token, u32 [batch, tokens, 3]. The first axes of x are [batch, tokens].
+void require_sample_ids(const ValueType& ids, const Shape& x, std::string_view where);
+inline bool name_tokens(const Shape& sample_ids) { return sample_ids.rank() == 3; }
 
 inline constexpr std::string_view kFirstOrderOnly = "it is itself part of a backward pass; second derivatives are not built";
 inline constexpr std::string_view kUpdateOnly = "it belongs to the update, which is not differentiated";

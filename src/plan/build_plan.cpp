@@ -228,7 +228,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   plan.decisions = decisions;
   plan.units = describe_units(graph, blocks, decisions.replays);
   plan.effective_batch = request.effective_batch;
-  plan.units_per_update = request.effective_batch * request.units_per_sample;
+  plan.ragged = request.ragged;
+  plan.units_per_update = request.units_per_update();
   plan.threads = machine.threads;
   plan.phases = phases_of(simulation, placed.offsets);
   for (const PhasePlan& phase : plan.phases) {

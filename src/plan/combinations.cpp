@@ -42,7 +42,7 @@ Combinations find_combinations(const GraphSource& source, const std::vector<std:
   std::vector<std::vector<Combination>> by_size(sizes.size());
   run_tasks(sizes.size(), [&](std::size_t i) {
     result.models[i] =
-        std::make_unique<BatchModel>(source(sizes[i]), sizes[i], request.effective_batch / sizes[i], machine.threads, catalogue);
+        std::make_unique<BatchModel>(source(sizes[i]), sizes[i], request.accumulation(sizes[i]), machine.threads, catalogue);
     by_size[i] = combinations_of(*result.models[i], i == 0, request, machine);
   });
   std::vector<Combination> list;

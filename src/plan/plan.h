@@ -37,10 +37,20 @@ enum class RecomputePolicy : std::uint8_t { automatic, none, all };
 
 enum class RestPolicy : std::uint8_t { automatic, memory, disk };
 
+// Windows whose numbers of rows differ: a micro-batch has some of their rows, and windows have as many micro-steps as that takes.
+struct RaggedWindows {
+  std::int64_t rows = 1, most_rows = 1;  // that are expected of a window, and that one has at the most
+  std::int64_t units = 1;                // likewise expected
+
+  friend bool operator==(const RaggedWindows&, const RaggedWindows&) = default;
+};
+
 // What the user leaves to the planner, and what not.
 struct PlanRequest {
-  std::int64_t effective_batch = 1;
-  std::optional<std::int64_t> micro_batch;  // divides the effective batch
+  std::int64_t effective_batch = 1;  // samples; a row each, unless windows are ragged
+  std::optional<RaggedWindows> ragged;
+  std::int64_t most_rows = 0;               // of a micro-batch; 0: no bound
+  std::optional<std::int64_t> micro_batch;  // rows; divides the effective batch unless windows are ragged
   std::optional<std::int64_t> group;        // micro-batches that go together; divides how many there are in a window
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles
@@ -53,6 +63,13 @@ struct PlanRequest {
   RestPolicy activations = RestPolicy::automatic;  // what crosses into the first blocks, between the passes
   bool saves = true;                               // the run writes weights and checkpoints
   std::int64_t units_per_sample = 1;               // tokens: what rates count
+
+  // Micro-batches of a window with so many rows each. Ragged windows count as several, so that none is planned to end with its
+  // first one.
+  std::int64_t accumulation(std::int64_t rows) const {
+    return ragged ? std::max<std::int64_t>(2, ceil_div(ragged->rows, rows)) : effective_batch / rows;
+  }
+  std::int64_t units_per_update() const { return ragged ? ragged->units : effective_batch * units_per_sample; }
 };
 
 // Builds the training graph of one micro-batch size. Value ids are the same for every size.
@@ -105,6 +122,7 @@ struct Plan {
   PlanDecisions decisions;
   std::vector<UnitDecision> units;  // what the replays come to
   std::int64_t effective_batch = 1;
+  std::optional<RaggedWindows> ragged;
   std::int64_t units_per_update = 1;
   int threads = 1;
 

@@ -23,11 +23,28 @@ constexpr Bytes kNoBound{std::numeric_limits<std::int64_t>::max()};
 
 bool takes(const PlanRequest& request, std::int64_t accumulation) { return !request.group || accumulation % *request.group == 0; }
 
+// The smallest numbers of rows with which a window of those expected takes 2, 3, 4, 6, 8, 12, ... micro-steps.
+std::vector<std::int64_t> ragged_micro_batches(const PlanRequest& request) {
+  if (request.micro_batch) return {*request.micro_batch};
+  std::set<std::int64_t> sizes{1};
+  const std::int64_t rows = request.ragged->rows;
+  for (std::int64_t power = 1; power < rows; power *= 2) {
+    for (const std::int64_t steps : {2 * power, 3 * power}) {
+      const std::int64_t size = ceil_div(rows, steps);
+      if (request.most_rows == 0 || size <= request.most_rows) sizes.insert(size);
+    }
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
 std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
+  if (request.ragged) return ragged_micro_batches(request);
   std::vector<std::int64_t> sizes;
   for (std::int64_t b = 1; b <= request.effective_batch; ++b) {
     if (request.effective_batch % b != 0) continue;
-    if ((!request.micro_batch || *request.micro_batch == b) && takes(request, request.effective_batch / b)) sizes.push_back(b);
+    const bool few = request.most_rows == 0 || b <= request.most_rows;
+    const bool wanted = request.micro_batch ? *request.micro_batch == b : few;
+    if (wanted && takes(request, request.effective_batch / b)) sizes.push_back(b);
   }
   const bool divides = request.effective_batch % request.micro_batch.value_or(1) == 0;
   if (sizes.empty() && request.group && divides) {

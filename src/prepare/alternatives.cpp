@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,34 +19,13 @@
 #include "base/tasks.h"
 #include "config/config_rules.h"
 #include "measure/measure_disk.h"
-#include "models/family.h"
+#include "prepare/model_changes.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {
 
 using nlohmann::json;
-
-using Arguments = std::vector<std::string>;  // of the command line, in pairs
-
-// One change to a configuration that might make it fit.
-struct Change {
-  std::string text;
-  Arguments arguments;
-  bool changes_result = false;
-};
-
-// "--set a=1 --set b=2" for {"a=1", "b=2"}.
-Arguments sets(std::initializer_list<std::string> assignments) {
-  Arguments arguments;
-  for (const std::string& each : assignments) arguments.insert(arguments.end(), {"--set", each});
-  return arguments;
-}
-
-Arguments both(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 std::string_view optimizer_text(const OptimizerChoice& optimizer) {
   switch (optimizer.kind) {
@@ -56,12 +35,6 @@ std::string_view optimizer_text(const OptimizerChoice& optimizer) {
     case OptimizerKind::adafactor: return "Adafactor";
   }
   return "";
-}
-
-// Bytes as they stand in arguments: whole GiB, else whole MiB.
-std::string argument_of(Bytes size) {
-  if (size.n % kGiB.n == 0) return fmt::format("{}GiB", size.n / kGiB.n);
-  return size.n % kMiB.n == 0 ? fmt::format("{}MiB", size.n / kMiB.n) : std::to_string(size.n);
 }
 
 // What a folder's file system has free; nothing where it is in memory, or the folder is not to be written.
@@ -103,6 +76,7 @@ Arguments all_automatic(const PlanRequest& request) {
   if (request.loss_chunks) arguments = both(std::move(arguments), sets({"plan.loss_chunks=auto"}));
   if (request.group) arguments = both(std::move(arguments), sets({"plan.group=auto"}));
   if (!request.micro_batch) return arguments;
+  if (request.ragged) return both(sets({"train.micro_batch=auto"}), arguments);
   // The effective batch may be known from the two that are taken back.
   return both(sets({fmt::format("train.effective_batch={}", request.effective_batch), "train.micro_batch=auto",
                     "train.accumulation=auto"}),
@@ -129,29 +103,13 @@ ChangeKind automatic_batch(const PlanRequest& request) {
   PlanRequest alone;
   alone.micro_batch = request.micro_batch;
   alone.effective_batch = request.effective_batch;
+  alone.ragged = request.ragged;
   ChangeKind kind{{{"let the planner choose micro-batch and accumulation (same effective batch)", all_automatic(alone)}}, true};
   if (request.recompute != RecomputePolicy::automatic || request.loss_chunks || request.group) {
     kind.changes.push_back({"let the planner choose everything", all_automatic(request)});
   }
   return kind;
 }
-
-// Samples of a half, a quarter, an eighth of the tokens.
-std::vector<Change> shorter_samples(const Config& config) {
-  std::vector<Change> changes;
-  for (const std::int64_t divisor : {2, 4, 8}) {
-    const std::int64_t context = config.model.context / divisor;
-    if (context < 8) break;
-    changes.push_back({fmt::format("samples of {} tokens instead of {}", context, config.model.context),
-                       sets({fmt::format("model.context={}", context)}), true});
-  }
-  return changes;
-}
-
-// What a training can leave to other tiers: all of it, and the optimizer state alone.
-struct Leaving {
-  Bytes all, state;
-};
 
 // A room for what leaves memory: a host where the machine has one, else a disk, which may have been given and be too small.
 std::optional<Change> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
@@ -234,36 +192,6 @@ std::vector<Change> no_state(const Config& config) {
   return {{fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments), true}};
 }
 
-// What a command would plan with more arguments.
-struct Asked {
-  Config config;
-  PlanRequest request;
-  Budget budget;
-};
-
-Asked with_arguments(const Config& config, const PlanningInput& input, const Arguments& arguments) {
-  Arguments assignments;
-  BudgetOptions budgets;
-  for (std::size_t i = 0; i < arguments.size(); i += 2) {
-    const std::string &option = arguments[i], &value = arguments[i + 1];
-    if (option == "--set") assignments.push_back(value);
-    if (option == "--memory") budgets.memory = value;
-    if (option == "--host-memory") budgets.host_memory = value;
-    if (option == "--disk") budgets.disk = value;
-  }
-  Asked asked{config, {}, {}};
-  asked.config.train.micro_batch = input.request.micro_batch;  // which a run that is resumed may have decided
-  asked.config = with_settings(std::move(asked.config), assignments, budgets);
-  // A shorter sample beside rows of positions that stay: only random weights let the rows shrink as well.
-  if (asked.config.model.init.empty())
-    asked.config.model.config = with_positions(asked.config.model.config, asked.config.model.context);
-  asked.request = plan_request(asked.config);
-  asked.budget = plan_budget(asked.config);
-  if (!asked.budget.memory) asked.budget.memory = input.budget.memory;
-  asked.request.beyond = rooms_beyond(asked.budget, has_host(input.machine.machine));
-  return asked;
-}
-
 struct Outcome {
   Bytes process;
   double seconds = 0;
@@ -273,33 +201,44 @@ struct Outcome {
 
 Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds, plan.decisions.micro_batch}; }
 
-// What it comes to; empty where it does not fit, or asks for what cannot be (a disk that is too small for the state).
+// What it comes to; empty where it does not fit. Throws where it asks for what cannot be: a disk that is too small for the state.
 std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets) {
-  try {
-    OpCatalogue catalogue = catalogue_of(input.machine);
-    PlanSpace space(source_of(asked.config, input.facts), asked.request, machine, catalogue);
-    for (const Budget& budget : budgets) {
-      if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
-    }
-  } catch (const Error& error) {
-    if (error.kind == ErrorKind::internal) throw;
+  OpCatalogue catalogue = catalogue_of(input.machine);
+  PlanSpace space(source_of(asked.config, asked.facts), asked.request, machine, catalogue);
+  for (const Budget& budget : budgets) {
+    if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
   }
   return {};
 }
 
+// Empty where the configuration refuses it as well.
+template <class Try>
+std::optional<Outcome> unless_refused(const Try& attempt) {
+  try {
+    return attempt();
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal) throw;
+    return {};
+  }
+}
+
 // Plans the changed configuration; empty where it does not fit either. Measures no disk: that takes seconds.
 std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input) {
-  const Asked asked = with_arguments(config, input, change.arguments);
-  Machine machine = input.machine.machine;
-  bool assumed = false;
-  if (asked.config.memory.disk && !config.memory.disk) {
-    assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
-  }
-  std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget});
-  if (outcome) outcome->assumed_disk = assumed;
-  return outcome;
+  return unless_refused([&] {
+    const Asked asked = with_arguments(input, change.arguments);
+    Machine machine = input.machine.machine;
+    bool assumed = false;
+    if (asked.config.memory.disk && !config.memory.disk) {
+      assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
+    }
+    std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget});
+    if (outcome) outcome->assumed_disk = assumed;
+    return outcome;
+  });
 }
+
+}  // namespace
 
 Leaving leaving_of(const Config& config, const PlanningInput& input) {
   const Graph graph = build_training_graph(config, input.facts, 1).graph;
@@ -313,15 +252,17 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
   return {all, state};
 }
 
-}  // namespace
-
 json remedies(const Config& config, const PlanningInput& input, Bytes floor, Bytes knee) {
   const std::vector<ChangeKind> kinds{automatic_choices(input.request),
                                       automatic_batch(input.request),
                                       rooms_beyond_memory(config, input, leaving_of(config, input)),
                                       {{more_memory(input, floor, knee)}},
                                       {narrower_numbers(config)},
+                                      {other_bases(config)},
+                                      {other_ranks(config)},
                                       {shorter_samples(config)},
+                                      {frozen_parts(config, input)},
+                                      {new_adapters(config)},
                                       {no_state(config)}};
   struct Remedy {
     int rank;  // of what it costs beside seconds
@@ -359,8 +300,9 @@ namespace {
 
 struct Lever {
   std::string name;
-  Arguments arguments;  // beside those of the plan
-  bool batch = false;   // chooses another micro-batch
+  Arguments arguments;          // beside those of the plan
+  bool changes_result = false;  // trains other numbers
+  bool batch = false;           // of them, by another micro-batch
 };
 
 // What rests on the next tier, from what is read least often.
@@ -377,16 +319,16 @@ std::vector<Lever> tier_levers(const std::string& tier) {
 std::vector<Lever> number_levers(const Config& config) {
   std::vector<Lever> list;
   if (config.precision.compute == DType::f32) {
-    list.push_back({"products in bf16", sets({"precision.compute=bf16"})});
+    list.push_back({"products in bf16", sets({"precision.compute=bf16"}), true});
     if (config.precision.parameters == DType::f32) {
-      list.push_back({"weights in bf16, too", sets({"precision.compute=bf16", "precision.parameters=bf16"})});
+      list.push_back({"weights in bf16, too", sets({"precision.compute=bf16", "precision.parameters=bf16"}), true});
     }
   }
   if (!may_narrow_state(config)) return list;
-  list.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"})});
-  list.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"})});
+  list.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"}), true});
+  list.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"}), true});
   if (config.optimizer.kind == OptimizerKind::adamw && !config.schedule.momentum && !config.optimizer.half_lives) {
-    list.push_back({"Adafactor instead of AdamW", sets({"optimizer.name=adafactor"})});
+    list.push_back({"Adafactor instead of AdamW", sets({"optimizer.name=adafactor"}), true});
   }
   return list;
 }
@@ -415,6 +357,20 @@ std::int64_t many_together(std::int64_t accumulation) {
   return together;
 }
 
+// What else could be trained, each kind by a few of its changes: each costs a plan.
+std::vector<Lever> model_levers(const Config& config, const PlanningInput& input) {
+  std::vector<Change> changes = new_adapters(config);
+  const auto add = [&](std::vector<Change> more) { std::ranges::move(more, std::back_inserter(changes)); };
+  add(other_ranks(config));
+  add(other_bases(config));
+  if (std::vector<Change> shorter = shorter_samples(config); !shorter.empty()) add({std::move(shorter.front())});
+  add({longer_samples(config)});
+  add(frozen_parts(config, input));
+  std::vector<Lever> list;
+  for (Change& change : changes) list.push_back({std::move(change.text), std::move(change.arguments), change.changes_result});
+  return list;
+}
+
 // Each decides one thing otherwise than the plan does.
 std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
   const std::int64_t batch = input.request.effective_batch;
@@ -425,8 +381,10 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, 
                                             : Lever{"loss in one piece", sets({"plan.loss_chunks=1"})});
   for (const std::int64_t micro : other_micro_batches(batch, decisions.micro_batch)) {
     list.push_back({fmt::format("micro-batch {}", micro),
-                    sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}),
-                    true});
+                    config.train.effective_tokens > 0 || config.batch.packing
+                        ? sets({fmt::format("train.micro_batch={}", micro)})
+                        : sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}),
+                    true, true});
   }
   const std::int64_t together = many_together(decisions.accumulation);
   if (decisions.group > 1) {
@@ -443,6 +401,7 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, 
     add(tier_levers(first < tiers.size() ? tiers[first].name : "disk"));
   }
   add(number_levers(config));
+  add(model_levers(config, input));
   return list;
 }
 
@@ -492,13 +451,13 @@ json levers(const Config& config, const PlanningInput& input, PlanSpace& space, 
   const Arguments pinned = sets({fmt::format("train.micro_batch={}", plan.decisions.micro_batch)});
   run_tasks(all.size(), [&](std::size_t i) {
     const Arguments arguments = pin && !all[i].batch ? both(pinned, all[i].arguments) : all[i].arguments;
-    const Asked asked = with_arguments(config, input, arguments);
-    Budget open = asked.budget;
-    open.memory.reset();
-    const std::optional<Outcome> outcome = outcome_of(asked, input, input.machine.machine, {asked.budget, open});
-    if (!outcome) return;
-    const bool numbers = asked.config.precision != config.precision || asked.config.optimizer.kind != config.optimizer.kind;
-    planned[i] = LeverRow{all[i].name, arguments, *outcome, numbers || all[i].batch};
+    const std::optional<Outcome> outcome = unless_refused([&] {
+      const Asked asked = with_arguments(input, arguments);
+      Budget open = asked.budget;
+      open.memory.reset();
+      return outcome_of(asked, input, input.machine.machine, {asked.budget, open});
+    });
+    if (outcome) planned[i] = LeverRow{all[i].name, arguments, *outcome, all[i].changes_result};
   });
   for (std::optional<LeverRow>& row : planned) {
     if (row) rows.push_back(std::move(*row));

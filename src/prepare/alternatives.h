@@ -8,6 +8,12 @@
 
 namespace plimsoll {
 
+// What a training can leave to other tiers: all of it, and the optimizer state alone.
+struct Leaving {
+  Bytes all, state;
+};
+Leaving leaving_of(const Config& config, const PlanningInput& input);
+
 // The array `levers` of plimsoll.plan/1: what each changes of `plan`, which `space` gave for the budget. Within the budget where
 // it fits, else without one. The fastest first; what changes neither bytes nor seconds is left out.
 nlohmann::json levers(const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan);

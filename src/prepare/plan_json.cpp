@@ -287,6 +287,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                  {"levers", json::array()},
                  {"infeasible", nullptr},
                  {"record", to_json(record_of(plan))}};
+  if (plan.ragged) object["batch"]["rows"] = plan.ragged->rows;
   if (values) object["values"] = values_json(plan);
   return object;
 }

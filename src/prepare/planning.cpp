@@ -4,12 +4,14 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/order.h"
+#include "data/sample_file.h"
 #include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -22,6 +24,7 @@
 #include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
+#include "prepare/written.h"
 #include "weights/adapter_weights.h"
 #include "weights/weights.h"
 
@@ -60,9 +63,20 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, 
 json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
   std::int64_t parameters = 0;
   for (const ValueId id : plan.graph.parameters()) parameters += plan.graph.values[id].type.shape.elements();
-  const std::int64_t samples = config.train.updates * config.train.effective_batch;
+  std::int64_t samples = config.train.updates * config.train.effective_batch;
   json epochs;
-  if (input.data.train.tokens > 1) {
+  std::int64_t tokens = config.train.updates * plan.units_per_update;
+  if (const std::optional<EpochFacts>& epoch = input.epoch) {
+    samples =
+        std::llround(static_cast<double>(tokens) / static_cast<double>(epoch->positions) * static_cast<double>(epoch->samples));
+    epochs = static_cast<double>(tokens) / static_cast<double>(epoch->positions);
+    if (!input.facts.ragged) {
+      samples = config.train.updates * config.train.effective_batch;
+      epochs = static_cast<double>(samples) / static_cast<double>(epoch->samples);
+      tokens = std::llround(epochs.get<double>() * static_cast<double>(epoch->positions));
+    }
+    if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
+  } else if (input.data.train.tokens > 1) {
     const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
     epochs = static_cast<double>(samples) / static_cast<double>(all.count());
   }
@@ -70,9 +84,26 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"updates", config.train.updates},
           {"samples", samples},
           {"epochs", epochs},
-          {"tokens", samples * config.model.context},
+          {"tokens", tokens},
           {"seconds", static_cast<double>(config.train.updates) * plan.update_seconds},
           {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
+}
+
+// What an epoch of samples of their own lengths comes to: `fill`, the share of the positions of its rows that samples take.
+json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t context) {
+  const std::int64_t rows = std::max<std::int64_t>(1, epoch.rows);
+  const double share = std::min(1.0, static_cast<double>(epoch.positions) / static_cast<double>(rows * context));
+  json object = {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
+                 {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
+  const SampleCounts& counts = train.counts;
+  if (counts.read > 0) {
+    object["data"] = {{"samples", counts.read},
+                      {"untrained", counts.untrained},
+                      {"dropped", counts.dropped},
+                      {"cut", counts.cut},
+                      {"split", counts.split}};
+  }
+  return object;
 }
 
 json subject_json(const Config& config, const Machine& machine) {
@@ -147,7 +178,14 @@ namespace {
 
 // Those of files that are there, and what is assumed of the others.
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
-  DataFacts facts{1, !config.data.validation.empty()};
+  DataFacts facts{1, !config.data.validation.empty() || config.data.validation_share > 0};
+  facts.ragged = assumed_windows(config);
+  if (has_samples(config)) {
+    facts.bytes_per_token = 4;
+    facts.packed = config.batch.packing;
+    if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
+    return facts;
+  }
   for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
   for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
     if (paths.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
@@ -159,11 +197,16 @@ DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& as
 std::string assumed_text(const std::vector<AssumedData>& assumed) {
   std::string text;
   for (const AssumedData& data : assumed) {
+    if (data.there) {
+      text += fmt::format("{} ({}) has not been rendered and tokenised yet: planned for samples of model.context tokens",
+                          data.key, data.path);
+      continue;
+    }
     text +=
         fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} byte{} a token", text.empty() ? "" : "; ",
                     data.key, data.path, data.format, data.bytes_per_token, data.bytes_per_token == 1 ? "" : "s");
   }
-  return text + "; training needs the data";
+  return text + (assumed.front().there ? "; `plimsoll train` does it once" : "; training needs the data");
 }
 
 json to_json(const std::vector<AssumedData>& assumed) {
@@ -201,18 +244,30 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   if (place.begins) check_model_files(config);
   input.request = plan_request(config);
   input.budget = plan_budget(config);
-  if (!place.runs_now) input.assumed = assume_missing_data(config);
+  if (!place.runs_now) {
+    input.assumed = assume_missing_data(config);
+    if (input.assumed.empty() && !samples_are_made(config, cache))
+      input.assumed.push_back({"data.train", config.data.train.text(), "chat", 4, /*there=*/true});
+  }
   if (input.assumed.empty()) {
     input.data = open_data(config, cache, place.tokens);
     if (input.data.validation) {
       // Found now rather than after hours of training. Training data is checked as it is read.
-      check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+      if (input.data.validation->samples == 0)
+        check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
     }
-    input.facts = input.data.facts();
+    if (config.batch.packing && input.data.train.samples == 0) {
+      throw config_error("E-CONFIG-CONFLICT", "batch.packing",
+                         fmt::format("samples of format \"{}\" fill their rows", input.data.train.format),
+                         "samples of their own lengths, data.format = \"chat\"", {"--set batch.packing=false"});
+    }
+    if (input.data.train.samples > 0 || config.train.effective_tokens > 0) input.epoch = epoch_facts(config, input.data.train);
+    input.facts = facts_of(config, input.data, input.epoch ? ragged_windows(config, *input.epoch) : std::nullopt);
   } else {
     input.facts = assumed_facts(config, input.assumed, cache);
     if (say) say("note: " + assumed_text(input.assumed));
   }
+  input.request.ragged = input.facts.ragged;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -229,8 +284,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   return input;
 }
 
-namespace {
-
 // Planning copies graphs of megabytes hundreds of times, and what is given back in between comes zeroed again: a fifth of its
 // time; its threads would wait for each other in one arena. The process that plans ends with it.
 void keep_freed_memory() {
@@ -239,8 +292,6 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
-
-}  // namespace
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
@@ -254,12 +305,14 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
-    if (extras.levers) object["levers"] = levers(config, input, space, *plan);
+    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
+    object["written"] = written_json(config, *plan);
+    if (extras.levers && input.source) object["levers"] = levers(config, input, space, *plan);
     result.plan = std::move(*plan);
   } else {
     const Infeasible& infeasible = std::get<Infeasible>(best);
     object = to_json(infeasible, context, input.machine.machine.threads);
-    object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
+    if (input.source) object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
   }
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
@@ -304,7 +357,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
         host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
   }
-  if (record.decisions.micro_batch * record.decisions.accumulation != input.request.effective_batch ||
+  if (record.decisions.accumulation != input.request.accumulation(record.decisions.micro_batch) ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, blocks, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
@@ -342,7 +395,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                         "--host-memory " + std::to_string(result.plan->host.n));
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
-  result.text = to_json(*result.plan, context, false).dump(1);
+  json object = to_json(*result.plan, context, false);
+  object["written"] = written_json(config, *result.plan);
+  result.text = object.dump(1);
   return result;
 }
 

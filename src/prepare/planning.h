@@ -9,14 +9,22 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/run_settings.h"
 #include "device/machine_facts.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
 #include "prepare/plan_json.h"
 #include "prepare/setup.h"
+#include "prepare/windows.h"
 
 namespace plimsoll {
+
+// What a configuration was made of: more arguments make another one of it.
+struct ConfigSource {
+  RunSettings settings;
+  Bf16Speed bf16 = bf16_speed_here();
+};
 
 struct PlanningInput {
   PlanRequest request;
@@ -24,9 +32,11 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
+  std::optional<EpochFacts> epoch;   // of samples of their own lengths, or of updates of a number of tokens
   std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
   std::filesystem::path cache;
-  std::filesystem::path runs = ".";  // where run folders lie: a disk is proposed there
+  std::filesystem::path runs = ".";         // where run folders lie: a disk is proposed there
+  std::optional<ConfigSource> source = {};  // absent: neither levers nor remedies are looked for
 };
 
 // Which machine a plan is for, and whether it is to run now.
@@ -69,6 +79,8 @@ struct PlanningResult {
   std::optional<Plan> plan;  // absent: infeasible
 };
 
+// What the heap gets back stays with it, for a process that plans and ends.
+void keep_freed_memory();
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
 // The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes
 // the budget.

@@ -26,6 +26,14 @@ namespace {
 
 using nlohmann::json;
 
+json to_json(const std::optional<RaggedWindows>& windows) {
+  return windows ? json{windows->rows, windows->most_rows, windows->units} : json(nullptr);
+}
+std::optional<RaggedWindows> ragged_from(const json& object) {
+  if (object.is_null()) return {};
+  return RaggedWindows{object.at(0), object.at(1), object.at(2)};
+}
+
 json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
 // The bounds were found when the plan was made; a replay does not search.
@@ -88,10 +96,12 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
       planning_input(config, options.cache, say,
                      {.machine = options.machine, .probe = options.probe, .tokens = options.tokens, .begins = !options.resumes});
   input.runs = options.runs;
+  if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},
                  {"train", to_json(place_of(input.data.train))},
                  {"validation", nullptr},
+                 {"ragged", to_json(input.facts.ragged)},
                  {"machine", machine_text(input.machine.machine)},
                  {"algorithms", input.machine.algorithms},
                  {"budget", optional_bytes(input.budget.memory)}};
@@ -125,6 +135,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   prepared.train = place_from(result.at("train"));
   if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
+  prepared.ragged = ragged_from(result.at("ragged"));
   prepared.plan_text = result.at("plan").get<std::string>();
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
@@ -133,8 +144,8 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
   OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
-  Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config), prepared.machine,
-                         catalogue, &prepared.record.offsets);
+  Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config, prepared.ragged),
+                         prepared.machine, catalogue, &prepared.record.offsets);
   if (plan.plan_hash != prepared.record.plan_hash) {
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
                 fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "config/config.h"
+#include "config/run_settings.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "prepare/plan_json.h"
@@ -27,6 +28,7 @@ struct Prepared {
   TokenFilePlace train;
   std::optional<TokenFilePlace> validation;
   std::string data_hash;
+  std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // what was planned for: the request, or what the machine has
 };
@@ -46,6 +48,7 @@ struct PrepareOptions {
   std::filesystem::path tokens;             // for them where the cache cannot be written; empty: nowhere
   std::filesystem::path weights_folder;     // of the run: what its weights need beside them goes there; empty: it does not
   bool resumes = false;                     // what is there stays
+  std::optional<RunSettings> settings;      // that the configuration was made of
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);

@@ -33,9 +33,11 @@ OptimizerSettings optimizer_settings(const Config& config) {
   return settings;
 }
 
-PlanRequest plan_request(const Config& config) {
+PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged) {
   PlanRequest request;
   request.effective_batch = config.train.effective_batch;
+  request.ragged = ragged;
+  request.most_rows = config.batch.tokens / config.model.context;
   request.micro_batch = config.train.micro_batch;
   request.recompute = config.plan.recompute;
   request.group = config.plan.group;

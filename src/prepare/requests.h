@@ -1,6 +1,7 @@
 // What a configuration means to the stages below: the settings of the optimizer, the request and the budget of a plan.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "autodiff/training.h"
@@ -14,7 +15,8 @@ struct PlaceRequest;
 
 OptimizerSettings optimizer_settings(const Config& config);
 // saves stays true. For a machine whose kernels run on the host.
-PlanRequest plan_request(const Config& config);
+// `ragged`: of the data (prepare/windows.h).
+PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged = {});
 Budget plan_budget(const Config& config);
 // Where its plan runs, on a GPU at the pace of one kernel at a time.
 PlaceRequest place_request(const Config& config);

@@ -12,7 +12,7 @@ namespace plimsoll {
 using nlohmann::json;
 
 TokenFilePlace place_of(const TokenFile& file) {
-  TokenFilePlace place{{}, file.name, file.format, file.bytes_per_token, file.vocab};
+  TokenFilePlace place{{}, file.name, file.format, file.bytes_per_token, file.vocab, file.samples, file.table};
   for (const TokenPart& part : file.parts) place.parts.push_back({part.file.path(), part.name, part.offset, part.tokens});
   return place;
 }
@@ -27,6 +27,8 @@ TokenFile open_place(const TokenFilePlace& place) {
   file.format = place.format;
   file.bytes_per_token = place.bytes_per_token;
   file.vocab = place.vocab;
+  file.samples = place.samples;
+  file.table = place.table;
   return file;
 }
 
@@ -40,21 +42,47 @@ json to_json(const TokenFilePlace& place) {
     }
     parts.push_back({{"path", part.path}, {"name", part.name}, {"offset", part.offset}, {"tokens", part.tokens}});
   }
-  return {
-      {"parts", parts}, {"name", place.name}, {"format", place.format}, {"width", place.bytes_per_token}, {"vocab", place.vocab}};
+  return {{"parts", parts},       {"name", place.name},       {"format", place.format}, {"width", place.bytes_per_token},
+          {"vocab", place.vocab}, {"samples", place.samples}, {"table", place.table}};
 }
 
 TokenFilePlace place_from(const json& object) {
-  TokenFilePlace place{{}, object.at("name"), object.at("format"), object.at("width"), object.at("vocab")};
+  TokenFilePlace place{{},
+                       object.at("name"),
+                       object.at("format"),
+                       object.at("width"),
+                       object.at("vocab"),
+                       object.at("samples"),
+                       object.at("table")};
   for (const json& part : object.at("parts")) {
     place.parts.push_back({part.at("path"), part.at("name"), part.at("offset"), part.at("tokens")});
   }
   return place;
 }
 
+namespace {
+
+template <class Open>
+TokenFile open_in_child(const Open& open) {
+  const std::string place = run_in_child([&] { return to_json(place_of(open())).dump(); });
+  return open_place(place_from(json::parse(place)));
+}
+
+}  // namespace
+
 TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache) {
-  const std::string place = run_in_child([&] { return to_json(place_of(open_data_file(config, paths, cache))).dump(); });
-  return open_place(place_from(nlohmann::json::parse(place)));
+  return open_in_child([&] { return open_data_file(config, paths, cache); });
+}
+
+TokenFile open_training_in_child(const Config& config, const std::filesystem::path& cache) {
+  if (config.data.validation_share == 0) return open_in_child(config, config.data.train, cache);
+  return open_in_child([&] { return open_data(config, cache).train; });
+}
+
+TokenFile open_validation_in_child(const Config& config, const std::filesystem::path& cache) {
+  const DataPaths& paths = config.data.validation;
+  if (config.data.validation_share == 0) return open_in_child(config, paths.empty() ? config.data.train : paths, cache);
+  return open_in_child([&] { return *open_data(config, cache).validation; });
 }
 
 }  // namespace plimsoll

@@ -22,6 +22,7 @@ struct TokenFilePlace {
   std::vector<TokenPartPlace> parts;
   std::string name, format;
   std::int64_t bytes_per_token = 1, vocab = 256;
+  std::int64_t samples = 0, table = 0;
 };
 
 TokenFilePlace place_of(const TokenFile& file);
@@ -33,5 +34,8 @@ TokenFilePlace place_from(const nlohmann::json& object);
 
 // Opens a data file in a child, since tokenising takes memory of its own.
 TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache);
+// The training data, without what is held out; and that, or without it the training data.
+TokenFile open_training_in_child(const Config& config, const std::filesystem::path& cache);
+TokenFile open_validation_in_child(const Config& config, const std::filesystem::path& cache);
 
 }  // namespace plimsoll

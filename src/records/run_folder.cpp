@@ -338,12 +338,13 @@ void RunFolder::sync() const {
 
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm, ratio;
-  std::array<char, 640> line;
+  std::array<char, 704> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
     end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
   };
   add("{{\"update\":{},\"samples\":{},\"units\":{},", metrics.update, metrics.samples, metrics.units);
+  add("\"trained_units\":{},\"padding\":{},\"micro_steps\":{},", metrics.units, metrics.padding, metrics.micro_steps);
   add("\"loss\":{},\"loss_bits\":\"{:016x}\",", number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss));
   add("\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\",", number_text(metrics.grad_norm, grad_norm),
       std::bit_cast<std::uint64_t>(metrics.grad_norm));

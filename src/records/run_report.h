@@ -18,6 +18,18 @@
 
 namespace plimsoll {
 
+// What this process has written: to the disk as its store counts, and into checkpoints and weights.
+struct WrittenReport {
+  Bytes load, update, run, save;  // update: the last one; run: load and all updates
+
+  void begin(Bytes loaded) { load = run = loaded; }
+  // `all`: since the process began.
+  void add_update(Bytes all) {
+    update = all - run;
+    run = all;
+  }
+};
+
 struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
@@ -25,6 +37,7 @@ struct RunReport {
   std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing where it is not in this process
   std::optional<EvaluationResult> validation;
   Bytes measured_arena, process_hwm;
+  WrittenReport written;
 
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
   // What has been reached; run.json of a failed run says it too.

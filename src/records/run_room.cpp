@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "formats/file.h"
 #include "formats/weight_files.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
@@ -36,15 +37,9 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
   return ::stat(existing(a).c_str(), &one) == 0 && ::stat(existing(b).c_str(), &other) == 0 && one.st_dev == other.st_dev;
 }
 
-Bytes bytes_of(const fs::path& file) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(file, error);
-  return Bytes{error ? 0 : static_cast<std::int64_t>(size)};
-}
-
 // What the run replaces, as far as it asks for that room.
 Bytes replaced(const RunFolder& folder, const RunRoom& room) {
-  return std::min(bytes_of(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
+  return std::min(file_bytes(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
          std::min(weights_in(folder.averages()), room.averages);
 }
 

@@ -42,7 +42,7 @@ void CpuDevice::stamp(std::size_t number) {
 std::optional<TierUse> CpuDevice::use_of(std::size_t tier) const {
   const TierStore* store = stores_.at(tier);
   if (store == nullptr) return {};
-  return TierUse{store->height(), store->written(), store->transfers()};
+  return TierUse{store->height(), store->written(), store->wear(), store->transfers()};
 }
 
 void CpuDevice::read(const Operand& operand, const Sink& sink) const {

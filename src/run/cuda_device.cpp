@@ -256,7 +256,7 @@ double CudaDevice::seconds_between(std::size_t from, std::size_t to) const {
 }
 
 std::optional<TierUse> CudaDevice::use_of(std::size_t tier) const {
-  if (on_disk(static_cast<std::uint8_t>(tier))) return TierUse{disk_->height(), disk_->written(), disk_->engine()};
+  if (on_disk(static_cast<std::uint8_t>(tier))) return TierUse{disk_->height(), disk_->written(), disk_->wear(), disk_->engine()};
   if (held_.n == 0 || tier != host_tier_) return {};
   TierUse use;
   for (const auto& [offset, bytes] : written_) {

@@ -14,9 +14,10 @@
 
 namespace plimsoll {
 
-// What was used of a tier past the first: the end of the highest byte that was written, and all that were.
+// What was used of a tier past the first: the end of the highest byte that was written, all that were, and what all writes to a
+// disk have put there.
 struct TierUse {
-  Bytes height, written;
+  Bytes height, written, wear;
   std::optional<TransferEngine> transfers;  // of a disk
 };
 

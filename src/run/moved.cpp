@@ -22,4 +22,25 @@ Moved moved_by(const Program& program, std::size_t tier) {
   return moved;
 }
 
+Written written_by(const Program& program, const Graph& graph, std::size_t tier) {
+  const auto blocks = [](Bytes piece) { return align_up(piece, TierStore::kPieceAlignment); };
+  Written written;
+  const std::vector<TierStore::Piece> pieces = moved_by(program, tier).pieces;
+  for (const ValueId id : graph.parameters()) {
+    const Operand& rests = program.operands[id];
+    if (rests.tier != tier) continue;
+    auto piece = std::ranges::lower_bound(pieces, rests.offset, {}, &TierStore::Piece::offset);
+    for (; piece != pieces.end() && piece->offset < rests.offset + rests.bytes; ++piece) written.load += blocks(piece->bytes);
+  }
+  const auto add = [&](const std::vector<Instruction>& section, std::int64_t times) {
+    for (const Instruction& instruction : section) {
+      const auto* copy = std::get_if<StartCopy>(&instruction);
+      if (copy != nullptr && copy->to.tier == tier) written.update += blocks(copy->to.bytes) * times;
+    }
+  };
+  add(program.micro, program.rounds);
+  add(program.update, 1);
+  return written;
+}
+
 }  // namespace plimsoll

@@ -16,4 +16,11 @@ struct Moved {
 
 Moved moved_by(const Program& program, std::size_t tier);
 
+// What a run writes there, in whole blocks, as a store writes its pieces.
+struct Written {
+  Bytes load;    // the parameters that rest there, each once; state begins as zeros, which nobody writes
+  Bytes update;  // a window and its update
+};
+Written written_by(const Program& program, const Graph& graph, std::size_t tier);
+
 }  // namespace plimsoll

@@ -57,6 +57,10 @@ struct Begun {
 struct Placed {
   std::optional<std::uintptr_t> base;  // of the arena, where it is in this process
 };
+// Everything is where it rests before the first update.
+struct Loaded {
+  Bytes written;  // to the disk
+};
 struct MadeWrong {
   const std::string& fault;
 };
@@ -69,6 +73,7 @@ struct LoopBegins {
 struct Updated {
   const Metrics& metrics;
   const Progress& progress;
+  Bytes written;  // to the disk, since the process began
 };
 struct Overflowed {
   const Overflow& overflow;
@@ -93,6 +98,7 @@ struct Evaluated {
 struct Saving {};
 struct Saved {
   std::int64_t updates = 0;
+  Bytes written;  // into the checkpoint
 };
 struct LoopEnded {};
 
@@ -105,6 +111,7 @@ struct Finished {
   const std::string& parameters_hash;
   std::string_view stopped_by;  // "SIGTERM"; empty where the training is done
   Bytes promised;
+  Bytes saved;  // as weights
 };
 // The last event, unless the session failed.
 struct Ended {};
@@ -114,8 +121,8 @@ struct Failed {
   const Progress& reached;  // after the last update
 };
 
-using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, MadeWrong, LoopBegins, Updated, Overflowed, Warned,
-                           Unstable, Diverging, Evaluating, Evaluated, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
+using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed,
+                           Warned, Unstable, Diverging, Evaluating, Evaluated, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
 
 class Consumer {
  public:

@@ -158,7 +158,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const Arena arena(plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.graph, program, device, machine.threads, plan.decisions.loss_chunks);
-  const DataSources sources(data, config.model.context);
+  const DataSources sources(config, data);
   Trainer trainer(config, model, plan, executor, sources.data());
   trainer.load(nullptr);
   for (std::int64_t i = 0; i < config.train.updates; ++i) trainer.update();

@@ -252,7 +252,8 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
 
 void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
                          const std::filesystem::path& checkpoint) {
-  if (progress.micro_batch * progress.accumulation != config.train.effective_batch) {
+  const bool ragged = config.train.effective_tokens > 0 || config.batch.packing;
+  if (!ragged && progress.micro_batch * progress.accumulation != config.train.effective_batch) {
     throw data_error("E-CKPT-FORMAT", checkpoint.string(),
                      fmt::format("its updates have {} x {} samples and those of the run {}", progress.micro_batch,
                                  progress.accumulation, config.train.effective_batch),

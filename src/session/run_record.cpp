@@ -44,6 +44,7 @@ void RunRecord::finish(const Finished& finished) {
     report_.interrupt(std::string(finished.stopped_by));
   }
   report_.parameters_hash = finished.parameters_hash;
+  report_.written.save += finished.saved;
   report_.finish(finished.progress, finished.device, finished.audit);
 }
 
@@ -83,9 +84,15 @@ void RunRecord::see(const Event& event) {
         begun_ = true;
       },
       [&](const Placed& placed) { report_.arena_base = placed.base; },
+      [&](const Loaded& loaded) { report_.written.begin(loaded.written); },
       [&](const MadeWrong& wrong) { report_.fault = wrong.fault; },
-      [&](const Updated& updated) { report_.note(updated.progress); }, [&](const Evaluated& done) { evaluated(done.evaluation); },
-      [&](const Saved&) {
+      [&](const Updated& updated) {
+        report_.note(updated.progress);
+        report_.written.add_update(updated.written);
+      },
+      [&](const Evaluated& done) { evaluated(done.evaluation); },
+      [&](const Saved& saved) {
+        report_.written.save += saved.written;
         if (!std::exchange(saved_, true)) report_.warm_up_again();
       },
       [&](const Finished& finished) { finish(finished); }, [&](const Ended&) { end(); },

@@ -19,6 +19,7 @@
 #include "formats/file.h"
 #include "models/family.h"
 #include "prepare/requests.h"
+#include "prepare/windows.h"
 #include "records/run_folder.h"
 #include "records/run_report.h"
 #include "records/run_room.h"
@@ -53,6 +54,13 @@ Error outside_of_plan(std::string message, std::string remedy) {
           "E-MEM-RESERVE",        "process",
           std::move(message),     "what `plimsoll machine` measured",
           {std::move(remedy)}};
+}
+
+// What this process has written to the disk.
+Bytes written_to_disk(const Device& device) {
+  Bytes written;
+  for (std::size_t tier = 1; tier < kMostTiers; ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
+  return written;
 }
 
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
@@ -148,6 +156,7 @@ std::optional<Refused> Session::prepare() {
   options.tokens = folder_.tokens();
   options.weights_folder = folder_.weights();
   options.resumes = request_.resumes;
+  options.settings = request_.settings;
   std::error_code ignored;
   const std::filesystem::path runs = folder_.lies_in();
   if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
@@ -169,7 +178,8 @@ std::optional<Refused> Session::prepare() {
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles data = open_data(prepared_);
-  TrainingGraph model = build_training_graph(config_, data.facts(), prepared_.record.decisions.micro_batch);
+  TrainingGraph model =
+      build_training_graph(config_, facts_of(config_, data, prepared_.ragged), prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own
@@ -192,7 +202,7 @@ void Session::train() {
   emit(Placed{place.base()});
   Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
   require_algorithms(prepared_.algorithms, executor.algorithms());
-  const DataSources sources(data, config_.model.context);
+  const DataSources sources(config_, data);
   Trainer trainer(config_, model, plan, executor, sources.data());
   std::optional<Audit> audit;
   if (request_.audit) {
@@ -208,8 +218,9 @@ void Session::train() {
   if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
+  emit(Loaded{written_to_disk(place.device())});
   try {
-    loop(trainer, plan, data.validation.has_value());
+    loop(trainer, plan, place.device(), data.validation.has_value());
     finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
   } catch (const Error& error) {
     if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
@@ -279,7 +290,7 @@ void Session::make_wrong(Trainer& trainer) {
   emit(MadeWrong{request_.fault});
 }
 
-void Session::loop(Trainer& trainer, const Plan& plan, bool validation) {
+void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation) {
   const std::int64_t updates = request_.updates;
   emit(LoopBegins{updates, promised(plan)});
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
@@ -288,7 +299,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, bool validation) {
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
     metrics.spike = seen.spike;
-    record(trainer, Updated{metrics, trainer.progress()});
+    record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
     if (metrics.update == updates) break;
@@ -370,7 +381,7 @@ void Session::save(Trainer& trainer) {
   saved_at_ = trainer.progress().updates;
   saved_time_ = seconds_now();
   if (not_written) throw *not_written;
-  emit(Saved{saved_at_});
+  emit(Saved{saved_at_, file_bytes(folder_.checkpoint())});
 }
 
 bool Session::save_is_due(std::int64_t update) const {
@@ -384,9 +395,10 @@ void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, A
   trainer.save_weights_to(folder_.weights());
   // With the files that the weights have beside them.
   if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});
+  const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
   const std::string hash = trainer.hash_parameters();
   reached_ = trainer.progress();
-  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan)});
+  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan), saved});
 }
 
 // What the process may take: with that of a device on this computer, without that of a GPU.

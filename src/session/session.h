@@ -67,7 +67,7 @@ class Session {
   void recall();
   void check_reserve(const Plan& plan, const Device& device) const;
   void make_wrong(Trainer& trainer);
-  void loop(Trainer& trainer, const Plan& plan, bool validation);
+  void loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation);
   // The metrics are those of an update that has been made.
   Metrics next_update(Trainer& trainer);
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
@@ -108,6 +109,23 @@ float encode_int8_row(std::span<const float> row, std::byte* codes) {
     codes[j] = static_cast<std::byte>(static_cast<std::int32_t>(std::nearbyint(row[j] * factor)));
   }
   return most;
+}
+
+void encode_q8_0(std::span<const float> elements, std::byte* blocks) {
+  constexpr std::size_t kBlock = 32;
+  for (std::size_t first = 0; first < elements.size(); first += kBlock) {
+    const std::span<const float> block = elements.subspan(first, kBlock);
+    const float scale = absmax_of(block) / 127;
+    const std::uint16_t bits = narrow_f16(scale);
+    std::memcpy(blocks, &bits, sizeof(bits));
+    blocks += sizeof(bits);
+    // Below that, the inverse is not finite, and the scale is 0 in fp16.
+    const float inverse = std::isfinite(scale) && scale >= 0x1p-126f ? 1 / scale : 0.0f;
+    for (const float value : block) {
+      const float code = inverse == 0 ? 0.0f : std::round(value * inverse);
+      *blocks++ = static_cast<std::byte>(static_cast<std::int8_t>(code));
+    }
+  }
 }
 
 float nested_offset(std::span<const float> absmax) {

@@ -67,6 +67,10 @@ void encode_nf4(std::span<const float> elements, std::byte* codes, float* absmax
 // Codes of one row; returns its scale, the absmax.
 float encode_int8_row(std::span<const float> row, std::byte* codes);
 
+// Whole q8_0 blocks, to the bits of ggml's reference. What is not finite, or passes what the scale's fp16 can hold, comes out as
+// a block whose scale is not finite.
+void encode_q8_0(std::span<const float> elements, std::byte* blocks);
+
 // The second quantisation of nf4_nested: one code for each scale, and one fp32 scale for each 256 of them.
 float nested_offset(std::span<const float> absmax);
 void encode_nested(std::span<const float> absmax, float offset, std::byte* codes, float* nested_absmax);

@@ -173,15 +173,16 @@ void decode_range(const Byte* stored, std::int64_t first, std::span<float> out) 
 // bitsandbytes multiplies by the reciprocal of 127, after the row's absmax.
 constexpr float kInverse127 = 7.874015718698502e-3f;
 
-void decode_int8(const BlockMatrix& matrix, const Byte* stored, std::int64_t first, std::span<float> out) {
-  const Byte* scales = stored + block_parts(matrix).scales.n;
+// `codes` begin with those of element `origin`.
+void decode_int8(const BlockMatrix& matrix, const Byte* codes, std::int64_t origin, const Byte* scales, std::int64_t first,
+                 std::span<float> out) {
   float* to = out.data();
   std::int64_t left = static_cast<std::int64_t>(out.size());
   while (left > 0) {
     const std::int64_t row = first / matrix.columns;
     const std::int64_t count = std::min((row + 1) * matrix.columns - first, left);
     const float scale = read<float>(scales + 4 * row);
-    const Byte* q = stored + first;
+    const Byte* q = codes + (first - origin);
     for (std::int64_t j = 0; j < count; ++j) {
       to[j] = static_cast<float>(static_cast<std::int8_t>(q[j])) * scale * kInverse127;
     }
@@ -200,22 +201,22 @@ constexpr std::array<Nf4Pair, 256> kNf4Pairs = [] {
 }();
 
 template <class ScaleOf>
-void decode_nf4(const Byte* codes, std::int64_t first, std::span<float> out, const ScaleOf& scale_of) {
+void decode_nf4(const Byte* codes, std::int64_t origin, std::int64_t first, std::span<float> out, const ScaleOf& scale_of) {
   float* to = out.data();
   const std::int64_t end = first + static_cast<std::int64_t>(out.size());
   while (first < end) {
     const std::int64_t block = first / kNf4Block;
     const std::int64_t stop = std::min((block + 1) * kNf4Block, end);
     const float scale = scale_of(block);
-    if (first % 2 != 0) *to++ = kNf4Pairs[codes[first++ / 2]].second * scale;
-    const Byte* pair = codes + first / 2;
+    if (first % 2 != 0) *to++ = kNf4Pairs[codes[(first++ - origin) / 2]].second * scale;
+    const Byte* pair = codes + (first - origin) / 2;
     const std::int64_t pairs = (stop - first) / 2;
     for (std::int64_t i = 0; i < pairs; ++i) {
       to[2 * i] = kNf4Pairs[pair[i]].first * scale;
       to[2 * i + 1] = kNf4Pairs[pair[i]].second * scale;
     }
     to += 2 * pairs, first += 2 * pairs;
-    if (first < stop) *to++ = kNf4Pairs[codes[first++ / 2]].first * scale;
+    if (first < stop) *to++ = kNf4Pairs[codes[(first++ - origin) / 2]].first * scale;
   }
 }
 
@@ -300,30 +301,46 @@ BlockParts block_parts(const BlockMatrix& matrix) {
 
 Bytes stored_bytes(const BlockMatrix& matrix) { return block_parts(matrix).end; }
 
+Bytes code_bytes(const BlockMatrix& matrix) {
+  const std::int64_t elements = matrix.rows * matrix.columns;
+  if (matrix.format == BlockFormat::int8) return Bytes{elements};
+  return scales_apart(matrix.format) ? Bytes{ceil_div(elements, 2)} : stored_bytes(matrix);
+}
+
+bool scales_apart(BlockFormat format) {
+  return format == BlockFormat::int8 || format == BlockFormat::nf4 || format == BlockFormat::nf4_nested;
+}
+
 void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int64_t first, std::span<float> out) {
-  const Byte* bytes = reinterpret_cast<const Byte*>(stored);
+  decode_blocks(matrix, BlockPieces{stored, 0, stored + code_bytes(matrix).n}, first, out);
+}
+
+void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::int64_t first, std::span<float> out) {
+  const Byte* codes = reinterpret_cast<const Byte*>(pieces.codes);
+  const std::int64_t origin = pieces.first, within = first - origin;
+  const auto behind = [&](Bytes part) { return reinterpret_cast<const Byte*>(pieces.behind) + (part - code_bytes(matrix)).n; };
   switch (matrix.format) {
-    case BlockFormat::int8: return decode_int8(matrix, bytes, first, out);
+    case BlockFormat::int8: return decode_int8(matrix, codes, origin, behind(block_parts(matrix).scales), first, out);
     case BlockFormat::nf4: {
-      const Byte* scales = bytes + block_parts(matrix).scales.n;
-      return decode_nf4(bytes, first, out, [&](std::int64_t block) { return read<float>(scales + 4 * block); });
+      const Byte* scales = behind(block_parts(matrix).scales);
+      return decode_nf4(codes, origin, first, out, [&](std::int64_t block) { return read<float>(scales + 4 * block); });
     }
     case BlockFormat::nf4_nested: {
       const BlockParts parts = block_parts(matrix);
-      const Byte *scales = bytes + parts.scales.n, *nested = bytes + parts.nested_scales.n, *map = bytes + parts.map.n;
-      const float offset = read<float>(bytes + parts.offset.n);
-      return decode_nf4(bytes, first, out, [&](std::int64_t block) {
+      const Byte *scales = behind(parts.scales), *nested = behind(parts.nested_scales), *map = behind(parts.map);
+      const float offset = read<float>(behind(parts.offset));
+      return decode_nf4(codes, origin, first, out, [&](std::int64_t block) {
         return read<float>(map + 4 * scales[block]) * read<float>(nested + block / kNestedBlock * 4) + offset;
       });
     }
-    case BlockFormat::q4_0: return decode_range<Q4_0>(bytes, first, out);
-    case BlockFormat::q4_1: return decode_range<Q4_1>(bytes, first, out);
-    case BlockFormat::q5_0: return decode_range<Q5_0>(bytes, first, out);
-    case BlockFormat::q5_1: return decode_range<Q5_1>(bytes, first, out);
-    case BlockFormat::q8_0: return decode_range<Q8_0>(bytes, first, out);
-    case BlockFormat::q4_k: return decode_range<Q4K>(bytes, first, out);
-    case BlockFormat::q5_k: return decode_range<Q5K>(bytes, first, out);
-    case BlockFormat::q6_k: return decode_range<Q6K>(bytes, first, out);
+    case BlockFormat::q4_0: return decode_range<Q4_0>(codes, within, out);
+    case BlockFormat::q4_1: return decode_range<Q4_1>(codes, within, out);
+    case BlockFormat::q5_0: return decode_range<Q5_0>(codes, within, out);
+    case BlockFormat::q5_1: return decode_range<Q5_1>(codes, within, out);
+    case BlockFormat::q8_0: return decode_range<Q8_0>(codes, within, out);
+    case BlockFormat::q4_k: return decode_range<Q4K>(codes, within, out);
+    case BlockFormat::q5_k: return decode_range<Q5K>(codes, within, out);
+    case BlockFormat::q6_k: return decode_range<Q6K>(codes, within, out);
   }
 }
 

@@ -33,6 +33,9 @@ struct BlockMatrix {
 // Elements that share a scale; 1 for int8, whose scales belong to rows. A GGUF row is a whole number of blocks.
 std::int64_t block_elements(BlockFormat format);
 
+// Whether scales lie behind all codes, and not beside those of their block.
+bool scales_apart(BlockFormat format);
+
 // Elements of an nf4 block, and scales of nf4_nested that share a second scale.
 inline constexpr std::int64_t kNf4Block = 64, kNestedBlock = 256;
 
@@ -60,6 +63,8 @@ struct BlockParts {
   Bytes end;
 };
 BlockParts block_parts(const BlockMatrix& matrix);
+// Of the codes, with which a stored matrix begins.
+Bytes code_bytes(const BlockMatrix& matrix);
 
 // All of it: codes, then scales (int8: one f32 for each row; nf4: one for each 64 elements; nf4_nested: one byte for each 64, one
 // f32 for each 256 of these, the 256 f32 of their map, one f32 offset). Each part begins at a multiple of 4 bytes. The GGUF
@@ -68,5 +73,13 @@ Bytes stored_bytes(const BlockMatrix& matrix);
 
 // Elements [first, first + out.size()) as fp32. Equal bits for any cut of a range.
 void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int64_t first, std::span<float> out);
+
+// A matrix of which a part is here, and what lies behind its codes is elsewhere.
+struct BlockPieces {
+  const std::byte* codes = nullptr;  // from those of element `first` on, the first one of a block
+  std::int64_t first = 0;
+  const std::byte* behind = nullptr;  // all that follows the codes
+};
+void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::int64_t first, std::span<float> out);
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
+#include "prepare/windows.h"
 #include "train/group_watch.h"
 #include "weights/adapter_weights.h"
 
@@ -33,22 +34,35 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
   count = count == 0 ? source.count() : std::min(count, source.count());
   const SampleOrder order{OrderKind::sequential, 0, source.count()};
   std::vector<FieldBuffer> fields(pass.inputs.size());
-  std::vector<SampleRef> samples;  // of one micro-batch: what is held does not grow with the data
+  std::vector<PlacedSample> samples;  // of one micro-batch: what is held does not grow with the data
   samples.reserve(static_cast<std::size_t>(batch));
+  const bool packs = std::ranges::find(pass.inputs, "segments", &Field::name) != pass.inputs.end();
+  const std::int64_t row = packs ? executor.view(pass.input("segments")).shape[1] : 0;
   std::int64_t units = 0;
-  for (std::int64_t first = 0; first < count; first += batch) {
+  for (std::int64_t done = 0; done < count; done += std::ssize(samples)) {
+    const bool first = done == 0;
     samples.clear();
-    for (std::int64_t i = first; i < std::min(first + batch, count); ++i) {
-      samples.push_back(order.at(i));
-      units += source.units(samples.back().sample);
+    // A sample has a row of its own, or with packing stands behind the one before it where it fits.
+    std::int64_t rows = 0, room = 0;
+    for (std::int64_t i = done; i < count; ++i) {
+      const SampleRef ref = order.at(i);
+      const SampleSize size = source.size(ref.sample);
+      if (room < size.positions) {
+        if (rows == batch) break;
+        ++rows;
+        room = row;
+      }
+      samples.push_back({ref, static_cast<std::int32_t>(rows - 1), static_cast<std::int32_t>(row - room)});
+      units += size.units;
+      room -= std::min(room, size.positions);
     }
-    executor.run(pass.section, first == 0, [&](Section) {
+    executor.run(pass.section, first, [&](Section) {
       source.read(samples, bytes_of(executor, staging));
       for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
       source.fill(samples, bytes_of(executor, staging), fields);
       for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
     });
-    if (on_evaluated) on_evaluated(std::min(first + batch, count), count);
+    if (on_evaluated) on_evaluated(done + std::ssize(samples), count);
   }
   double sum = 0;
   for (const LossTerm& loss : pass.losses) {
@@ -57,9 +71,11 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
   return {units, sum};
 }
 
-DataSources::DataSources(const DataFiles& files, std::int64_t context) : name_(files.train.name), train_(files.train, context) {
-  if (files.validation) validation_.emplace(*files.validation, context);
-}
+DataSources::DataSources(const Config& config, const DataFiles& files)
+    : name_(files.train.name),
+      windows_(window_rule(config, files.train)),
+      train_(source_over(config, files.train)),
+      validation_(files.validation ? source_over(config, *files.validation) : nullptr) {}
 
 Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data)
     : config_(config),
@@ -67,7 +83,9 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
       plan_(plan),
       executor_(executor),
       data_(std::move(data)),
-      order_{config.data.order, static_cast<std::uint64_t>(config.seed), data_.train.count()} {
+      order_(sample_order(config, data_.train.count())),
+      ahead_(data_.train, order_, data_.windows, plan.decisions.micro_batch,
+             data_.windows.varies() ? 0 : plan.decisions.accumulation) {
   progress_.micro_batch = plan.decisions.micro_batch;
   progress_.accumulation = plan.decisions.accumulation;
   progress_.seed = config.seed;
@@ -86,7 +104,6 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
     give(loss.scale, [&](Fed& fed, ValueId value) { fed.scales.push_back(value); });
   }
   if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
-  refs_.reserve(static_cast<std::size_t>(progress_.micro_batch));
   factors_.resize(model.micro.losses.size());
 }
 
@@ -125,7 +142,6 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
       frozen_ = frozen_weights(plan_.graph, source, executor_);
     }
   });
-  next_micro_ = progress_.samples / progress_.micro_batch;
   if (config_.precision.compute == DType::f16) {
     const double growth = in_samples(config_.precision.loss_scale_growth, run_length(config_));
     if (!progress_.loss_scale) progress_.loss_scale = LossScaleState{.scale = config_.precision.loss_scale, .recent = {}};
@@ -138,16 +154,11 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
 void Trainer::start_prefetch() {
   prefetcher_.emplace(data_.train, data_.name, progress_.micro_batch,
                       std::array{bytes_of(executor_, model_.staging[0]), bytes_of(executor_, model_.staging[1])});
-  keep_prefetching();
+  rewind();
 }
 
 void Trainer::keep_prefetching() {
-  while (prefetcher_->pending() < Prefetcher::kDepth) {
-    refs_.clear();
-    for (std::int64_t i = 0; i < progress_.micro_batch; ++i) refs_.push_back(order_.at(next_micro_ * progress_.micro_batch + i));
-    prefetcher_->submit(refs_);
-    ++next_micro_;
-  }
+  while (prefetcher_->pending() < Prefetcher::kDepth) prefetcher_->submit(ahead_.next());
 }
 
 // `scale`: of the loss, with fp16.
@@ -169,10 +180,15 @@ void Trainer::feed_micro(double scale) {
   }
 }
 
+// Schedules count windows that came before, each as one of train.effective_batch samples.
+std::int64_t Trainer::clock() const {
+  return (progress_.updates + (scale_ ? scale_->state().skipped : 0)) * config_.train.effective_batch;
+}
+
 void Trainer::feed_update(std::int64_t update) {
   double* scalars = executor_.view(model_.training.update_scalars).as_pointer<double>();
-  scalars[ops::kLearningRate] = learning_rate_at(config_, progress_.samples);
-  scalars[ops::kMomentum] = momentum_at(config_, progress_.samples);
+  scalars[ops::kLearningRate] = learning_rate_at(config_, clock());
+  scalars[ops::kMomentum] = momentum_at(config_, clock());
   scalars[ops::kBiasCorrection1] = 1 - std::pow(scalars[ops::kMomentum], static_cast<double>(update));
   scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
   scalars[ops::kUpdate] = static_cast<double>(update);
@@ -215,7 +231,8 @@ bool Trainer::run_window() {
   const auto feed = [&](Section section) { section == Section::micro ? feed_micro(scale) : feed_update(update); };
   enter(Phase::first);
   micro_in_window_ = 0;
-  for (std::int64_t micro = 0; micro < plan_.decisions.window().rounds(); ++micro) {
+  const std::int64_t rounds = ahead_.batches_of(window_) / plan_.decisions.group;
+  for (std::int64_t micro = 0; micro < rounds; ++micro) {
     if (micro == 1) enter(Phase::steady);
     executor_.run(Section::micro, micro == 0, feed);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
@@ -225,16 +242,13 @@ bool Trainer::run_window() {
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
 }
 
-std::int64_t Trainer::start_window() {
-  const std::int64_t samples = config_.train.effective_batch;
-  const auto of_one = [&](std::int64_t sample) { return data_.train.units(sample); };
-  const std::int64_t units = units_from(order_, progress_.samples, samples, of_one);
-  ensure(units > 0, "trainer", "a window without a single unit");
+void Trainer::start_window() {
+  cut_window(order_, data_.train, data_.windows, progress_.samples, window_);
+  ensure(window_.units > 0, "trainer", "a window without a single unit");
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const LossTerm& loss = model_.micro.losses[i];
-    factors_[i] = loss.weight / denominator(loss, units, samples);
+    factors_[i] = loss.weight / denominator(loss, window_.units, window_.samples);
   }
-  return units;
 }
 
 double Trainer::loss_of_window() const {
@@ -246,7 +260,7 @@ double Trainer::loss_of_window() const {
 // To the samples of the present window.
 void Trainer::rewind() {
   prefetcher_->discard();
-  next_micro_ = progress_.samples / progress_.micro_batch;
+  ahead_.seek(progress_.samples);
   keep_prefetching();
 }
 
@@ -257,8 +271,7 @@ void Trainer::leave_window(LossScale::Next next, double scale) {
                     .skipped = next == LossScale::Next::skip,
                     .samples = {}};
   if (overflow.skipped) {
-    const std::int64_t end = progress_.samples + config_.train.effective_batch;
-    for (; progress_.samples < end; ++progress_.samples) overflow.samples.push_back(order_.at(progress_.samples));
+    for (; progress_.samples < window_.end(); ++progress_.samples) overflow.samples.push_back(order_.at(progress_.samples));
   }
   if (on_overflow_) on_overflow_(overflow);
   if (scale_->hopeless()) {
@@ -277,7 +290,7 @@ Metrics Trainer::update() {
   const std::int64_t update = progress_.updates + 1;
   Metrics metrics;
   while (true) {
-    metrics.units = start_window();
+    start_window();
     const bool finite = run_window();
     if (!scale_) break;
     metrics.loss_scale = scale_->scale();
@@ -287,10 +300,13 @@ Metrics Trainer::update() {
     leave_window(next, *metrics.loss_scale);
   }
   metrics.update = update;
+  metrics.units = window_.units;
+  metrics.micro_steps = ahead_.batches_of(window_);
+  metrics.padding = metrics.micro_steps * progress_.micro_batch * data_.windows.row - window_.positions;
   metrics.loss = loss_of_window();
   metrics.grad_norm = number_of(executor_, model_.training.gradient_norm);
-  metrics.learning_rate = learning_rate_at(config_, progress_.samples);
-  if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, progress_.samples);
+  metrics.learning_rate = learning_rate_at(config_, clock());
+  if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, clock());
   if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
                 fmt::format("DIVERGED_NONFINITE: the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
@@ -299,7 +315,7 @@ Metrics Trainer::update() {
   }
   if (faults_.keep_gradients) executor_.keep_gradients();
   progress_.updates = update;
-  progress_.samples += config_.train.effective_batch;
+  progress_.samples = window_.end();
   progress_.units += metrics.units;
   progress_.loss = metrics.loss;
   metrics.update_ratio = GroupWatch::update_ratio(report());
@@ -320,12 +336,10 @@ std::span<const double> Trainer::small_gradients() const {
 
 EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   enter(phase_of(model_.evaluate.value().section));
-  // The staging buffers hold training data that was read ahead: it is read again afterwards.
-  next_micro_ -= prefetcher_->pending();
-  prefetcher_->discard();
+  prefetcher_->discard();  // the staging buffers hold training data that was read ahead: it is read again afterwards
   const EvaluationResult result = evaluate(executor_, *data_.validation, progress_.micro_batch, config_.train.evaluate_samples,
                                            model_.evaluate.value(), model_.staging[0], on_evaluated);
-  keep_prefetching();
+  rewind();
   return result;
 }
 

@@ -5,13 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "config/config.h"
 #include "data/prefetch.h"
-#include "data/token_source.h"
+#include "data/sample_source.h"
+#include "data/window.h"
 #include "device/arena.h"
 #include "prepare/setup.h"
 #include "run/executor.h"
@@ -31,23 +33,24 @@ using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
 
-// What a training reads; all of it outlives the trainer.
+// What a training reads, and the windows of its updates; the sources outlive the trainer.
 struct TrainingData {
   const SampleSource& train;
   const SampleSource* validation = nullptr;
   std::string name;  // of the first, for messages
+  WindowRule windows;
 };
 
-// Files of tokens as sources. They outlive this.
+// Data files as sources. They outlive this.
 class DataSources {
  public:
-  DataSources(const DataFiles& files, std::int64_t context);
-  TrainingData data() const { return {train_, validation_ ? &*validation_ : nullptr, name_}; }
+  DataSources(const Config& config, const DataFiles& files);
+  TrainingData data() const { return {*train_, validation_.get(), name_, windows_}; }
 
  private:
   std::string name_;
-  TokenSource train_;
-  std::optional<TokenSource> validation_;
+  WindowRule windows_;
+  std::unique_ptr<SampleSource> train_, validation_;
 };
 
 class Trainer {
@@ -87,8 +90,8 @@ class Trainer {
  private:
   void start_prefetch();
   void keep_prefetching();
-  // The factors of the losses; returns the units.
-  std::int64_t start_window();
+  // The samples of the next update, and the factors of their losses.
+  void start_window();
   double loss_of_window() const;
   void feed_micro(double scale);
   bool run_window();
@@ -96,6 +99,7 @@ class Trainer {
   void leave_window(LossScale::Next next, double scale);
   void rewind();
   void find_watched();
+  std::int64_t clock() const;
   void feed_update(std::int64_t update);
   void enter(Phase phase);
 
@@ -105,8 +109,8 @@ class Trainer {
   Executor& executor_;
   TrainingData data_;
   SampleOrder order_;
-  std::int64_t next_micro_ = 0;  // the next micro-batch to submit, counted from position 0
-  std::vector<SampleRef> refs_;
+  Window window_;        // of the present update
+  WindowBatches ahead_;  // micro-batches that are read ahead
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
   FrozenWeights frozen_;            // by which a checkpoint finds them again

@@ -323,8 +323,9 @@ class Verification {
     const std::int64_t micro = samples_ / several_;
     std::vector<double> units;
     for (std::int64_t i = 0; i < several_; ++i) {
-      const auto of_one = [&](std::int64_t sample) { return samples.valid_units(sample); };
-      units.push_back(static_cast<double>(units_from(order, samples_ + i * micro, micro, of_one)));
+      std::int64_t sum = 0;
+      for (std::int64_t j = 0; j < micro; ++j) sum += samples.valid_units(order.at(samples_ + i * micro + j).sample);
+      units.push_back(static_cast<double>(sum));
     }
     return units;
   }

@@ -112,41 +112,32 @@ void write_floats(Executor& executor, ValueId id, std::span<const float> numbers
   });
 }
 
-// By the kernel of the update, in its tiles: the same bits, wherever the base rests.
+// What moves the norms of such a layer, whose A and B are in its memory.
+cpu::RowNorms row_norms_of(const Graph& graph, const std::string& module, double scale) {
+  const Value& weight = graph.values[graph.find(module + ".weight")];
+  const Shape &a = graph.values[graph.find(module + ".lora_A.weight")].type.shape,
+              &b = graph.values[graph.find(module + ".lora_B.weight")].type.shape;
+  return {b[0], a[1], a[0], scale, weight.parameter->inputs_first, {weight.type.dtype, weight.parameter->blocks}};
+}
+
+// By the kernel of the update: the same bits, wherever the base rests.
 void fill_norms(const Graph& graph, const AdaptedLayer& layer, bool new_magnitudes, Executor& executor) {
-  const ValueId weight = graph.find(layer.module + ".weight"), a = graph.find(layer.module + ".lora_A.weight"),
-                b = graph.find(layer.module + ".lora_B.weight");
-  const ValueType& type = graph.values[weight].type;
-  const Numbers of_a(executor, a), of_b(executor, b);
-  const Shape &shape_a = graph.values[a].type.shape, &shape_b = graph.values[b].type.shape;
-  const cpu::RowNorms norms{shape_b[0],  shape_a[1], shape_a[0], layer.scale, graph.values[weight].parameter->inputs_first,
-                            of_a.data(), of_b.data()};
-  std::vector<std::byte> scratch(static_cast<std::size_t>(cpu::RowNorms::scratch(norms.rows, norms.rank).n));
+  const ValueId weight = graph.find(layer.module + ".weight");
+  const Numbers of_a(executor, graph.find(layer.module + ".lora_A.weight")),
+      of_b(executor, graph.find(layer.module + ".lora_B.weight"));
+  cpu::RowNorms norms = row_norms_of(graph, layer.module, layer.scale);
+  norms.a = of_a.data(), norms.b = of_b.data();
+  const bool here = executor.here(weight);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(norms.scratch(!here).n));
   norms.begin(scratch.data());
-  const auto size = static_cast<std::size_t>(size_of(type.dtype)), tile = static_cast<std::size_t>(cpu::RowNorms::kTile) * size;
-  std::vector<std::byte> staged;
-  std::int64_t done = 0;
-  const auto flush = [&] {
-    const auto count = static_cast<std::int64_t>(staged.size() / size);
-    if (count > 0) norms.add({staged.data(), type.dtype}, done, count, scratch.data());
-    done += count;
-    staged.clear();
-  };
-  const auto all = static_cast<std::size_t>(graph.values[weight].bytes().n);
-  executor.read(weight, [&](std::span<const std::byte> part) {
-    if (part.size() == all) {  // all of it, where it rests
-      norms.add({part.data(), type.dtype}, 0, type.shape.elements(), scratch.data());
-      return;
-    }
-    staged.reserve(tile);
-    while (!part.empty()) {
-      const std::span<const std::byte> some = part.first(std::min(part.size(), tile - staged.size()));
-      staged.insert(staged.end(), some.begin(), some.end());
-      part = part.subspan(some.size());
-      if (staged.size() == tile) flush();
-    }
-  });
-  flush();
+  if (here) norms.add(executor.view(weight).as_pointer<std::byte>(), scratch.data());
+  for (int pass = 0; !here && pass < norms.passes(); ++pass) {
+    std::int64_t at = 0;
+    executor.read(weight, [&](std::span<const std::byte> part) {
+      norms.add_part(pass, at, part, scratch.data());
+      at += std::ssize(part);
+    });
+  }
   std::vector<float> rows(static_cast<std::size_t>(norms.rows));
   norms.end(scratch.data(), rows.data());
   write_floats(executor, graph.find(layer.module + ".lora_norms"), rows);
@@ -186,12 +177,11 @@ Bytes adapter_heap(const Graph& graph) {
     const std::string& name = graph.values[id].name.text();
     if (!graph.values[id].parameter->adapter || !name.ends_with(".lora_norms")) continue;
     const std::string module = name.substr(0, name.rfind('.'));
-    const Value &a = graph.values[graph.find(module + ".lora_A.weight")],
-                &b = graph.values[graph.find(module + ".lora_B.weight")];
-    const Bytes sums = cpu::RowNorms::scratch(b.type.shape[0], b.type.shape[1]) + graph.values[id].bytes();
-    most = std::max(most, a.bytes() + b.bytes() + sums);
+    const cpu::RowNorms norms = row_norms_of(graph, module, 1);
+    const Bytes numbers{4 * (norms.rank * (norms.rows + norms.columns) + norms.rows)};  // A, B and the norms
+    most = std::max(most, numbers + norms.scratch(/*in_parts=*/true));
   }
-  return most.n == 0 ? most : most + Bytes{cpu::RowNorms::kTile * size_of(DType::f32)};
+  return most;
 }
 
 std::string adapter_hash(const SafetensorsFile& file) {

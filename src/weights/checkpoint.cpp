@@ -126,8 +126,7 @@ void check(const Progress& progress) {
   in("accumulation", progress.accumulation, 1, kMostBatch / progress.micro_batch);
   const std::int64_t skipped = progress.loss_scale ? progress.loss_scale->skipped : 0;
   in("skipped", skipped, 0, kMostUpdates);
-  const std::int64_t samples = (progress.updates + skipped) * progress.micro_batch * progress.accumulation;
-  in("samples", progress.samples, samples, samples);
+  in("samples", progress.samples, progress.updates + skipped, std::int64_t{1} << 62);
   in("units", progress.units, 0, std::int64_t{1} << 62);
   if (!std::isfinite(progress.seconds) || progress.seconds < 0) throw std::out_of_range("seconds are no time");
   const double scale = progress.loss_scale ? progress.loss_scale->scale : 1;

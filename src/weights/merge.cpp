@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -22,11 +23,13 @@
 #include "formats/atomic_folder.h"
 #include "formats/config_json.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_tokenizer.h"
 #include "formats/weight_index.h"
 #include "models/all.h"
 #include "ops/adapter/kernels.h"
 #include "tensor/half.h"
 #include "weights/adapter_weights.h"
+#include "weights/block_stream.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -44,19 +47,52 @@ std::vector<float> all_of(const SafetensorsFile& file, const StoredTensor& tenso
   return numbers;
 }
 
-// Calls f(first, numbers) for the elements of a tensor in fp32, some at a time; f may change them.
+ReadElements elements_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+  return [&](std::int64_t first, std::span<float> out) {
+    std::array<std::byte, 1 << 16> staging;
+    file.read_f32(tensor, first, out, staging);
+  };
+}
+
+// Calls f(first, numbers) for all elements in fp32, some at a time; f may change them.
 template <class F>
-void for_elements(const SafetensorsFile& file, const StoredTensor& tensor, F f) {
-  const std::int64_t all = tensor.shape.elements();
+void for_elements(std::int64_t all, const ReadElements& read, F f) {
   std::vector<float> numbers(static_cast<std::size_t>(std::min(all, kElements)));
-  std::array<std::byte, 1 << 16> staging;
   for (std::int64_t first = 0; first < all; first += kElements) {
     const std::span<float> some = std::span(numbers).first(static_cast<std::size_t>(std::min(kElements, all - first)));
-    file.read_f32(tensor, first, some, staging);
+    read(first, some);
     f(first, some);
   }
-  file.forget(tensor);
 }
+
+// The numbers that a matrix means once it is stored in blocks. They are read in order, all of them each time; no more than the
+// scales is held.
+class InBlocks {
+ public:
+  InBlocks(const BlockMatrix& matrix, ReadElements read) : matrix_(matrix), read_(std::move(read)) {
+    BlockStream stream(matrix, read_);
+    std::vector<std::byte> codes;
+    for (std::int64_t left = code_bytes(matrix).n; left > 0; left -= std::ssize(codes)) {
+      codes.resize(static_cast<std::size_t>(std::min(left, kElements)));
+      stream.next(codes);
+    }
+    behind_.resize(static_cast<std::size_t>((stored_bytes(matrix) - code_bytes(matrix)).n));
+    stream.next(behind_);
+  }
+
+  void next(std::int64_t first, std::span<float> out) {
+    if (first == 0) stream_.emplace(matrix_, read_);
+    codes_.resize(static_cast<std::size_t>(code_bytes({matrix_.format, 1, std::ssize(out)}).n));
+    stream_->next(codes_);
+    decode_blocks(matrix_, {codes_.data(), first, behind_.data()}, first, out);
+  }
+
+ private:
+  BlockMatrix matrix_;
+  ReadElements read_;
+  std::optional<BlockStream> stream_;
+  std::vector<std::byte> codes_, behind_;
+};
 
 // What the adapter does to one matrix.
 class LayerChange {
@@ -71,6 +107,7 @@ class LayerChange {
               settings.rank_of(in_modules),
               settings.scale_of(in_modules),
               linear.inputs_first,
+              {},
               a_.data(),
               b_.data()};
     demand(adapter, module + ".lora_A.weight", {norms_.rank, norms_.columns});
@@ -81,12 +118,12 @@ class LayerChange {
   }
 
   // Of DoRA: from the magnitudes to what each row is multiplied by.
-  void find_factors(const SafetensorsFile& base, const StoredTensor& weight) {
+  void find_factors(const ReadElements& weight) {
     if (factors_.empty()) return;
-    std::vector<std::byte> scratch(static_cast<std::size_t>(cpu::RowNorms::scratch(norms_.rows, norms_.rank).n));
+    std::vector<std::byte> scratch(static_cast<std::size_t>(norms_.scratch(/*in_parts=*/false).n));
     norms_.begin(scratch.data());
-    for_elements(base, weight, [&](std::int64_t first, std::span<const float> numbers) {
-      norms_.add(numbers.data(), first, std::ssize(numbers), scratch.data());
+    for_elements(norms_.rows * norms_.columns, weight, [&](std::int64_t first, std::span<const float> numbers) {
+      norms_.add_part(0, first * std::int64_t{sizeof(float)}, std::as_bytes(numbers), scratch.data());
     });
     std::vector<float> rows(factors_.size());
     norms_.end(scratch.data(), rows.data());
@@ -174,33 +211,27 @@ class Merge {
     check_out();
     refuse_twice(request.base, request.adapter);
     find_sources();
+    for (const std::string& format : blocks_) result_.blocks += (result_.blocks.empty() ? "" : ", ") + format;
   }
 
   MergeResult run() {
     std::error_code error;
     fs::create_directories(fs::absolute(request_.out, error).parent_path(), error);
     AtomicFolder aside(request_.out);
-    const std::vector<std::string>& names = files_.names();
-    aside.keep(request_.base, [&](const std::string& name) {
-      return is_weights_name(name) || name == kMergedFile || std::ranges::find(names, name) != names.end();
-    });
+    const std::vector<std::string> names = files_.gguf() == nullptr ? files_.names() : std::vector<std::string>{kWeightsFile};
+    take_over(aside, names);
     WeightIndex index;
     std::int64_t total = 0;
-    for (std::size_t i = 0; i < files_.files().size(); ++i) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
       index.files.push_back(names[i]);
-      for (const TensorSpec& tensor : write_file(i, aside.path())) {
+      for (const TensorSpec& tensor : write_file(i, aside.path() / names[i])) {
         index.places.emplace_back(tensor.name, static_cast<std::uint32_t>(i));
         total += dense_bytes(tensor.shape, tensor.dtype);
       }
     }
     std::ranges::sort(index.places);
     if (files_.has_index()) write_file_atomically(aside.path() / kWeightsIndex, weight_index_text(index, total));
-    if (result_.untied) {
-      nlohmann::ordered_json config = config_that_is_there(aside.path());
-      config["tie_word_embeddings"] = false;
-      write_config(aside.path(), config);
-    }
-    if (request_.type) write_config_dtype(aside.path(), *request_.type);
+    write_new_config(aside.path());
     write_record(aside.path());
     aside.commit();
     return result_;
@@ -211,7 +242,31 @@ class Merge {
   struct Source {
     std::optional<std::pair<std::string, LinearOperands>> layer;  // changed by this module of the adapter
     const StoredTensor* whole = nullptr;                          // replaced by this tensor of the adapter
+    std::optional<StoredBlocks> blocks;                           // how it is stored
+    bool linear = false;                                          // a matrix that MergeRequest::as is for
   };
+
+  // All that is no weight.
+  void take_over(const AtomicFolder& aside, const std::vector<std::string>& names) const {
+    if (const GgufWeights* gguf = files_.gguf()) {
+      write_gguf_config(gguf->file(), aside.path(), /*replace=*/true);
+      if (has_tokenizer(gguf->file())) write_gguf_tokenizer(gguf->file(), aside.path(), /*replace=*/true);
+      return;
+    }
+    aside.keep(request_.base, [&](const std::string& name) {
+      return is_weights_name(name) || name == kMergedFile || std::ranges::find(names, name) != names.end();
+    });
+  }
+
+  void write_new_config(const fs::path& folder) const {
+    if (result_.untied || !blocks_.empty()) {
+      nlohmann::ordered_json config = config_that_is_there(folder);
+      if (result_.untied) config["tie_word_embeddings"] = false;
+      config.erase("quantization_config");
+      write_config(folder, config);
+    }
+    if (const auto type = asked_type()) write_config_dtype(folder, *type);
+  }
 
   void check_out() const {
     std::error_code error;
@@ -231,9 +286,15 @@ class Merge {
     const std::vector<StoredNames> stored = stored_parameters(graph_, model_, files_);
     std::set<std::string> used;
     std::size_t next = 0;
+    const std::vector<ValueId> matrices = linear_matrices(graph_);
     for (const ValueId id : graph_.parameters()) {
       const StoredNames& names = stored[next++];
-      if (files_.gguf() != nullptr || names.blocks) throw quantized_base(files_.path_of(names.front()));
+      if (std::ranges::find(matrices, id) != matrices.end()) sources_[names.front().tensor->name].linear = true;
+      if (names.blocks) {
+        blocks_.insert(std::string(name(names.blocks->matrix().format)));
+        beside_.insert(names.blocks->others().begin(), names.blocks->others().end());
+        sources_[names.front().tensor->name].blocks = names.blocks;
+      }
       const std::vector<std::string> in_modules = names_in_adapter(model_, graph_.values[id].name.text());
       for (const std::string& each : in_modules) {
         const std::string name = std::string(kAdapterPrefix) + each;
@@ -256,12 +317,6 @@ class Merge {
       throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("it has a tensor {}", tensor.name),
                        "what its configuration says, on the layers of the base");
     }
-  }
-
-  static Error quantized_base(const std::string& path) {
-    return data_error("E-ADAPTER-BASE", path, "its matrices are stored in blocks, which merging does not read",
-                      "a base of safetensors in fp32, bf16 or fp16",
-                      {"--weights FOLDER, of the same model before it was quantised"});
   }
 
   void require_shape(const StoredTensor& tensor, const Shape& shape) const {
@@ -291,67 +346,116 @@ class Merge {
 
   bool same(const StoredTensor& a, const StoredTensor& b) const { return all_of(adapter_, a) == all_of(adapter_, b); }
 
-  DType type_of(const StoredTensor& tensor) const { return request_.type && is_number(tensor) ? *request_.type : *tensor.dtype; }
+  // Of all numbers.
+  std::optional<DType> asked_type() const {
+    return request_.type || blocks_.empty() ? request_.type : std::optional(DType::bf16);
+  }
+  DType type_of(const WeightFiles::Found& found) const {
+    const StoredTensor& tensor = *found.tensor;
+    const Source& source = source_of(tensor);
+    if (source.blocks || is_number(tensor)) return asked_type().value_or(tensor.dtype.value_or(DType::f32));
+    if (tensor.dtype) return *tensor.dtype;
+    throw data_error("E-FORMAT-TENSOR", files_.path_of(found), fmt::format("{} is {}", tensor.name, tensor.stored_as),
+                     "tensors of fp32, bf16 or fp16");
+  }
 
-  std::vector<TensorSpec> write_file(std::size_t number, const fs::path& folder) {
-    const SafetensorsFile& file = files_.files()[number];
-    const bool has_head = file.find(kHead) != nullptr, adds_head = result_.untied && table_.file == number && !head_is_stored();
+  const Source& source_of(const StoredTensor& tensor) const {
+    static const Source kNone;
+    const auto found = sources_.find(tensor.name);
+    return found == sources_.end() ? kNone : found->second;
+  }
+
+  Shape shape_of(const StoredTensor& tensor) const {
+    const auto& blocks = source_of(tensor).blocks;
+    return blocks ? Shape{blocks->matrix().rows, blocks->matrix().columns} : tensor.shape;
+  }
+
+  std::vector<TensorSpec> write_file(std::size_t number, const fs::path& path) {
+    std::vector<WeightFiles::Found> tensors = files_.all();
+    std::erase_if(tensors,
+                  [&](const WeightFiles::Found& found) { return found.file != number || beside_.contains(found.tensor->name); });
+    const bool adds_head = result_.untied && table_.file == number && !files_.find(kHead);
     std::vector<TensorSpec> specs;
-    for (const StoredTensor& tensor : file.tensors()) {
-      if (!tensor.dtype) {
-        throw data_error("E-FORMAT-TENSOR", file.path(), fmt::format("{} is {}", tensor.name, tensor.stored_as),
-                         "tensors of fp32, bf16 or fp16");
-      }
-      specs.push_back({tensor.name, type_of(tensor), tensor.shape});
-    }
-    if (adds_head) specs.push_back({kHead, type_of(*table_.tensor), table_.tensor->shape});
-    SafetensorsWriter writer(folder / files_.names()[number], specs);
-    for (const StoredTensor& tensor : file.tensors()) {
-      const bool head = has_head && result_.untied && tensor.name == kHead;
-      head ? write_head(writer) : write_tensor(writer, file, tensor);
+    for (const WeightFiles::Found& found : tensors)
+      specs.push_back({found.tensor->name, type_of(found), shape_of(*found.tensor)});
+    if (adds_head) specs.push_back({kHead, type_of(table_), shape_of(*table_.tensor)});
+    SafetensorsWriter writer(path, specs);
+    for (const WeightFiles::Found& found : tensors) {
+      const bool head = result_.untied && found.tensor->name == kHead;
+      head ? write_head(writer) : write_tensor(writer, found);
     }
     if (adds_head) write_head(writer);
     writer.commit();
     return specs;
   }
 
-  bool head_is_stored() const { return files_.find(kHead).has_value(); }
-
-  void write_head(SafetensorsWriter& writer) const {
-    const DType type = type_of(*table_.tensor);
-    const auto copy = [&](std::int64_t, std::span<const float> numbers) { append(writer, kHead, numbers, type); };
-    head_ != nullptr ? for_elements(adapter_, *head_, copy) : for_elements(files_.files()[table_.file], *table_.tensor, copy);
+  // The numbers of a tensor of the base, in order.
+  ReadElements base_elements(const WeightFiles::Found& found) const {
+    const Source& source = source_of(*found.tensor);
+    ReadElements read = [this, found](std::int64_t first, std::span<float> out) {
+      std::array<std::byte, 1 << 16> staging;
+      files_.read_f32(found, first, out, staging);
+    };
+    if (source.blocks) {
+      StoredBlocks blocks = *source.blocks;
+      blocks.load_scales();
+      read = [blocks = std::move(blocks)](std::int64_t first, std::span<float> out) { blocks.read(first, out); };
+    }
+    return source.linear ? as_trained(std::move(read), source, shape_of(*found.tensor)) : read;
   }
 
-  void write_tensor(SafetensorsWriter& writer, const SafetensorsFile& file, const StoredTensor& tensor) {
-    const auto found = sources_.find(tensor.name);
-    const Source source = found == sources_.end() ? Source{} : found->second;
-    const DType type = type_of(tensor);
-    if (source.whole != nullptr) {
-      for_elements(adapter_, *source.whole,
-                   [&](std::int64_t, std::span<const float> numbers) { append(writer, tensor.name, numbers, type); });
-      return;
+  ReadElements as_trained(ReadElements read, const Source& source, const Shape& shape) const {
+    if (request_.as == BaseFormat::bf16) {
+      return [read = std::move(read)](std::int64_t first, std::span<float> out) {
+        read(first, out);
+        for (float& x : out) x = widen_bf16(narrow_bf16(x));
+      };
     }
-    if (source.layer) {
-      LayerChange change(adapter_, source.layer->first, source.layer->second, tensor.shape, peft_.settings);
-      change.find_factors(file, tensor);
+    if (request_.as != BaseFormat::int8 && request_.as != BaseFormat::nf4) return read;
+    const bool nested = !blocks_.contains(std::string(name(BlockFormat::nf4)));  // as prepare/setup has it
+    const BlockFormat format = request_.as == BaseFormat::int8 ? BlockFormat::int8
+                               : nested                        ? BlockFormat::nf4_nested
+                                                               : BlockFormat::nf4;
+    if (source.blocks && source.blocks->matrix().format == format) return read;
+    return [in_blocks = std::make_shared<InBlocks>(BlockMatrix{format, shape[0], shape[1]}, std::move(read))](
+               std::int64_t first, std::span<float> out) { in_blocks->next(first, out); };
+  }
+
+  void write_head(SafetensorsWriter& writer) const {
+    const DType type = type_of(table_);
+    const ReadElements read = head_ != nullptr ? elements_of(adapter_, *head_) : base_elements(table_);
+    for_elements(shape_of(*table_.tensor).elements(), read,
+                 [&](std::int64_t, std::span<const float> numbers) { append(writer, kHead, numbers, type); });
+  }
+
+  void write_tensor(SafetensorsWriter& writer, const WeightFiles::Found& found) {
+    const StoredTensor& tensor = *found.tensor;
+    const Source& source = source_of(tensor);
+    if (!source.blocks && !is_number(tensor)) return copy(writer, found);
+    const DType type = type_of(found);
+    const Shape shape = shape_of(tensor);
+    const ReadElements read = source.whole != nullptr ? elements_of(adapter_, *source.whole) : base_elements(found);
+    std::optional<LayerChange> change;
+    if (source.layer && source.whole == nullptr) {
+      change.emplace(adapter_, source.layer->first, source.layer->second, shape, peft_.settings);
+      change->find_factors(read);
+      result_.type = type;
       result_.rounded = result_.rounded || type != DType::f32;
-      for_elements(file, tensor, [&](std::int64_t first, std::span<float> numbers) {
-        change.apply(first, numbers);
-        append(writer, tensor.name, numbers, type);
-      });
-      return;
     }
-    if (is_number(tensor)) {
-      for_elements(file, tensor,
-                   [&](std::int64_t, std::span<const float> numbers) { append(writer, tensor.name, numbers, type); });
-      return;
-    }
+    for_elements(shape.elements(), read, [&](std::int64_t first, std::span<float> numbers) {
+      if (change) change->apply(first, numbers);
+      append(writer, tensor.name, numbers, type);
+    });
+    files_.forget(found);
+  }
+
+  void copy(SafetensorsWriter& writer, const WeightFiles::Found& found) const {
+    const StoredTensor& tensor = *found.tensor;
     std::array<std::byte, 1 << 16> piece;
     for (std::int64_t at = 0; at < tensor.bytes; at += std::ssize(piece)) {
       const std::span<std::byte> part =
           std::span(piece).first(static_cast<std::size_t>(std::min(std::ssize(piece), tensor.bytes - at)));
-      file.read_part(tensor, at, part);
+      files_.files()[found.file].read_part(tensor, at, part);
       writer.append(tensor.name, part);
     }
   }
@@ -376,8 +480,9 @@ class Merge {
   Graph graph_;
   WeightFiles files_;
   std::map<std::string, Source> sources_;
-  const StoredTensor* head_ = nullptr;  // of the adapter; null: that of the base
-  WeightFiles::Found table_;            // of a head that is untied
+  std::set<std::string> blocks_, beside_;  // formats of the base; tensors that belong to a matrix in blocks
+  const StoredTensor* head_ = nullptr;     // of the adapter; null: that of the base
+  WeightFiles::Found table_;               // of a head that is untied
   MergeResult result_;
 };
 

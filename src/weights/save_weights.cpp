@@ -13,7 +13,6 @@
 #include "formats/weight_files.h"
 #include "models/family.h"
 #include "tensor/half.h"
-#include "weights/block_units.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -58,7 +57,9 @@ void append_as(SafetensorsWriter& writer, const std::string& name, std::span<con
 // The numbers that blocks mean, as `to`. What lies behind the codes is read first: scales are among it.
 void append_blocks(SafetensorsWriter& writer, const TensorSpec& tensor, const BlockMatrix& matrix, ValueId value,
                    const Executor& executor) {
-  const std::int64_t codes = BlockUnits::code_bytes(matrix), elements = matrix.rows * matrix.columns;
+  constexpr std::int64_t kTile = 1 << 15;  // elements: whole blocks of any format
+  const std::int64_t codes = code_bytes(matrix).n, elements = matrix.rows * matrix.columns;
+  const auto tile = static_cast<std::size_t>(code_bytes({matrix.format, 1, kTile}).n);
   std::vector<std::byte> behind, ready;
   std::int64_t at = 0;
   executor.read(value, [&](std::span<const std::byte> part) {
@@ -66,30 +67,26 @@ void append_blocks(SafetensorsWriter& writer, const TensorSpec& tensor, const Bl
     behind.insert(behind.end(), part.begin() + static_cast<std::ptrdiff_t>(skipped), part.end());
     at += std::ssize(part);
   });
-  const BlockUnits units(matrix, behind);
   std::vector<float> numbers;
-  std::int64_t unit = 0, taken = 0;
-  const auto append_units = [&](std::span<const std::byte> of_codes, std::int64_t count) {
-    numbers.resize(static_cast<std::size_t>(std::min(count * units.elements(), elements - unit * units.elements())));
-    units.decode(unit, of_codes, numbers);
+  std::int64_t taken = 0, written = 0;
+  const auto append_ready = [&] {
+    numbers.resize(static_cast<std::size_t>(std::min(kTile, elements - written)));
+    decode_blocks(matrix, {ready.data(), written, behind.data()}, written, numbers);
     append_as(writer, tensor.name, std::as_bytes(std::span(numbers)), DType::f32, tensor.dtype);
-    unit += count;
+    written += std::ssize(numbers);
+    ready.clear();
   };
-  const auto size = static_cast<std::size_t>(units.bytes());
-  const std::size_t piece = std::max<std::size_t>(1, (1 << 15) / size) * size;
   executor.read(value, [&](std::span<const std::byte> part) {
     part = part.first(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(part), codes - taken)));
     taken += std::ssize(part);
     while (!part.empty()) {
-      const std::size_t count = std::min(part.size(), piece - ready.size());
+      const std::size_t count = std::min(part.size(), tile - ready.size());
       ready.insert(ready.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
       part = part.subspan(count);
-      if (ready.size() < piece) continue;
-      append_units(ready, static_cast<std::int64_t>(piece / size));
-      ready.clear();
+      if (ready.size() == tile) append_ready();
     }
   });
-  if (!ready.empty()) append_units(ready, static_cast<std::int64_t>((ready.size() + size - 1) / size));
+  if (!ready.empty()) append_ready();
 }
 
 void write_file(const Graph& graph, const WeightsFile& file, const std::filesystem::path& folder, const Executor& executor,

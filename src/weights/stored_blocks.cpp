@@ -47,9 +47,12 @@ std::vector<float> StoredBlocks::floats(const WeightFiles::Found& found) const {
 }
 
 std::optional<StoredBlocks> StoredBlocks::find(const WeightFiles& files, const WeightFiles::Found& weight) {
-  if (files.gguf() != nullptr) return {};
   StoredBlocks stored(files, weight);
-  if (weight.tensor->stored_as == "I8") {
+  if (const GgufWeights* gguf = files.gguf()) {
+    const auto matrix = gguf->blocks(*weight.tensor);
+    if (!matrix) return {};
+    stored.matrix_ = *matrix;
+  } else if (weight.tensor->stored_as == "I8") {
     stored.find_int8();
   } else if (weight.tensor->stored_as == "U8") {
     stored.find_nf4();
@@ -123,6 +126,7 @@ void StoredBlocks::find_nf4() {
 }
 
 void StoredBlocks::load_scales() {
+  if (gguf() != nullptr) return;
   const BlockParts parts = block_parts(matrix_);
   const std::int64_t codes = weight_.tensor->bytes;
   behind_.assign(count_of(parts.end.n - codes), std::byte{0});
@@ -135,10 +139,10 @@ void StoredBlocks::load_scales() {
     put(parts.map, of_map_);
     std::memcpy(behind_.data() + (parts.offset.n - codes), &offset_, sizeof offset_);
   }
-  units_ = BlockUnits(matrix_, behind_);
 }
 
 void StoredBlocks::read_stored(std::int64_t begin, std::span<std::byte> out) const {
+  if (gguf() != nullptr) return gguf()->read_blocks(*weight_.tensor, begin, out);
   const std::int64_t codes = weight_.tensor->bytes;
   const auto of_codes = std::clamp<std::int64_t>(codes - begin, 0, std::ssize(out));
   if (of_codes > 0) file(weight_).read_part(*weight_.tensor, begin, out.first(count_of(of_codes)));
@@ -146,22 +150,22 @@ void StoredBlocks::read_stored(std::int64_t begin, std::span<std::byte> out) con
   if (!out.empty()) std::memcpy(out.data(), behind_.data() + (begin + of_codes - codes), out.size());
 }
 
-// Some whole units at a time.
+// Some whole blocks at a time.
 void StoredBlocks::read(std::int64_t first, std::span<float> out) const {
-  const std::int64_t unit = units_.elements(), all = matrix_.rows * matrix_.columns;
-  const std::int64_t units = std::max<std::int64_t>(1, (1 << 16) / unit);
+  constexpr std::int64_t kPiece = 1 << 16;
+  if (gguf() != nullptr) {
+    std::array<std::byte, 1 << 12> staging;
+    return gguf()->read_f32(*weight_.tensor, first, out, staging);
+  }
+  const auto bytes_of = [&](std::int64_t elements) { return code_bytes({matrix_.format, 1, elements}).n; };
+  const std::int64_t block = block_elements(matrix_.format);
   std::vector<std::byte> codes;
-  std::vector<float> elements;
   for (std::int64_t at = first, end = first + std::ssize(out); at < end;) {
-    const std::int64_t begin = at / unit * unit, last = std::min({all, begin + units * unit, round_up(end, unit)});
-    const std::int64_t before = begin / unit * units_.bytes();
-    codes.resize(count_of(std::min(ceil_div(last - begin, unit) * units_.bytes(), weight_.tensor->bytes - before)));
-    elements.resize(count_of(last - begin));
-    file(weight_).read_part(*weight_.tensor, before, codes);
-    units_.decode(begin / unit, codes, elements);
-    const std::int64_t count = std::min(end, last) - at;
-    std::copy_n(elements.begin() + (at - begin), count, out.begin() + (at - first));
-    at += count;
+    const std::int64_t begin = at / block * block, last = std::min(end, begin + kPiece);
+    codes.resize(count_of(bytes_of(last - begin)));
+    file(weight_).read_part(*weight_.tensor, bytes_of(begin), codes);
+    decode_blocks(matrix_, {codes.data(), begin, behind_.data()}, at, out.subspan(count_of(at - first), count_of(last - at)));
+    at = last;
   }
 }
 

@@ -1,4 +1,4 @@
-// A matrix as files in the layout of bitsandbytes hold it. For `p.weight`:
+// A matrix that files hold in blocks: those of a GGUF file, or of bitsandbytes' layout. That has for `p.weight`:
 //   nf4   p.weight u8 of its codes, p.weight.absmax, p.weight.quant_map, p.weight.quant_state.bitsandbytes__nf4 (JSON); where the
 //         scales are stored in blocks, too, absmax is u8, with p.weight.nested_absmax and p.weight.nested_quant_map
 //   int8  p.weight i8 (rows, columns), p.SCB f32 (rows)
@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "formats/weight_files.h"
 #include "tensor/block_format.h"
-#include "weights/block_units.h"
 
 namespace plimsoll {
 
@@ -37,6 +36,7 @@ class StoredBlocks {
  private:
   StoredBlocks(const WeightFiles& files, const WeightFiles::Found& weight) : files_(&files), weight_(weight) {}
 
+  const GgufWeights* gguf() const { return files_->gguf(); }
   const SafetensorsFile& file(const WeightFiles::Found& found) const { return files_->files()[found.file]; }
   Error refuse(const std::string& tensor, const std::string& what, std::string expected) const;
   WeightFiles::Found need(const std::string& name, std::string_view stored_as, std::int64_t elements);
@@ -50,7 +50,6 @@ class StoredBlocks {
   BlockMatrix matrix_;
   std::vector<std::string> others_;
   std::vector<std::byte> behind_;  // what comes behind the codes
-  BlockUnits units_;
   float offset_ = 0;
 };
 

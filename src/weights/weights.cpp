@@ -113,6 +113,7 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     if (which == Parameters::adapter && !value.parameter->adapter) continue;
+    if (which == Parameters::model && value.parameter->adapter) continue;
     const Initializer& initializer = value.parameter->initializer;
     fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) {
       switch (initializer.kind) {

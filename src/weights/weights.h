@@ -19,7 +19,7 @@
 namespace plimsoll {
 
 inline bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
-enum class Parameters : std::uint8_t { all, frozen, adapter };
+enum class Parameters : std::uint8_t { all, model, frozen, adapter };  // model: all but those of an adapter
 
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all);
@@ -27,7 +27,7 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 // them. Nothing of what was read stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown
 // tensor, E-FORMAT-TIE two names of one parameter with different numbers.
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                          Parameters which = Parameters::all);
+                          Parameters which = Parameters::model);
 
 // A parameter in the files of a model, under its names: the first one is read, others are tied to it. What is stored in blocks
 // has one name.
@@ -48,8 +48,9 @@ struct WeightSource {
   std::filesystem::path folder;  // of a Hugging Face model; empty: random numbers
   std::uint64_t seed = 0;        // of those
 };
+// Every parameter but those of an adapter; or the frozen ones.
 WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor,
-                             Parameters which = Parameters::all);
+                             Parameters which = Parameters::model);
 // Throws what load_weights would. Reads headers, and the tensors that are tied.
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder);
 // What load_weights would return, from headers alone.

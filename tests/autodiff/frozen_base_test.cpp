@@ -154,7 +154,7 @@ TEST(FrozenBase, TablesAreReadInBlocks) {
     Graph stored = small_llama(true, 32, 0), plain = small_llama(true, 32, 0);
     const ValueId table = plain.find("model.embed_tokens.weight");
     for (Graph* graph : {&stored, &plain}) freeze(*graph, {table});
-    EXPECT_TRUE(store_blocks(stored, table, format));
+    EXPECT_TRUE(store_frozen(stored, table, format));
     EXPECT_TRUE(stored.values[table].parameter->blocks.has_value());
     const auto losses_of = [](const Graph& graph) { return graph.find("lm_head.losses"); };
     add_training(stored, losses_of(stored), {}, 0);
@@ -187,7 +187,7 @@ TEST(FrozenBase, WhatCannotReadBlocksKeepsNumbers) {
   const ValueId table = graph.find("wte.weight");
   freeze(graph, {table});
   const std::string before = graph_hash(graph);
-  EXPECT_FALSE(store_blocks(graph, table, BlockFormat::nf4));
+  EXPECT_FALSE(store_frozen(graph, table, BlockFormat::nf4));
   EXPECT_EQ(graph_hash(graph), before);
 }
 

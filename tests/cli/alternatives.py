@@ -71,10 +71,12 @@ def precision_and_context(test):
     for word in ("--disk", "--memory", "precision.optimizer_state=", "model.context="):
         test.that(word in words, f"{word} is offered: {words}")
     for remedy in offered:
-        changes = any(word in " ".join(remedy["arguments"]) for word in ("precision.", "model.context", "optimizer.name"))
+        changes = any(word in " ".join(remedy["arguments"]) for word in OTHER_RESULTS)
         test.equal(f"'{remedy['text']}' changes results", remedy["changes_result"], changes)
 
 
+MODEL_WORDS = ("model.", "adapter.", "quantize.")
+OTHER_RESULTS = ("precision.", "optimizer.name", *MODEL_WORDS)
 SIM = ["plan", "config.toml", "--machine", "sim"]
 
 
@@ -101,6 +103,55 @@ def levers(test):
     text = test.succeeds(*SIM, "--memory", bounds["floor_bytes"])
     test.that("levers, each against this plan" in text and "(above the budget)" in text, text)
     test.that(max(map(len, text.splitlines())) <= 110, "lines are at most 110 columns wide")
+
+
+LLAMA = {"kind": '"llama"', "layers": 4, "width": 64, "heads": 4, "kv_heads": 2, "mlp_width": 128, "context": 32, "vocab": 256}
+LORA = ["--set", "adapter.kind=lora", "--set", "adapter.rank=16"]
+
+
+def other_trainings(test):
+    """Adapters, formats of frozen weights, samples and frozen parts: each row, and each remedy, is the plan of its arguments."""
+    shape = "".join(f"{key} = {value}\n" for key, value in LLAMA.items())
+    test.write("llama.toml", "seed = 3\n[model]\n" + shape + CONFIG[CONFIG.index("[data]") :])
+    llama = ["plan", "llama.toml", "--machine", "sim"]
+    gpt2 = ["--set", "model.width=128", "--set", "model.heads=4", "--set", "model.layers=4"]
+    full = ("adapter.kind=lora adapter.rank=16", "adapter.kind=lora adapter.rank=8", "quantize.base=nf4", "model.context=16",
+            "model.context=64", "model.freeze=")  # fmt: skip
+    bases = tuple(f"quantize.base={base}" for base in ("bf16", "int8", "nf4"))
+    adapted = ("adapter.rank=8", "adapter.rank=32", *bases, "model.context=16")
+    cases = {
+        "gpt2": ([*SIM, *gpt2], full, 'model.freeze=["wte", "wpe", "h[.](0|1)"]'),
+        "llama": (llama, full, 'model.freeze=["model[.]embed_tokens", "model[.]layers[.](0|1)"]'),
+        "lora": ([*llama, *LORA], adapted, None),
+        "frozen": ([*SIM, *gpt2, "--set", 'model.freeze=["h[.]3"]'], bases[2:], '["h[.]3", "wte", "wpe", "h[.](0|1)"]'),
+    }
+    for name, (command, wanted, freeze) in cases.items():
+        plan = test.succeeds(*command, "--set", "train.micro_batch=4", "--memory", "1GiB", "--json")
+        words = [" ".join(row["arguments"]).replace("--set ", "") for row in plan["levers"]]
+        for want in (*wanted, *([freeze] if freeze else [])):
+            test.that(any(want in each for each in words), f"{name}: a lever says {want}: {words}")
+        if name == "lora":
+            test.that(not any("freeze" in each or "adapter.kind" in each for each in words), f"all is frozen already: {words}")
+        for row, said in zip(plan["levers"], words):
+            changes = any(word in said for word in (*OTHER_RESULTS, "train.micro_batch"))
+            test.equal(f"{name}: {row['name']} changes results", row["changes_result"], changes)
+            if name == "llama" or not any(word in said for word in MODEL_WORDS):
+                continue
+            found = test.succeeds(*command, "--set", "train.micro_batch=4", "--memory", "1GiB", *row["arguments"], "--json")
+            for key in ("process_bytes", "update_seconds"):
+                test.equal(f"{name}: {row['name']}: {key}", found["predicted"][key], row[key])
+        floor = plan["bounds"]["floor_bytes"]
+        below = [*command, "--set", "train.micro_batch=4", "--memory", floor - 4096]
+        remedies = test.run(*below, "--json").json()["infeasible"]["remedies"]
+        words = [" ".join(each["arguments"]) for each in remedies]
+        offered = {"lora": ("adapter.rank=8", "quantize.base="), "frozen": ("quantize.base=", "model.freeze=")}
+        for want in offered.get(name, ("adapter.kind=lora", "model.freeze=", "model.context=")):
+            test.that(any(want in each for each in words), f"{name}: a remedy says {want}: {words}")
+        for remedy in remedies:
+            if not any(word in " ".join(remedy["arguments"]) for word in MODEL_WORDS):
+                continue
+            fits = test.succeeds(*below, *remedy["arguments"], "--json")
+            test.equal(f"{name}: {remedy['text']}", fits["predicted"]["process_bytes"], remedy["process_bytes"])
 
 
 def summary(test):
@@ -169,7 +220,7 @@ def words(test):
 def main():
     test = Test("alternatives")
     test.write("config.toml", CONFIG)
-    test.run_parts(remedies, precision_and_context, levers, summary, creates_nothing, words)
+    test.run_parts(remedies, precision_and_context, levers, other_trainings, summary, creates_nothing, words)
     test.finish()
 
 

@@ -7,6 +7,7 @@ numbers with a disk. Folders in the layout of bitsandbytes are read as they are.
 
 import json
 import math
+import os
 import shutil
 import struct
 
@@ -100,6 +101,7 @@ def evaluated(test, weights, base, *more):
 
 
 def formats(test):
+    os.environ["PLIMSOLL_MAX_ISA"] = "avx2"  # by which the size of what is decoded at a time is known
     plain = evaluated(test, "run", "none")
     matrices = 3 * (48 * 48 * 2 + 48 * 24 * 2 + 3 * 48 * 100)
     decoded = 2 * 48 * 256 * 4  # what two threads decode at a time
@@ -115,6 +117,7 @@ def formats(test):
     words = ("--prompt", "abc", "--tokens", 20, "--set", "quantize.base=nf4", "--audit")
     text = test.succeeds("generate", "--weights", "run", *words)
     test.that(text is not None and text.startswith("abc"), "generate takes a base")
+    del os.environ["PLIMSOLL_MAX_ISA"]
 
 
 def folders(test):

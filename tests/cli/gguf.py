@@ -202,6 +202,31 @@ def goes_on_without_the_file(test):
     test.path("moved.gguf").rename(test.path("model.gguf"))
 
 
+def exported(test):
+    """What leaves as a GGUF file is read again: the same logits, tokens and template."""
+    made = test.succeeds("export", "--weights", "from-folder", "--gguf", "out.gguf", "--type", "F32", "--json")
+    test.equal("what is written", made and (made["schema"], made["kind"], made["architecture"], made["tokenizer"]),
+               ("plimsoll.export/1", "model", "llama", True))  # fmt: skip
+    test.equal("its bytes", made and made["bytes"], test.path("out.gguf").stat().st_size)
+    test.that(forward(test, "out.gguf", "a.safetensors") == forward(test, "from-folder", "b.safetensors"), "logits of the file")
+    line = "a abcd <|end|>ab  a\u00e9"
+    ours, theirs = (test.succeeds("tokenize", "--tokenizer", t, line, "--json") for t in ("out.gguf", "from-folder/weights"))
+    test.equal("ids of the file", ours and ours["ids"], theirs and theirs["ids"])
+    test.succeeds("export", "--weights", "out.gguf", "--gguf", "again.gguf", "--type", "F32")
+    same = test.path("out.gguf").read_bytes() == test.path("again.gguf").read_bytes()
+    test.that(same, "the file of the file has equal bytes")
+    test.succeeds("export", "--weights", "model.gguf", "--gguf", "small.gguf", "--type", "Q8_0")
+    test.that(test.path("small.gguf").stat().st_size < test.path("out.gguf").stat().st_size / 2, "Q8_0 is smaller")
+    test.fails(2, "E-USAGE", "export", "--weights", "folder", "--gguf", "no.gguf", "--type", "Q4_0")
+    strange = {**CONFIG, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
+    test.write("strange/config.json", json.dumps(strange))
+    shutil.copy(test.path("folder/model.safetensors"), test.path("strange"))
+    error = test.fails(2, "E-EXPORT-MODEL", "export", "--weights", "strange", "--gguf", "out.gguf", "--type", "F32")
+    test.that(error is not None and "dynamic" in error["message"], f"the rotary type is named: {error}")
+    test.that(test.path("out.gguf").read_bytes() == test.path("again.gguf").read_bytes(), "a refused export leaves the file")
+    test.that("GGUF" in (test.succeeds("explain", "E-EXPORT-MODEL") or ""), "the code is explained")
+
+
 def refused(test):
     whole = gguf(model())
     broken = {
@@ -232,7 +257,7 @@ def refused(test):
 def main():
     test = Test("gguf")
     test.write("train.txt", prose(1, 4000).replace("ab", "abcd"))
-    test.run_parts(same_as_a_folder, tokens, goes_on_without_the_file, refused)
+    test.run_parts(same_as_a_folder, tokens, goes_on_without_the_file, exported, refused)
     test.finish()
 
 

@@ -173,7 +173,6 @@ const BadInput kBad[] = {
     {"a.b.c.d=2", "E-CONFIG-KEY", "a.b.c.d"},
     {"model.layers.x=2", "E-CONFIG-KEY", "model.layers"},
     {"train.batch_size=2", "E-CONFIG-KEY", "effective_batch"},
-    {"num_train_epochs=2", "E-CONFIG-KEY", "train.updates"},
     {"train.lerning_rate=2", "E-CONFIG-KEY", "optimizer.learning_rate"},
     {"\n[modell]\n", "E-CONFIG-KEY", "run.toml:2"},
     {"\n\n[train]\nupdate = 5\n", "E-CONFIG-KEY", "run.toml:4"},

@@ -42,19 +42,19 @@ TEST_F(PrefetchTest, DeliversWhatADirectReadDelivers) {
     const SampleOrder order{kind, 3, samples.count()};
     std::vector<std::byte> direct_staging(buffers[0].size());
     Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-    Window window, next;
-    plan_window(window, order, samples, 0, 10, kMicro);
-    prefetcher.submit(window.micro(0));
+    const WindowRule rule{.samples = 10, .row = kContext};
+    WindowBatches ahead(*tokens, order, rule, kMicro, 0), now(*tokens, order, rule, kMicro, 0);
+    ahead.seek(0);
+    now.seek(0);
+    prefetcher.submit(ahead.next());
     Buffers out(kMicro, kContext), direct(kMicro, kContext);
-    for (std::int64_t update = 0; update < 300; ++update) {
-      plan_window(next, order, samples, 10 * (update + 1), 10, kMicro);
-      for (std::int64_t k = 0; k < window.micro_count; ++k) {
-        prefetcher.submit(k + 1 < window.micro_count ? window.micro(k + 1) : next.micro(0));
-        prefetcher.take(out.fields());
-        fill_micro_batch(source, samples, window, k, direct_staging, direct.view());
-        ASSERT_EQ(out, direct) << "update " << update << ", micro-batch " << k;
-      }
-      std::swap(window, next);
+    for (std::int64_t batch = 0; batch < 1200; ++batch) {
+      prefetcher.submit(ahead.next());
+      prefetcher.take(out.fields());
+      const auto placed = now.next();
+      tokens->read(placed, direct_staging);
+      tokens->fill(placed, direct_staging, direct.fields());
+      ASSERT_EQ(out, direct) << "micro-batch " << batch;
     }
   }
 }
@@ -73,7 +73,7 @@ TEST_F(PrefetchTest, TokensOfFourBytes) {
   Prefetcher reader(wide_tokens, "a.bin", kMicro, {others[0], others[1]});
   Buffers expected(kMicro, kContext), out(kMicro, kContext);
   for (std::uint32_t sample = 0; sample < 2400; sample += 37) {
-    const std::vector<SampleRef> refs{{0, sample}, {0, sample + 1}, {1, 2499 - sample}};
+    const std::vector<PlacedSample> refs = in_rows({{0, sample}, {0, sample + 1}, {1, 2499 - sample}});
     narrow_reader.submit(refs);
     reader.submit(refs);
     narrow_reader.take(expected.fields());
@@ -83,7 +83,7 @@ TEST_F(PrefetchTest, TokensOfFourBytes) {
 }
 
 TEST_F(PrefetchTest, StopsAtAnyTime) {
-  const std::vector<SampleRef> refs{{0, 0}, {0, 7}};
+  const std::vector<PlacedSample> refs = in_rows({{0, 0}, {0, 7}});
   for (int round = 0; round < 200; ++round) {
     Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
     for (int i = 0; i < round % 3; ++i) prefetcher.submit(refs);
@@ -93,11 +93,11 @@ TEST_F(PrefetchTest, StopsAtAnyTime) {
 
 TEST_F(PrefetchTest, DiscardMovesOn) {
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-  prefetcher.submit(std::vector<SampleRef>{{0, 1}});
-  prefetcher.submit(std::vector<SampleRef>{{0, 2}});
+  prefetcher.submit(in_rows({{0, 1}}));
+  prefetcher.submit(in_rows({{0, 2}}));
   prefetcher.discard();
   EXPECT_EQ(prefetcher.pending(), 0);
-  prefetcher.submit(std::vector<SampleRef>{{0, 9}});
+  prefetcher.submit(in_rows({{0, 9}}));
   Buffers out(kMicro, kContext);
   prefetcher.take(out.fields());
   EXPECT_EQ(out.inputs[0], 9 * kContext);
@@ -107,7 +107,7 @@ TEST_F(PrefetchTest, DiscardMovesOn) {
 TEST_F(PrefetchTest, ErrorsReachTheConsumer) {
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   std::filesystem::resize_file(folder / "x.bin", 1000);
-  const std::vector<SampleRef> lost{{0, 2000}}, kept{{0, 1}};
+  const std::vector<PlacedSample> lost = in_rows({{0, 2000}}), kept = in_rows({{0, 1}});
   Buffers out(kMicro, kContext);
   prefetcher.submit(lost);
   prefetcher.submit(kept);
@@ -122,11 +122,9 @@ TEST_F(PrefetchTest, RefusesMisuse) {
   small[1] = small[1].first(10);
   EXPECT_ERROR(Prefetcher(*tokens, "x.bin", kMicro, small), "E-INTERNAL", "too small");
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-  prefetcher.submit(std::vector<SampleRef>{{0, 1}});
-  prefetcher.submit(std::vector<SampleRef>{{0, 1}});
-  EXPECT_ERROR(prefetcher.submit(std::vector<SampleRef>{{0, 1}}), "E-INTERNAL", "in use");
-  prefetcher.discard();
-  EXPECT_ERROR(prefetcher.submit(std::vector<SampleRef>(4)), "E-INTERNAL", "more samples");
+  prefetcher.submit(in_rows({{0, 1}}));
+  prefetcher.submit(in_rows({{0, 1}}));
+  EXPECT_ERROR(prefetcher.submit(in_rows({{0, 1}})), "E-INTERNAL", "in use");
 }
 
 int lowest_priority_of_threads() {
@@ -140,7 +138,7 @@ int lowest_priority_of_threads() {
 TEST_F(PrefetchTest, TheThreadIsNiceAndTheProcessIsNot) {
   const int before = getpriority(PRIO_PROCESS, 0);
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-  prefetcher.submit(std::vector<SampleRef>{{0, 1}});
+  prefetcher.submit(in_rows({{0, 1}}));
   prefetcher.discard();
   EXPECT_EQ(lowest_priority_of_threads(), 19);
   EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
@@ -150,18 +148,15 @@ TEST_F(PrefetchTest, TheThreadIsNiceAndTheProcessIsNot) {
 TEST_F(PrefetchTest, AllocatesNothingAfterTheStart) {
   const SampleOrder order{OrderKind::shuffled, 3, samples.count()};
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-  Window window;
-  plan_window(window, order, samples, 0, 9, kMicro);
+  WindowBatches batches(*tokens, order, {.samples = 9, .row = kContext}, kMicro, 0);
+  batches.seek(0);
   Buffers out(kMicro, kContext);
   const std::vector<FieldBuffer> fields = out.fields();
   const auto heap = [] { return mallinfo2().uordblks; };
   const auto before = heap();
-  for (std::int64_t update = 0; update < 100; ++update) {
-    plan_window(window, order, samples, 9 * update, 9, kMicro);
-    for (std::int64_t k = 0; k < window.micro_count; ++k) {
-      prefetcher.submit(window.micro(k));
-      prefetcher.take(fields);
-    }
+  for (std::int64_t batch = 0; batch < 300; ++batch) {
+    prefetcher.submit(batches.next());
+    prefetcher.take(fields);
   }
   EXPECT_EQ(heap(), before);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/source.h"
+#include "data/token_rows.h"
 #include "data/token_source.h"
 #include "data/window.h"
 #include "formats/scratch_folder.h"
@@ -59,5 +60,12 @@ struct Buffers {
   }
   friend bool operator==(const Buffers&, const Buffers&) = default;
 };
+
+// Samples in rows of their own.
+inline std::vector<PlacedSample> in_rows(const std::vector<SampleRef>& samples) {
+  std::vector<PlacedSample> placed;
+  for (const SampleRef& ref : samples) placed.push_back({ref, static_cast<std::int32_t>(placed.size()), 0});
+  return placed;
+}
 
 }  // namespace plimsoll

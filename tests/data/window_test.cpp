@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <random>
+#include <set>
 #include <tuple>
 
 #include "formats/expect_error.h"
@@ -20,60 +23,72 @@ class WindowTest : public testing::Test {
   ScratchFolder folder;
 };
 
-TEST_F(WindowTest, RaggedSampleAndPartialMicroBatch) {
-  const TokenFile source = open({10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
-  const Samples samples = make_samples(source.tokens, 4, "x");
+// Micro-batches of so many rows of a window, one after the other.
+std::vector<Buffers> micro_batches(const TokenFile& file, const SampleOrder& order, std::int64_t context, WindowRule rule,
+                                   std::int64_t first, std::int64_t rows) {
+  const TokenSource source(file, context);
+  rule.row = context;
   Window window;
-  plan_window(window, {OrderKind::sequential, 1, samples.count()}, samples, 0, 3, 2);
-  EXPECT_EQ(window.micro_count, 2);
-  EXPECT_EQ(window.valid_units, 9);
-  EXPECT_EQ(window.micro(1).size(), 1u);
+  cut_window(order, source, rule, first, window);
+  WindowBatches batches(source, order, rule, rows, 0);
+  batches.seek(first);
+  std::vector<std::byte> staging(static_cast<std::size_t>(source.staging_bytes(rows)));
+  std::vector<Buffers> all;
+  for (std::int64_t k = 0; k < batches.batches_of(window); ++k) {
+    all.emplace_back(static_cast<std::size_t>(rows), static_cast<std::size_t>(context));
+    const auto samples = batches.next();
+    source.read(samples, staging);
+    source.fill(samples, staging, all.back().fields());
+  }
+  return all;
+}
 
-  std::vector<std::byte> staging(static_cast<std::size_t>(staging_bytes(2, 4, 2)));
-  EXPECT_EQ(staging.size(), 64u);
-  Buffers out(2, 4);
-  fill_micro_batch(source, samples, window, 0, staging, out.view());
-  EXPECT_EQ(out.inputs, (std::vector<std::int32_t>{10, 11, 12, 13, 14, 15, 16, 17}));
-  EXPECT_EQ(out.targets, (std::vector<std::int32_t>{11, 12, 13, 14, 15, 16, 17, 18}));
-  EXPECT_EQ(out.ids, (std::vector<std::uint32_t>{0, 0, 0, 1}));
-  fill_micro_batch(source, samples, window, 1, staging, out.view());
-  EXPECT_EQ(out.inputs, (std::vector<std::int32_t>{18, 19, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(out.targets, (std::vector<std::int32_t>{19, -1, -1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(out.ids, (std::vector<std::uint32_t>{0, 2, kAbsentSample, kAbsentSample}));
+SampleOrder in_order(const TokenFile& file, std::int64_t context) {
+  return {OrderKind::sequential, 1, make_samples(file.tokens, context, "x").count()};
+}
+
+TEST_F(WindowTest, RaggedSampleAndPartialMicroBatch) {
+  const TokenFile file = open({10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+  const SampleOrder order = in_order(file, 4);
+  Window window;
+  cut_window(order, TokenSource(file, 4), {.samples = 3, .row = 4}, 0, window);
+  EXPECT_EQ(window.rows, 3);
+  EXPECT_EQ(window.units, 9);
+  EXPECT_EQ(window.positions, 9);
+
+  const std::vector<Buffers> all = micro_batches(file, order, 4, {.samples = 3}, 0, 2);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].inputs, (std::vector<std::int32_t>{10, 11, 12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(all[0].targets, (std::vector<std::int32_t>{11, 12, 13, 14, 15, 16, 17, 18}));
+  EXPECT_EQ(all[0].ids, (std::vector<std::uint32_t>{0, 0, 0, 1}));
+  EXPECT_EQ(all[1].inputs, (std::vector<std::int32_t>{18, 19, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(all[1].targets, (std::vector<std::int32_t>{19, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(all[1].ids, (std::vector<std::uint32_t>{0, 2, kAbsentSample, kAbsentSample}));
 }
 
 TEST_F(WindowTest, TextAsBytes) {
   write_raw(folder / "x.txt", "abcd\xff");
-  const TokenFile source = open_source({folder / "x.txt", "bytes", 256, {}, {}});
-  const Samples samples = make_samples(source.tokens, 4, "x");
-  Window window;
-  plan_window(window, {OrderKind::sequential, 1, samples.count()}, samples, 0, 1, 1);
-  std::vector<std::byte> staging(64);
-  Buffers out(1, 4);
-  fill_micro_batch(source, samples, window, 0, staging, out.view());
-  EXPECT_EQ(out.inputs, (std::vector<std::int32_t>{97, 98, 99, 100}));
-  EXPECT_EQ(out.targets, (std::vector<std::int32_t>{98, 99, 100, 255}));
+  const TokenFile file = open_source({folder / "x.txt", "bytes", 256, {}, {}});
+  const std::vector<Buffers> all = micro_batches(file, in_order(file, 4), 4, {.samples = 1}, 0, 1);
+  EXPECT_EQ(all[0].inputs, (std::vector<std::int32_t>{97, 98, 99, 100}));
+  EXPECT_EQ(all[0].targets, (std::vector<std::int32_t>{98, 99, 100, 255}));
 }
 
 // The samples of an update and what is in them depend on no micro-batch size.
 TEST_F(WindowTest, SameDataForEveryMicroBatch) {
-  const TokenFile source = open(counting(1003));
-  const Samples samples = make_samples(source.tokens, 8, "x");
-  const SampleOrder order{OrderKind::shuffled, 5, samples.count()};
+  const TokenFile file = open(counting(1003));
+  const SampleOrder order{OrderKind::shuffled, 5, make_samples(1003, 8, "x").count()};
   std::vector<Buffers> results;
   for (const std::int64_t micro_batch : {1, 2, 3, 5, 12, 16}) {
-    Window window;
-    plan_window(window, order, samples, 120, 12, micro_batch);  // across the end of an epoch
-    std::vector<std::byte> staging(static_cast<std::size_t>(staging_bytes(micro_batch, 8, 2)));
-    Buffers all(0, 8);
-    for (std::int64_t k = 0; k < window.micro_count; ++k) {
-      Buffers out(static_cast<std::size_t>(micro_batch), 8);
-      fill_micro_batch(source, samples, window, k, staging, out.view());
+    Buffers all(0, 8);  // across the end of an epoch
+    for (const Buffers& out : micro_batches(file, order, 8, {.samples = 12}, 120, micro_batch)) {
       all.inputs.insert(all.inputs.end(), out.inputs.begin(), out.inputs.end());
       all.targets.insert(all.targets.end(), out.targets.begin(), out.targets.end());
       all.ids.insert(all.ids.end(), out.ids.begin(), out.ids.end());
     }
-    EXPECT_EQ(std::ranges::count_if(all.targets, [](int t) { return t >= 0; }), window.valid_units);
+    Window window;
+    cut_window(order, TokenSource(file, 8), {.samples = 12, .row = 8}, 120, window);
+    EXPECT_EQ(std::ranges::count_if(all.targets, [](int t) { return t >= 0; }), window.units);
     all.inputs.resize(12 * 8);
     all.targets.resize(12 * 8);
     all.ids.resize(24);
@@ -92,16 +107,9 @@ TEST_F(WindowTest, TheWidthOfTokensChangesNothing) {
   std::vector<Buffers> first;
   for (const auto& [name, format, bytes] : files) {
     write_raw(folder / name, bytes);
-    const TokenFile source = open_source({folder / name, format, 65536, {}, {}});
-    const Samples samples = make_samples(source.tokens, 7, "x");
-    Window window;
-    plan_window(window, {OrderKind::shuffled, 5, samples.count()}, samples, 120, 40, 3);
-    std::vector<std::byte> staging(static_cast<std::size_t>(staging_bytes(3, 7, source.bytes_per_token)));
-    std::vector<Buffers> all;
-    for (std::int64_t k = 0; k < window.micro_count; ++k) {
-      all.emplace_back(3, 7);
-      fill_micro_batch(source, samples, window, k, staging, all.back().view());
-    }
+    const TokenFile file = open_source({folder / name, format, 65536, {}, {}});
+    const SampleOrder order{OrderKind::shuffled, 5, make_samples(file.tokens, 7, "x").count()};
+    const std::vector<Buffers> all = micro_batches(file, order, 7, {.samples = 40}, 120, 3);
     if (first.empty()) first = all;
     EXPECT_EQ(all, first) << name;
   }
@@ -109,57 +117,150 @@ TEST_F(WindowTest, TheWidthOfTokensChangesNothing) {
 
 TEST_F(WindowTest, TokensPast65535) {
   write_raw(folder / "x.bin", u32_bytes({65536, 151935, 3, 131072, -1, 151936, 7, 8}));
-  const TokenFile source = open_source({folder / "x.bin", "u32", 151936, {}, {}});
-  const Samples samples = make_samples(source.tokens, 3, "x");
-  std::vector<std::byte> staging(64);
-  Buffers out(1, 3);
-  Window window;
-  plan_window(window, {OrderKind::sequential, 1, samples.count()}, samples, 0, samples.count(), 1);
-  fill_micro_batch(source, samples, window, 0, staging, out.view());
-  EXPECT_EQ(out.inputs, (std::vector<std::int32_t>{65536, 151935, 3}));
-  EXPECT_EQ(out.targets, (std::vector<std::int32_t>{151935, 3, 131072}));
-  EXPECT_ERROR(fill_micro_batch(source, samples, window, 1, staging, out.view()), "E-DATA-TOKEN", "token 4 is 4294967295");
+  const TokenFile file = open_source({folder / "x.bin", "u32", 151936, {}, {}});
+  const std::vector<Buffers> all = micro_batches(file, in_order(file, 3), 3, {.samples = 1}, 0, 1);
+  EXPECT_EQ(all[0].inputs, (std::vector<std::int32_t>{65536, 151935, 3}));
+  EXPECT_EQ(all[0].targets, (std::vector<std::int32_t>{151935, 3, 131072}));
+  EXPECT_ERROR(micro_batches(file, in_order(file, 3), 3, {.samples = 1}, 1, 1), "E-DATA-TOKEN", "token 4 is 4294967295");
   const TokenFile smaller = open_source({folder / "x.bin", "u32", 151935, {}, {}});
-  EXPECT_ERROR(fill_micro_batch(smaller, samples, window, 0, staging, out.view()), "E-DATA-TOKEN", "token 1 is 151935");
+  EXPECT_ERROR(micro_batches(smaller, in_order(smaller, 3), 3, {.samples = 1}, 0, 1), "E-DATA-TOKEN", "token 1 is 151935");
 }
 
 TEST_F(WindowTest, TokenPastTheVocabulary) {
-  const TokenFile source = open({1, 2, 3, 4, 5, 6, 300, 8, 9}, 256);
-  const Samples samples = make_samples(source.tokens, 4, "x");
-  std::vector<std::byte> staging(64);
-  Buffers out(1, 4);
-  Window window;
-  plan_window(window, {OrderKind::sequential, 1, 2}, samples, 0, 2, 1);
-  fill_micro_batch(source, samples, window, 0, staging, out.view());
-  EXPECT_ERROR(fill_micro_batch(source, samples, window, 1, staging, out.view()), "E-DATA-TOKEN", "x.bin] token 6 is 300");
-  const TokenFile last = open({1, 2, 3, 4, 256}, 256);
-  EXPECT_ERROR(fill_micro_batch(last, make_samples(5, 4, "x"), window, 0, staging, out.view()), "E-DATA-TOKEN", "token 4 is 256");
-  const TokenFile first = open({256, 2, 3, 4, 5}, 256);
-  EXPECT_ERROR(fill_micro_batch(first, make_samples(5, 4, "x"), window, 0, staging, out.view()), "E-DATA-TOKEN",
-               "token 0 is 256");
+  const auto fill = [&](const std::vector<int>& tokens, std::int64_t first) {
+    const TokenFile file = open(tokens, 256);
+    micro_batches(file, in_order(file, 4), 4, {.samples = 1}, first, 1);
+  };
+  fill({1, 2, 3, 4, 5, 6, 300, 8, 9}, 0);
+  EXPECT_ERROR(fill({1, 2, 3, 4, 5, 6, 300, 8, 9}, 1), "E-DATA-TOKEN", "x.bin] token 6 is 300");
+  EXPECT_ERROR(fill({1, 2, 3, 4, 256}, 0), "E-DATA-TOKEN", "token 4 is 256");
+  EXPECT_ERROR(fill({256, 2, 3, 4, 5}, 0), "E-DATA-TOKEN", "token 0 is 256");
 }
 
-TEST_F(WindowTest, BuffersOfAnotherShape) {
-  const TokenFile source = open(counting(9));
-  const Samples samples = make_samples(source.tokens, 4, "x");
-  Window window;
-  plan_window(window, {OrderKind::sequential, 1, 2}, samples, 0, 2, 2);
-  std::vector<std::byte> staging(64);
-  Buffers small(1, 4);
-  EXPECT_ERROR(fill_micro_batch(source, samples, window, 0, staging, small.view()), "E-INTERNAL", "shape");
-  Buffers out(2, 4);
-  EXPECT_ERROR(fill_micro_batch(source, samples, window, 0, std::span(staging).first(8), out.view()), "E-INTERNAL", "staging");
+// Samples of given sizes, as rows see them.
+class Sized final : public SampleSource {
+ public:
+  explicit Sized(std::vector<std::int64_t> sizes) : sizes_(std::move(sizes)) {}
+  std::int64_t count() const override { return std::ssize(sizes_); }
+  SampleSize size(std::int64_t sample) const override {
+    const std::int64_t positions = sizes_[static_cast<std::size_t>(sample)];
+    return {positions, (positions + 1) / 2};
+  }
+  std::int64_t staging_bytes(std::int64_t) const override { return 64; }
+  void read(std::span<const PlacedSample>, std::span<std::byte>) const override {}
+  void drop(std::span<const PlacedSample>) const override {}
+  void fill(std::span<const PlacedSample>, std::span<const std::byte>, std::span<const FieldBuffer>) const override {}
+
+ private:
+  std::vector<std::int64_t> sizes_;
+};
+
+std::vector<std::int64_t> random_sizes(std::uint32_t seed, std::size_t count, std::int64_t most) {
+  std::mt19937 random(seed);
+  std::vector<std::int64_t> sizes(count);
+  for (std::int64_t& size : sizes) size = 1 + static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(most));
+  return sizes;
 }
 
-TEST(Window, UnitsAreKnownWithoutTheWindow) {
-  const Samples samples{103, 8};
-  for (const OrderKind kind : {OrderKind::shuffled, OrderKind::sequential}) {
-    const SampleOrder order{kind, 5, samples.count()};
-    for (const std::int64_t first : {0, 3, 11, 40}) {
-      Window window;
-      plan_window(window, order, samples, first, 15, 4);
-      const auto of_one = [&](std::int64_t sample) { return samples.valid_units(sample); };
-      EXPECT_EQ(units_from(order, first, 15, of_one), window.valid_units);
+// The textbook's way: each row asked in turn.
+std::int64_t rows_of_first_fit_decreasing(std::vector<std::int64_t> sizes, std::int64_t row) {
+  std::ranges::sort(sizes, std::greater<>());
+  std::vector<std::int64_t> rooms;
+  for (const std::int64_t size : sizes) {
+    const auto fits = std::ranges::find_if(rooms, [&](std::int64_t room) { return room >= size; });
+    if (fits == rooms.end()) {
+      rooms.push_back(row - size);
+    } else {
+      *fits -= size;
+    }
+  }
+  return std::ssize(rooms);
+}
+
+TEST(Packing, EachSampleOnceWithoutOverlapInAsManyRowsAsFirstFitDecreasing) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    const std::int64_t row = 20 + seed % 50;
+    const Sized source(random_sizes(seed, 1 + seed % 97, row));
+    const SampleOrder order{OrderKind::shuffled, seed, source.count()};
+    Window window;
+    cut_window(order, source, {.samples = source.count(), .row = row, .packs = true}, 0, window);
+    std::vector<std::int64_t> sizes;
+    std::set<std::uint32_t> seen;
+    std::int64_t end = 0, last_row = -1, units = 0;
+    for (const PlacedSample& each : window.placed) {
+      if (each.row != last_row) end = 0;
+      ASSERT_GE(each.row, last_row);
+      last_row = each.row;
+      EXPECT_EQ(each.begin, end) << "samples of a row stand one behind the other";
+      sizes.push_back(source.size(each.ref.sample).positions);
+      units += source.size(each.ref.sample).units;
+      end = each.begin + sizes.back();
+      EXPECT_LE(end, row);
+      EXPECT_TRUE(seen.insert(each.ref.sample).second);
+    }
+    EXPECT_EQ(std::ssize(window.placed), source.count());
+    EXPECT_EQ(window.units, units);
+    EXPECT_EQ(window.rows, rows_of_first_fit_decreasing(sizes, row)) << "seed " << seed;
+  }
+}
+
+// Windows of a number of positions hold as many samples as fit, at least one, and follow each other without a gap.
+TEST(Windows, OfPositions) {
+  const Sized source(random_sizes(7, 300, 64));
+  const SampleOrder order{OrderKind::shuffled, 9, source.count()};
+  for (const bool packs : {false, true}) {
+    Window window;
+    std::int64_t position = 0;
+    while (position < 900) {
+      cut_window(order, source, {.positions = 100, .row = 64, .packs = packs}, position, window);
+      ASSERT_EQ(window.first, position);
+      ASSERT_GE(window.samples, 1);
+      const std::int64_t next = source.size(order.at(window.end()).sample).positions;
+      EXPECT_GT(window.positions + next, 100);
+      EXPECT_LE(window.positions, window.samples == 1 ? 64 : 100);
+      position = window.end();
+    }
+  }
+}
+
+// The last window of a training has what is left; a next one begins behind it.
+TEST(Windows, EndAtASpan) {
+  const Sized source(std::vector<std::int64_t>(10, 3));
+  const SampleOrder order{OrderKind::sequential, 1, source.count()};
+  Window window;
+  std::vector<std::int64_t> samples;
+  for (std::int64_t position = 0; position < 40; position = window.end()) {
+    cut_window(order, source, {.samples = 8, .span = 20, .row = 4}, position, window);
+    samples.push_back(window.samples);
+  }
+  EXPECT_EQ(samples, (std::vector<std::int64_t>{8, 8, 4, 8, 8, 4}));
+}
+
+// Micro-batches of every size hold the samples of all windows in the same order; with a fixed number the last ones are empty.
+TEST(Windows, MicroBatches) {
+  const Sized source(random_sizes(3, 50, 16));
+  const SampleOrder order{OrderKind::shuffled, 2, source.count()};
+  const WindowRule rule{.samples = 7, .row = 16, .packs = true};
+  Window window;
+  for (const std::int64_t rows : {1, 2, 3, 8}) {
+    for (const std::int64_t fixed : {0, 9}) {
+      WindowBatches batches(source, order, rule, rows, fixed);
+      batches.seek(21);
+      std::int64_t position = 21;
+      for (int each = 0; each < 10; ++each) {
+        cut_window(order, source, rule, position, window);
+        ASSERT_GE(batches.batches_of(window) * rows, window.rows);
+        std::vector<PlacedSample> all;
+        for (std::int64_t k = 0; k < batches.batches_of(window); ++k) {
+          for (PlacedSample sample : batches.next()) {
+            ASSERT_LT(sample.row, rows);
+            sample.row += static_cast<std::int32_t>(k * rows);
+            all.push_back(sample);
+          }
+        }
+        EXPECT_EQ(all, window.placed);
+        position = window.end();
+      }
     }
   }
 }

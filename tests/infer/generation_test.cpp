@@ -87,7 +87,7 @@ class Model {
     return plan_inference({[&](std::int64_t) { return build(); }}, room_);
   }
   InferenceRun run(InferencePlan plan) const {
-    return {std::move(plan), room_, ModelSource{.folder = folder_.path(), .model = config_, .adapter = {}, .heap = {}},
+    return {std::move(plan), room_, ModelSource{.folder = folder_.path(), .model = config_, .adapter = {}},
             /*audit=*/true};
   }
   const ModelConfig& config() const { return config_; }

@@ -36,7 +36,7 @@ Config toy_config(const std::string& more = {}) {
   return load_config(folder / "run.toml");
 }
 
-constexpr DataFacts kFacts{.validation = true, .bytes_per_sample = ToySource::kBytesPerSample};
+constexpr DataFacts kFacts{.validation = true, .bytes_per_row = ToySource::kBytesPerSample};
 
 struct Reached {
   std::string losses, parameters;
@@ -55,7 +55,7 @@ class ToyRun {
         stores_(program_, plan, std::filesystem::temp_directory_path()),
         device_(arena_, stores_.all()),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
-        trainer_(config, model_, plan, executor_, {source_, &source_, "toy"}),
+        trainer_(config, model_, plan, executor_, {source_, &source_, "toy", {.samples = config.train.effective_batch}}),
         audit_(program_, plan.graph, device_, arena_.mapped()) {
     verify(program_, plan.graph);
     executor_.add_observer(audit_);

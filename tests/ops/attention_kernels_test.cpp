@@ -109,7 +109,7 @@ struct Reference {
 
 // One head at a time in fp64, from the definition; d_qkv by the chain rule over the stored probabilities.
 void reference_head(const Inputs& in, std::int64_t b, std::int64_t h, Reference& r) {
-  const auto [batch, T, H, D] = in.shape;
+  const auto [batch, T, H, D, segments] = in.shape;
   const double scale = 1 / std::sqrt(static_cast<double>(D));
   const auto qkv = [&, T = T, H = H, D = D](std::int64_t t, int part, std::int64_t d) {
     return static_cast<std::size_t>((((b * T + t) * 3 + part) * H + h) * D + d);

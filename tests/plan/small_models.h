@@ -91,7 +91,7 @@ struct Planner {
   PlanSpace space;
 
   explicit Planner(const Config& config, DataFacts facts = kTrainAndValidate)
-      : space(source_for(config, facts), plan_request(config), round_machine(), catalogue) {}
+      : space(source_for(config, facts), plan_request(config, facts.ragged), round_machine(), catalogue) {}
   std::variant<Plan, Infeasible> at(Bytes memory) { return space.best({memory, {}, {}}); }
   Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
 };
@@ -122,7 +122,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   PlanDecisions decisions{.micro_batch = micro_batch,
-                          .accumulation = config.train.effective_batch / micro_batch,
+                          .accumulation = plan_request(config, facts.ragged).accumulation(micro_batch),
                           .group = group,
                           .loss_chunks = loss_chunks,
                           .paging = paging,
@@ -135,7 +135,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   decisions.replays = replays_of_blocks(graph, blocks, all);
   const bool gpu = machine.instruction_set == kCudaInstructions;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
-  return build_plan(graph, blocks, decisions, plan_request(config), machine, catalogue, nullptr);
+  return build_plan(graph, blocks, decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
 }
 
 }  // namespace plimsoll

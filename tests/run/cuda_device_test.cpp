@@ -26,7 +26,7 @@ class CudaSession {
         program_(lower(plan)),
         device_(program_, plan, {std::filesystem::temp_directory_path(), pace, beyond}),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
-        sources_(data, config.model.context),
+        sources_(config, data),
         trainer_(config, model_, plan, executor_, sources_.data()) {}
 
   Outcome train(int updates) {

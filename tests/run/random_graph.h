@@ -156,7 +156,7 @@ class NetworkMaker {
       case Layer::norm: return ops::layer_norm(builder_, x, p[0], p[1], 1e-5);
       case Layer::attention: {
         const ValueId qkv = ops::linear(builder_, x, p[0], p[1], "qkv");
-        return ops::attention(builder_, qkv, network_.sample_ids, heads_, 0.1, seed_);
+        return ops::attention(builder_, qkv, network_.sample_ids, {}, heads_, 0.1, seed_);
       }
       case Layer::residual: return ops::add(builder_, partner, x, "sum");
       case Layer::product: return builder_.add1(ops::kMultiply, ops::NoAttributes{}, {x, partner}, "product");

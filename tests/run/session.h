@@ -14,6 +14,7 @@
 #include "data/token_files.h"
 #include "device/cpu/parallel.h"
 #include "plan/small_models.h"
+#include "prepare/windows.h"
 #include "program/program.h"
 #include "run/audit.h"
 #include "run/cpu_device.h"
@@ -56,7 +57,8 @@ class Session {
   static constexpr Bytes kBeyond{1 << 20};
 
   Session(const Config& config, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
-      : Session(config, build_training_graph(config, data.facts(), plan.decisions.micro_batch), plan, data, watch) {}
+      : Session(config, build_training_graph(config, facts_of(config, data, plan.ragged), plan.decisions.micro_batch), plan, data,
+                watch) {}
   // `model`: the graph that was planned.
   Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
       : model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
@@ -64,7 +66,7 @@ class Session {
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());
     executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks);
-    sources_.emplace(data, config.model.context);
+    sources_.emplace(config, data);
     trainer_.emplace(config, model_, plan, *executor_, sources_->data());
     if (watch == Watch::nothing) return;
     audit_.emplace(program_, plan.graph, *device_, arena_.mapped());

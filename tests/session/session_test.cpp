@@ -69,7 +69,8 @@ struct Spy : Consumer {
         event, [](const Said&) {}, [&](const Planned&) { add("planned"); }, [&](const Begins&) { add("begins"); },
         [&](const Continues& continues) { with("continues", continues.updates); },
         [&](const Begun& begun) { with("begun", begun.reached.updates); }, [&](const Placed&) { add("placed"); },
-        [&](const MadeWrong&) { add("wrong"); }, [&](const LoopBegins& begins) { with("loop", begins.updates); },
+        [&](const Loaded&) { add("loaded"); }, [&](const MadeWrong&) { add("wrong"); },
+        [&](const LoopBegins& begins) { with("loop", begins.updates); },
         [&](const Updated& updated) {
           if (updated.metrics.update == refuses) throw data_error("E-IO-WRITE", "spy", "it cannot be written");
           EXPECT_EQ(updated.progress.updates, updated.metrics.update);
@@ -142,9 +143,9 @@ class SessionTest : public testing::Test {
   std::string stopped_by_;
 };
 
-const std::vector<std::string> kWhole{"planned",   "begins",      "continues 0", "begun 0",  "placed",  "loop 4",    "updated 1",
-                                      "updated 2", "evaluated 2", "updated 3",   "saving",   "saved 3", "updated 4", "saving",
-                                      "saved 4",   "evaluated 4", "loop ended",  "finished", "ended"};
+const std::vector<std::string> kWhole{"planned",   "begins",    "continues 0", "begun 0",    "placed",   "loaded",  "loop 4",
+                                      "updated 1", "updated 2", "evaluated 2", "updated 3",  "saving",   "saved 3", "updated 4",
+                                      "saving",    "saved 4",   "evaluated 4", "loop ended", "finished", "ended"};
 
 TEST_F(SessionTest, TwoConsumersSeeTheSame) {
   RunFolder folder = RunFolder::open(folder_ / "run", false);

@@ -39,6 +39,15 @@ void expect_any_cut(const BlockMatrix& matrix, std::span<const std::byte> stored
     const std::vector<float> part = decoded(matrix, stored, first, static_cast<std::size_t>(count));
     ASSERT_EQ(digest(std::span(whole).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))), digest(part))
         << name(matrix.format) << " from " << first << ", " << count << " elements";
+    // Of the codes that it needs alone, with what lies behind all codes elsewhere.
+    const std::int64_t origin = first - first % block_elements(matrix.format);
+    const auto bytes_of = [&](std::int64_t end) { return code_bytes({matrix.format, 1, end}).n; };
+    const auto all = static_cast<std::ptrdiff_t>(code_bytes(matrix).n);
+    const std::vector<std::byte> codes(stored.begin() + bytes_of(origin), stored.begin() + bytes_of(first + count)),
+        behind(stored.begin() + all, stored.end());
+    std::vector<float> pieces(part.size());
+    decode_blocks(matrix, {codes.data(), origin, behind.data()}, first, pieces);
+    ASSERT_EQ(digest(pieces), digest(part)) << name(matrix.format) << " in pieces";
   }
 }
 

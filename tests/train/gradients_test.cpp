@@ -49,14 +49,13 @@ class ByHand {
   ByHand(const Config& config, const Plan& plan, const TokenFile& source)
       : config_(config),
         plan_(plan),
-        source_(source),
+        source_(source, config.model.context),
         model_(build_training_graph(config, {source.bytes_per_token, false}, plan.decisions.micro_batch)),
         program_(lower(plan)),
         arena_(plan.arena),
         device_(arena_),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
-        samples_(make_samples(source.tokens, config.model.context, "tokens")),
-        order_{config.data.order, static_cast<std::uint64_t>(config.seed), samples_.count()} {
+        order_{config.data.order, static_cast<std::uint64_t>(config.seed), source_.count()} {
     initialize_parameters(plan.graph, 3, executor_);
     // Larger weights than a fresh model's, so that gradients of all tensors matter.
     for (const ValueId id : plan.graph.parameters()) {
@@ -66,20 +65,29 @@ class ByHand {
 
   Window window(std::int64_t first, std::int64_t count) const {
     Window window;
-    plan_window(window, order_, samples_, first, count, plan_.decisions.micro_batch);
+    cut_window(order_, source_, {.samples = count, .row = config_.model.context}, first, window);
     return window;
+  }
+  std::int64_t micro_count(const Window& window) const {
+    return (window.rows + plan_.decisions.micro_batch - 1) / plan_.decisions.micro_batch;
   }
   void micro_step(const Window& window, std::int64_t micro, double inverse_units, bool starts) {
     executor_.run(Section::micro, starts, [&](Section) {
-      fill_micro_batch(source_, samples_, window, micro, bytes(model_.staging[0]),
-                       {executor_.view(model_.micro.input("tokens")).as<std::int32_t>(),
-                        executor_.view(model_.micro.input("targets")).as<std::int32_t>(),
-                        executor_.view(model_.micro.input("sample_ids")).as<std::uint32_t>()});
+      std::vector<PlacedSample> placed;
+      const std::int64_t rows = plan_.decisions.micro_batch;
+      for (PlacedSample each : window.placed) {
+        each.row -= static_cast<std::int32_t>(micro * rows);
+        if (each.row >= 0 && each.row < rows) placed.push_back(each);
+      }
+      std::vector<FieldBuffer> fields;
+      for (const Field& field : model_.micro.inputs) fields.push_back({field.name, executor_.view(field.value)});
+      source_.read(placed, bytes(model_.staging[0]));
+      source_.fill(placed, bytes(model_.staging[0]), fields);
       *executor_.view(model_.micro.losses.front().scale).as_pointer<float>() = static_cast<float>(inverse_units);
     });
   }
   void run(const Window& window, double inverse_units) {
-    for (std::int64_t micro = 0; micro < window.micro_count; ++micro) micro_step(window, micro, inverse_units, micro == 0);
+    for (std::int64_t micro = 0; micro < micro_count(window); ++micro) micro_step(window, micro, inverse_units, micro == 0);
   }
   double loss_total() const { return *executor_.view(model_.training.loss_totals.front()).as_pointer<double>(); }
   Gradients gradients() const {
@@ -117,13 +125,12 @@ class ByHand {
 
   const Config& config_;
   const Plan& plan_;
-  const TokenFile& source_;
+  TokenSource source_;
   TrainingGraph model_;
   Program program_;
   Arena arena_;
   CpuDevice device_;
   Executor executor_;
-  Samples samples_;
   SampleOrder order_;
 };
 
@@ -160,8 +167,8 @@ class Factorisation : public ::testing::TestWithParam<Case> {
     const Plan planned = plan(micro);
     ByHand hand(config, planned, data.files.train);
     const Window window = hand.window(GetParam().first, GetParam().count);
-    hand.run(window, 1.0 / static_cast<double>(window.valid_units));
-    return {hand.gradients(), hand.loss_total() / static_cast<double>(window.valid_units)};
+    hand.run(window, 1.0 / static_cast<double>(window.units));
+    return {hand.gradients(), hand.loss_total() / static_cast<double>(window.units)};
   }
   // Each sample alone, with the weight that it has in the window; summed in fp64.
   WindowResult reference() const {
@@ -169,14 +176,14 @@ class Factorisation : public ::testing::TestWithParam<Case> {
     ByHand hand(config, planned, data.files.train);
     const Window window = hand.window(GetParam().first, GetParam().count);
     WindowResult sum;
-    for (std::int64_t sample = 0; sample < window.micro_count; ++sample) {
-      hand.micro_step(window, sample, 1.0 / static_cast<double>(window.valid_units), true);
+    for (std::int64_t sample = 0; sample < hand.micro_count(window); ++sample) {
+      hand.micro_step(window, sample, 1.0 / static_cast<double>(window.units), true);
       for (const auto& [name, values] : hand.gradients()) {
         auto& total = sum.gradients[name];
         total.resize(values.size());
         for (std::size_t i = 0; i < values.size(); ++i) total[i] += values[i];
       }
-      sum.loss += hand.loss_total() / static_cast<double>(window.valid_units);
+      sum.loss += hand.loss_total() / static_cast<double>(window.units);
     }
     return sum;
   }
@@ -213,23 +220,23 @@ TEST_P(Factorisation, MeanOfMeansIsCaught) {
   const Window window = hand.window(GetParam().first, GetParam().count);
   const Samples samples = make_samples(data.files.train.tokens, config.model.context, "tokens");
   bool ragged = false;
-  for (std::int64_t i = 0; i < window.micro_count; ++i) {
-    const std::int64_t units = samples.valid_units(window.micro(i)[0].sample);
+  for (std::int64_t i = 0; i < hand.micro_count(window); ++i) {
+    const std::int64_t units = samples.valid_units(window.placed[static_cast<std::size_t>(i)].ref.sample);
     ragged = ragged || units != config.model.context;
-    hand.micro_step(window, i, 1.0 / static_cast<double>(units * window.micro_count), i == 0);
+    hand.micro_step(window, i, 1.0 / static_cast<double>(units * hand.micro_count(window)), i == 0);
   }
   ASSERT_TRUE(ragged) << "the window holds the short sample";
-  EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(window.micro_count));
+  EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(hand.micro_count(window)));
 }
 
 TEST_P(Factorisation, MissingClearIsCaught) {
   const Plan planned = plan(1);
   ByHand hand(config, planned, data.files.train);
   const Window before = hand.window(0, 1), window = hand.window(GetParam().first, GetParam().count);
-  hand.micro_step(before, 0, 1.0 / static_cast<double>(before.valid_units), true);
-  for (std::int64_t i = 0; i < window.micro_count; ++i)
-    hand.micro_step(window, i, 1.0 / static_cast<double>(window.valid_units), false);
-  EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(window.micro_count));
+  hand.micro_step(before, 0, 1.0 / static_cast<double>(before.units), true);
+  for (std::int64_t i = 0; i < hand.micro_count(window); ++i)
+    hand.micro_step(window, i, 1.0 / static_cast<double>(window.units), false);
+  EXPECT_GT(worst_error(hand.gradients(), reference().gradients), 100 * tolerance(hand.micro_count(window)));
 }
 
 TEST_P(Factorisation, ClippingEachMicroStepIsCaught) {
@@ -242,16 +249,16 @@ TEST_P(Factorisation, ClippingEachMicroStepIsCaught) {
   const Plan planned = plan(1);
   ByHand hand(config, planned, data.files.train);
   const Window window = hand.window(GetParam().first, GetParam().count);
-  for (std::int64_t i = 0; i < window.micro_count; ++i) {
-    hand.micro_step(window, i, 1.0 / static_cast<double>(window.valid_units), true);
+  for (std::int64_t i = 0; i < hand.micro_count(window); ++i) {
+    hand.micro_step(window, i, 1.0 / static_cast<double>(window.units), true);
     Gradients one = hand.gradients();
-    const double coefficient = std::min(1.0, limit / static_cast<double>(window.micro_count) / norm(one));
+    const double coefficient = std::min(1.0, limit / static_cast<double>(hand.micro_count(window)) / norm(one));
     for (const auto& [name, values] : one) {
       wrong[name].resize(values.size());
       for (std::size_t j = 0; j < values.size(); ++j) wrong[name][j] += coefficient * values[j];
     }
   }
-  EXPECT_GT(worst_error(wrong, right), 100 * tolerance(window.micro_count));
+  EXPECT_GT(worst_error(wrong, right), 100 * tolerance(hand.micro_count(window)));
 }
 
 // Files of 12 samples and a short one; windows that hold the short one, cross into the next epoch, or are not filled.

@@ -10,7 +10,6 @@
 
 #include "device/cpu/parallel.h"
 #include "tensor/block_encode.h"
-#include "weights/block_units.h"
 
 namespace plimsoll {
 namespace {
@@ -60,25 +59,6 @@ TEST(BlockStream, YieldsWhatTheEncoderWritesInPartsOfAnySize) {
       EXPECT_TRUE(stored == expected) << name(matrix.format) << " " << matrix.rows << " x " << matrix.columns << ", " << part;
       EXPECT_EQ(next, matrix.rows * matrix.columns);
     }
-  }
-}
-
-TEST(BlockUnits, DecodeToTheNumbersOfTheWhole) {
-  for (const BlockMatrix& matrix : matrices()) {
-    const std::vector<std::byte> stored = encoded(matrix, numbers(matrix.rows * matrix.columns));
-    std::vector<float> expected(static_cast<std::size_t>(matrix.rows * matrix.columns)), actual = expected;
-    decode_blocks(matrix, stored.data(), 0, expected);
-    const auto codes = static_cast<std::size_t>(BlockUnits::code_bytes(matrix));
-    const BlockUnits units(matrix, std::span(stored).subspan(codes));
-    const auto of_unit = static_cast<std::size_t>(units.elements()), bytes = static_cast<std::size_t>(units.bytes());
-    for (std::size_t unit = 0, step = 3; unit * of_unit < actual.size(); unit += step) {
-      const std::span<float> out =
-          std::span(actual).subspan(unit * of_unit, std::min(step * of_unit, actual.size() - unit * of_unit));
-      units.decode(static_cast<std::int64_t>(unit),
-                   std::span(stored).subspan(unit * bytes, std::min(step * bytes, codes - unit * bytes)), out);
-    }
-    EXPECT_EQ(std::memcmp(actual.data(), expected.data(), 4 * actual.size()), 0)
-        << name(matrix.format) << " " << matrix.rows << " x " << matrix.columns;
   }
 }
 

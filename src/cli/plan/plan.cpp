@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "formats/atomic_file.h"
 #include "measure/simulated_machine.h"
 #include "prepare/planning.h"
+#include "prepare/solve.h"
 #include "session/probe.h"
 
 namespace plimsoll {
@@ -29,21 +31,24 @@ constexpr const char* kSimulated = "sim";
 
 // What is planned, and for which machine: this computer, a described one, or, once the threads are known, the simulated one.
 struct Target {
+  ConfigSource source;
   Config config;
   PlanningPlace place;
 };
 
 Target target_of(const PlanArguments& arguments) {
   PlanningPlace place{.machine = {}, .probe = probe_shape, .runs_now = false};
-  if (arguments.machine.empty()) return {read_settings_only(arguments.config), place};
-  const bool simulated = arguments.machine == kSimulated;
-  if (!simulated) place.machine = read_machine_file(arguments.machine);
-  const Roofline rates = place.machine ? place.machine->machine.rates : Roofline{};
-  const bool fast = rates.bf16_flops_per_second > rates.flops_per_second;
-  Config config = read_settings_only(
-      arguments.config, {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)});
+  ConfigSource source{.settings = read_settings_of(with_length(arguments.config))};
+  const bool simulated = arguments.machine == kSimulated, here = arguments.machine.empty();
+  if (!simulated && !here) place.machine = read_machine_file(arguments.machine);
+  if (!here) {
+    const Roofline rates = place.machine ? place.machine->machine.rates : Roofline{};
+    const bool fast = rates.bf16_flops_per_second > rates.flops_per_second;
+    source.bf16 = {fast, fmt::format("products of bf16 are {} on {}", fast ? "faster" : "no faster", arguments.machine)};
+  }
+  Config config = read_settings_only(source.settings, source.bf16);
   if (simulated) place.machine = simulated_machine(config.threads);
-  return {std::move(config), std::move(place)};
+  return {std::move(source), std::move(config), std::move(place)};
 }
 
 // The plan, its frontier, or both: without a budget of the user's the frontier says more than one plan.
@@ -62,13 +67,15 @@ void write_files(const PlanArguments& arguments, const nlohmann::json& plan, boo
 
 int run_plan(const PlanArguments& arguments) {
   if (!arguments.diff.empty()) return run_plan_diff(arguments);
-  const auto [config, place] = target_of(arguments);
+  const auto [source, config, place] = target_of(arguments);
   const auto say = [](const std::string& line) { say_line(line); };
-  const PlanningInput input = planning_input(config, cache_folder(), say, place);
+  PlanningInput input = planning_input(config, cache_folder(), say, place);
+  input.source = source;
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
   for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
-  const PlanningResult result = plan_with_extras(config, input, extras);
+  const PlanningResult result = arguments.solve.empty() ? plan_with_extras(config, input, extras)
+                                                        : solve(config, std::move(input), arguments.solve, extras);
   nlohmann::json object = nlohmann::json::parse(result.text);
   write_files(arguments, object, result.plan.has_value());
   if (!arguments.instance.empty() && result.plan) {

@@ -72,8 +72,10 @@ std::string batch_text(const json& plan) {
   const std::string together = group == 1              ? ""
                                : group == accumulation ? ", all through each block together"
                                                        : fmt::format(", {} through each block together", group);
-  return fmt::format("{} = {} x {}{}", batch.at("effective").get<std::int64_t>(), batch.at("micro").get<std::int64_t>(),
-                     accumulation, together);
+  const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
+  if (!batch.contains("rows")) return fmt::format("{} = {} x {}{}", effective, micro, accumulation, together);
+  return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
+                     batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
 }
 
 // Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.
@@ -231,6 +233,14 @@ std::string process_table(const json& predicted, const json& decisions) {
   return rests ? text + lanes_text(predicted) : text;
 }
 
+// The wear of a disk; empty where there is none.
+std::string written_text(const json& plan) {
+  if (!plan.contains("written") || plan.at("written").at("run_bytes") == 0) return "";
+  const json& written = plan.at("written");
+  return fmt::format("written to disk: {} while loading, {} each update, {} over the run\n", size(written.at("load_bytes")),
+                     size(written.at("update_bytes")), size(written.at("run_bytes")));
+}
+
 // "4.2 % above it"; how far a plan is from what no plan can reach.
 std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
@@ -283,6 +293,21 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+// What became of samples that do not fit a row, or train nothing.
+std::string long_samples_text(const json& epoch) {
+  if (!epoch.contains("data")) return "";
+  std::string text;
+  const auto add = [&](const char* key, std::string_view what) {
+    const auto count = epoch.at("data").at(key).get<std::int64_t>();
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", grouped(count), what);
+  };
+  add("cut", "cut to the context");
+  add("split", "split");
+  add("dropped", "dropped as too long");
+  add("untrained", "left out: no token is trained on");
+  return text.empty() ? "" : "samples: " + text + "\n";
+}
+
 // What the whole training is: how large, how often, how long.
 std::string run_text(const json& plan) {
   constexpr double kLong = 2 * 24 * 3600;
@@ -296,6 +321,13 @@ std::string run_text(const json& plan) {
                   grouped(number("updates")), grouped(number("samples")),
                   run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
                   grouped(number("tokens")), bound ? "at least" : "about", long_duration(seconds));
+  if (plan.contains("epoch")) {
+    const json& epoch = plan.at("epoch");
+    const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };
+    text += fmt::format("an epoch: {} samples, {} tokens ({} trained on), {} updates; rows are {:.0f} % full\n", of("samples"),
+                        of("tokens"), of("trained_units"), of("updates"), 100 * epoch.at("fill").get<double>());
+    text += long_samples_text(epoch);
+  }
   if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
   return text;
 }
@@ -318,6 +350,47 @@ std::string time_text(const json& predicted) {
                      seconds, rate, bound, all);
 }
 
+// "1,837" of a size of the model; of a budget with its size for people.
+std::string value_text(const json& solve, const json& value) {
+  const auto number = value.get<std::int64_t>();
+  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+}
+
+std::string next_text(const json& solve) {
+  const json& next = solve.at("next");
+  if (next.is_null()) return "";
+  const std::string code = next.at("code").get<std::string>();
+  std::string why;
+  if (next.at("status") == "refused") {
+    why = fmt::format("is refused: {} {}", code, next.at("message").get<std::string>());
+  } else if (next.at("short_bytes").is_null()) {
+    why = fmt::format("does not fit: {}", code);
+  } else {
+    why = fmt::format("does not fit: needs {}, short by {} B", size(next.at("process_bytes")),
+                      grouped(next.at("short_bytes").get<std::int64_t>()));
+  }
+  return fmt::format("  the next step, {}, {}\n", value_text(solve, next.at("value")), why);
+}
+
+// What --solve has found.
+std::string solve_text(const json& plan) {
+  if (!plan.contains("solve")) return "";
+  const json& solve = plan.at("solve");
+  const std::string key = solve.at("key").get<std::string>(), budget = size(plan.at("budget").at("memory"));
+  const int plans = solve.at("plans").get<int>();
+  const bool least = solve.at("least").get<bool>();
+  if (solve.at("value").is_null()) {
+    return fmt::format("solve {}: no value fits into {}; this is what the {} comes to ({} plans)\n\n", key, budget,
+                       least ? "largest" : "smallest", plans);
+  }
+  const std::string what = key == "memory" ? "is the least that it fits into"
+                           : least         ? fmt::format("is the least with which it fits into {}", budget)
+                                           : fmt::format("is the largest that fits into {}", budget);
+  return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n\n", key, value_text(solve, solve.at("value")), what,
+                     arguments_lines(solve.at("arguments")), next_text(solve), grouped(solve.at("step").get<std::int64_t>()),
+                     plans);
+}
+
 std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
@@ -327,7 +400,7 @@ std::string fitting(const json& plan) {
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += time_text(predicted) + "\n";
-  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + "\n" +
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + written_text(plan) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
   if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
   return text;
@@ -362,7 +435,9 @@ std::map<std::string, int> blocks_by_mode(const json& decisions) {
   return count;
 }
 
-std::string plan_text(const json& plan) { return plan.at("status") == "fits" ? fitting(plan) : refusing(plan); }
+std::string plan_text(const json& plan) {
+  return solve_text(plan) + (plan.at("status") == "fits" ? fitting(plan) : refusing(plan));
+}
 
 std::string plan_summary(const json& plan) {
   const json& predicted = plan.at("predicted");

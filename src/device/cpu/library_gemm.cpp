@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -172,7 +174,13 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
   }
 }
 
+// The library counts in 32 bits in places, and divides by what is then zero.
+bool counts_in_32_bits(const GemmShape& shape) {
+  return std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<std::int32_t>::max();
+}
+
 std::optional<Choice> choose(const GemmShape& shape, int threads) {
+  if (!counts_in_32_bits(shape)) return std::nullopt;
   return checked("gemm", [&] {
     const ThreadCount scope(threads);
     std::optional<Choice> choice = choose_form(shape, packing_pays(shape));

@@ -116,6 +116,7 @@ void MovingPiece::moved(std::int64_t result) {
   if (result < 0) throw failure(std::strerror(static_cast<int>(-result)));
   if (result == 0) throw failure(read_ ? "the file has become shorter" : "nothing was written");
   have_ += static_cast<std::size_t>(result);
+  if (!read_) file_->count(Bytes{result});
 }
 
 void move_now(const NamelessFile& file, MovingPiece& piece) {

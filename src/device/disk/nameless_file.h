@@ -2,6 +2,7 @@
 // file system allows it (O_DIRECT).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -25,6 +26,9 @@ class NamelessFile {
 
   int fd() const { return fd_; }
   bool direct() const { return direct_; }
+  // Counts what a write has put into the file, on any thread; and all of it.
+  void count(Bytes written) const { written_.fetch_add(written.n, std::memory_order_relaxed); }
+  Bytes written() const { return Bytes{written_.load(std::memory_order_relaxed)}; }
   // Whether whole blocks can be read to and written from that address, without a copy on the way.
   bool takes(const std::byte* memory) const;
 
@@ -40,6 +44,7 @@ class NamelessFile {
   int fd_;
   bool direct_ = false;
   std::uint32_t alignment_ = 1;  // of memory
+  mutable std::atomic<std::int64_t> written_{0};
 };
 
 }  // namespace plimsoll

@@ -55,6 +55,7 @@ class PageFile final : public TierStore {
 
   Bytes height() const override { return height_of(pieces_); }
   Bytes written() const override { return written_of(pieces_); }
+  Bytes wear() const override { return file_.written(); }
   std::optional<TransferEngine> transfers() const override { return sizes_.engine; }
 
   bool direct() const { return file_.direct(); }  // past the page cache

@@ -220,6 +220,14 @@ double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 }  // namespace
 
+std::vector<float> llama3_divisors(const Llama3Rope& rope, double theta, std::int64_t pairs) {
+  std::vector<float> divisors(static_cast<std::size_t>(pairs));
+  for (std::size_t pair = 0; pair < divisors.size(); ++pair) {
+    divisors[pair] = static_cast<float>(divisor_of(wavelength(pair, divisors.size(), theta), rope));
+  }
+  return divisors;
+}
+
 // Between the two thresholds, the inverse of a divisor is a straight line over the inverse of the wavelength. The line tells
 // original / low and high / low; without the original context, low is 1.
 std::optional<Llama3Rope> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original) {

@@ -29,6 +29,8 @@ struct Llama3Rope {
   double factor = 0, low = 0, high = 0;
   std::int64_t original = 0;
 };
+// What its angles are divided by, one number for each pair.
+std::vector<float> llama3_divisors(const Llama3Rope& rope, double theta, std::int64_t pairs);
 // Nothing where no such scaling has these divisors. `original`: the context before the scaling; 0: not known.
 std::optional<Llama3Rope> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original);
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/ceil_div.h"
+#include "formats/gguf/gguf_storage.h"
 #include "formats/utf8.h"
 #include "tensor/half.h"
 
@@ -22,50 +23,6 @@ constexpr std::int64_t kBufferBytes = 64 << 10;
 constexpr std::uint64_t kMostKeys = 1 << 14, kMostTensors = 1 << 16, kMostKeyBytes = 512, kMostNameBytes = 128;
 constexpr std::int64_t kMostText = 4 << 20;
 
-struct StoredType {
-  std::uint32_t number;
-  std::string_view name;
-  std::optional<DType> dtype = std::nullopt;
-  std::optional<BlockFormat> blocks = std::nullopt;
-};
-
-// All that ggml has; those with neither a dtype nor a block format are named and refused.
-constexpr StoredType kTypes[] = {
-    {0, "F32", DType::f32},
-    {1, "F16", DType::f16},
-    {2, "Q4_0", {}, BlockFormat::q4_0},
-    {3, "Q4_1", {}, BlockFormat::q4_1},
-    {6, "Q5_0", {}, BlockFormat::q5_0},
-    {7, "Q5_1", {}, BlockFormat::q5_1},
-    {8, "Q8_0", {}, BlockFormat::q8_0},
-    {9, "Q8_1"},
-    {10, "Q2_K"},
-    {11, "Q3_K"},
-    {12, "Q4_K", {}, BlockFormat::q4_k},
-    {13, "Q5_K", {}, BlockFormat::q5_k},
-    {14, "Q6_K", {}, BlockFormat::q6_k},
-    {15, "Q8_K"},
-    {16, "IQ2_XXS"},
-    {17, "IQ2_XS"},
-    {18, "IQ3_XXS"},
-    {19, "IQ1_S"},
-    {20, "IQ4_NL"},
-    {21, "IQ3_S"},
-    {22, "IQ2_S"},
-    {23, "IQ4_XS"},
-    {24, "I8"},
-    {25, "I16"},
-    {26, "I32"},
-    {27, "I64"},
-    {28, "F64"},
-    {29, "IQ1_M"},
-    {30, "BF16", DType::bf16},
-    {34, "TQ1_0"},
-    {35, "TQ2_0"},
-    {39, "MXFP4"},
-    {40, "NVFP4"},
-    {41, "Q1_0"},
-};
 constexpr const char* kReadable = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K";
 
 std::string shown(std::string_view text) {
@@ -221,25 +178,21 @@ class GgufParser {
   }
 
   void set_type(GgufTensor& tensor, std::uint32_t number) const {
-    const auto* type = std::ranges::find(kTypes, number, &StoredType::number);
+    const GgufStorage* type = gguf_storage(number);
     const std::string name = shown(tensor.name);
-    if (type == std::end(kTypes)) fail(fmt::format("tensor {} is of type {}, which is not known", name, number), kReadable);
+    if (type == nullptr) fail(fmt::format("tensor {} is of type {}, which is not known", name, number), kReadable);
     if (!type->dtype && !type->blocks) fail(fmt::format("tensor {} is stored as {}", name, type->name), kReadable);
     tensor.stored_as = type->name, tensor.dtype = type->dtype, tensor.blocks = type->blocks;
     const auto elements = checked_elements(tensor.shape);
     // So that no format's bytes overflow.
     if (!elements || *elements >> 58 != 0)
       fail(fmt::format("tensor {} of {} has too many elements", name, to_text(tensor.shape)));
-    if (tensor.dtype) {
-      tensor.bytes = *elements * size_of(*tensor.dtype);
-      return;
-    }
-    const std::int64_t block = block_elements(*tensor.blocks), columns = tensor.shape.last();
+    const std::int64_t block = type->blocks ? block_elements(*type->blocks) : 1, columns = tensor.shape.last();
     if (columns % block != 0) {
       fail(fmt::format("a row of tensor {} has {} elements as {}", name, columns, type->name),
            fmt::format("a multiple of {}", block));
     }
-    tensor.bytes = stored_bytes({*tensor.blocks, *elements / columns, columns}).n;
+    tensor.bytes = stored_bytes(*type, tensor.shape).n;
   }
 
   // Offsets become those of the file.

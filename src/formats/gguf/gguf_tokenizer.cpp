@@ -6,12 +6,13 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
 #include "formats/atomic_file.h"
 #include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_cursor.h"
+#include "formats/gguf/gguf_cutting.h"
+#include "formats/gguf/scored_merges.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/utf8.h"
 
@@ -20,64 +21,16 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kTokens = "tokenizer.ggml.tokens";
-constexpr const char* kTypes = "tokenizer.ggml.token_type";
-constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581, which stands for a space
-
-enum class TokenKind { normal = 1, unknown, control, user, unused, byte };
-
-#define PLIMSOLL_CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
-constexpr const char* kQwen =
-    PLIMSOLL_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kLlama3 =
-    PLIMSOLL_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-#define PLIMSOLL_WORD R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-#define PLIMSOLL_UPPER_WORD R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-constexpr const char* kTekken =
-    PLIMSOLL_WORD "|" PLIMSOLL_UPPER_WORD R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4o = PLIMSOLL_WORD PLIMSOLL_CONTRACTIONS
-    "?|" PLIMSOLL_UPPER_WORD PLIMSOLL_CONTRACTIONS R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-#undef PLIMSOLL_CONTRACTIONS
-#undef PLIMSOLL_WORD
-#undef PLIMSOLL_UPPER_WORD
-
-// How text is cut before the merges, by the name that llama.cpp has for it.
-struct Cutting {
-  std::string_view name;
-  const char* pattern = nullptr;  // null: the words of GPT-2
-  bool digits = false;            // each by itself, before the words
-  bool composes = false;          // Unicode NFC comes first
-  bool whole_pieces = false;      // a piece that is a token needs no merges
-  bool begins = false;            // a text begins with a token, unless the file says otherwise
-};
-constexpr Cutting kCuttings[] = {
-    {.name = "gpt-2"},
-    {.name = "phi-2"},
-    {.name = "olmo", .composes = true},
-    {.name = "smollm", .digits = true},
-    {.name = "starcoder", .digits = true},
-    {.name = "refact", .digits = true},
-    {.name = "qwen2", .pattern = kQwen, .composes = true},
-    {.name = "deepseek-r1-qwen", .pattern = kQwen, .composes = true},
-    {.name = "llama-bpe", .pattern = kLlama3, .whole_pieces = true, .begins = true},
-    {.name = "llama3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
-    {.name = "llama-v3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
-    {.name = "falcon3", .pattern = kLlama3, .whole_pieces = true, .begins = true},
-    {.name = "dbrx", .pattern = kLlama3},
-    {.name = "smaug-bpe", .pattern = kLlama3},
-    {.name = "tekken", .pattern = kTekken, .whole_pieces = true, .begins = true},
-    {.name = "gpt-4o", .pattern = kGpt4o},
-};
-
-const Cutting& cutting_of(const GgufFile& file) {
+const GgufCutting& cutting_of(const GgufFile& file) {
   const auto name = file.text("tokenizer.ggml.pre");
   // Files that are older than the key were written for GPT-2 alone.
-  if (!name && file.text("general.architecture") == "gpt2") return kCuttings[0];
+  if (!name && file.text("general.architecture") == "gpt2") return gguf_cuttings().front();
   if (!name) throw file.malformed("there is no key tokenizer.ggml.pre", "how text is cut before its merges");
-  const auto* found = std::ranges::find(kCuttings, *name, &Cutting::name);
-  if (found != std::end(kCuttings)) return *found;
+  const std::span<const GgufCutting> all = gguf_cuttings();
+  const auto found = std::ranges::find(all, *name, &GgufCutting::name);
+  if (found != all.end()) return *found;
   std::string known;
-  for (const Cutting& each : kCuttings) known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+  for (const GgufCutting& each : all) known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
   throw file.malformed(fmt::format("its tokenizer cuts text as '{}', which is not known", *name), "one of " + known);
 }
 
@@ -124,12 +77,12 @@ class Out {
 // Tokens with their kinds, one after the other.
 class Tokens {
  public:
-  explicit Tokens(const GgufFile& file) : file_(file), texts_(GgufCursor::texts(file, kTokens)) {
+  explicit Tokens(const GgufFile& file) : file_(file), texts_(GgufCursor::texts(file, kGgufTokens)) {
     if (texts_.count() > kMostTokens) {
       throw file.malformed(fmt::format("it has {} tokens", texts_.count()), fmt::format("at most {}", kMostTokens));
     }
-    if (file.has(kTypes)) {
-      kinds_.emplace(GgufCursor::numbers(file, kTypes));
+    if (file.has(kGgufTokenTypes)) {
+      kinds_.emplace(GgufCursor::numbers(file, kGgufTokenTypes));
       if (kinds_->count() != texts_.count()) {
         throw file.malformed(fmt::format("it has {} tokens and the types of {}", texts_.count(), kinds_->count()));
       }
@@ -146,18 +99,18 @@ class Tokens {
     const double number = kinds_ ? kinds_->next_number() : 1;
     if (!(number >= 0 && number <= 6))
       throw file_.malformed(fmt::format("token {} is of type {}", id, number), "a type from 1 to 6");
-    kind = number == 0 ? TokenKind::normal : static_cast<TokenKind>(static_cast<int>(number));
+    kind = number == 0 ? GgufTokenKind::normal : static_cast<GgufTokenKind>(static_cast<int>(number));
     return true;
   }
   // Of what only makes the model's table as large as it is.
-  bool is_padding() const { return kind == TokenKind::unused && text == fmt::format("[PAD{}]", id); }
+  bool is_padding() const { return kind == GgufTokenKind::unused && text == fmt::format("[PAD{}]", id); }
   bool is_added() const {
-    return !text.empty() && (kind == TokenKind::unknown || kind == TokenKind::control || kind == TokenKind::user);
+    return !text.empty() && (kind == GgufTokenKind::unknown || kind == GgufTokenKind::control || kind == GgufTokenKind::user);
   }
 
   std::string_view text;
   std::uint64_t id = 0;
-  TokenKind kind = TokenKind::normal;
+  GgufTokenKind kind = GgufTokenKind::normal;
 
  private:
   const GgufFile& file_;
@@ -183,9 +136,9 @@ std::optional<std::string> token_of(const GgufFile& file, const char* key) {
 std::string without_marks(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    const bool mark = text.substr(at).starts_with(kMark);
+    const bool mark = text.substr(at).starts_with(kSpaceMark);
     result += mark ? ' ' : text[at];
-    at += mark ? kMark.size() : 1;
+    at += mark ? kSpaceMark.size() : 1;
   }
   return result;
 }
@@ -197,7 +150,7 @@ void put_added_tokens(const GgufFile& file, bool scored, Out& out) {
   while (tokens.next()) {
     if (!tokens.is_added()) continue;
     out.put(fmt::format("{}\n    {{\"id\": {}, \"content\": ", first ? "" : ",", tokens.id));
-    const bool user = tokens.kind == TokenKind::user;
+    const bool user = tokens.kind == GgufTokenKind::user;
     out.put_text(user && scored ? without_marks(tokens.text) : std::string(tokens.text));
     out.put(fmt::format(R"(, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": {}}})",
                         user ? "false" : "true"));
@@ -230,39 +183,6 @@ void put_stored_merges(const GgufFile& file, Out& out) {
   }
 }
 
-// A token as two others, where it is made of them.
-struct Halves {
-  float score;
-  Token token, left, right;
-  std::uint32_t left_bytes;
-  std::uint16_t left_characters, right_characters;
-};
-
-std::vector<Halves> halves_of(const TokenTable& table, const std::vector<float>& scores, const std::vector<bool>& merged) {
-  std::vector<Halves> all;
-  for (std::uint32_t id = 0; id < table.size(); ++id) {
-    if (!merged[id]) continue;
-    const std::string_view text = table.text(id);
-    const auto characters = static_cast<std::uint16_t>(
-        std::min<std::ptrdiff_t>(std::ranges::count_if(text, [](char c) { return !is_utf8_continuation(c); }), 0xffff));
-    const std::size_t begin = all.size();
-    std::uint16_t before = 0;
-    for (std::size_t at = 1; at < text.size(); ++at) {
-      if (is_utf8_continuation(text[at])) continue;
-      ++before;
-      const Token left = table.find(text.substr(0, at)), right = table.find(text.substr(at));
-      if (left == kNoToken || right == kNoToken) continue;
-      all.push_back({scores[id], static_cast<Token>(id), left, right, static_cast<std::uint32_t>(at), before,
-                     static_cast<std::uint16_t>(characters - before)});
-    }
-    std::sort(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(),
-              [](const Halves& a, const Halves& b) { return std::tie(a.left, a.right) < std::tie(b.left, b.right); });
-  }
-  return all;
-}
-
-// SentencePiece joins the pair whose token has the highest score; the merges are in that order, as transformers makes them. Bytes
-// and special tokens come of no merge.
 void put_scored_merges(const GgufFile& file, Out& out) {
   TokenTable table;
   std::vector<float> scores;
@@ -275,16 +195,12 @@ void put_scored_merges(const GgufFile& file, Out& out) {
   while (tokens.next()) {
     table.add(tokens.text, tokens.id, file.path());
     scores.push_back(static_cast<float>(numbers.next_number()));
-    merged.push_back(tokens.kind == TokenKind::normal);
+    merged.push_back(tokens.kind == GgufTokenKind::normal);
     if (std::isnan(scores.back())) throw file.malformed(fmt::format("the score of token {} is not a number", tokens.id));
   }
   table.finish(file.path());
-  std::vector<Halves> all = halves_of(table, scores, merged);
-  std::ranges::stable_sort(all, [](const Halves& a, const Halves& b) {
-    return std::tie(a.score, a.left_characters, a.right_characters) > std::tie(b.score, b.left_characters, b.right_characters);
-  });
   bool first = true;
-  for (const Halves& each : all) {
+  for (const ScoredMerge& each : scored_merges(table, scores, merged)) {
     const std::string_view text = table.text(each.token);
     out.put(first ? "\n      [" : ",\n      [");
     out.put_text(text.substr(0, each.left_bytes));
@@ -331,7 +247,7 @@ struct Parts {
 };
 
 Parts byte_level_parts(const GgufFile& file) {
-  const Cutting& cutting = cutting_of(file);
+  const GgufCutting& cutting = cutting_of(file);
   Parts parts;
   if (cutting.composes) parts.normalizer = {{"type", "NFC"}};
   parts.pre_tokenizer = byte_level(cutting.pattern == nullptr);
@@ -363,7 +279,7 @@ Parts scored_parts(const GgufFile& file) {
     throw file.malformed(fmt::format("its tokenizer has the key {}, which is not computed", key), "no such key");
   }
   const bool prefix = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
-  const OrderedJson mark = std::string(kMark);
+  const OrderedJson mark = std::string(kSpaceMark);
   const OrderedJson to_marks = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}};
   Parts parts;
   parts.normalizer = to_marks;

@@ -1,6 +1,6 @@
 // The tensors of a GGUF file as those of a Hugging Face folder: under the names, in the shapes and in the order of elements that
 // a model family expects. Rows of queries and keys that llama.cpp keeps in another order come back to theirs, and GPT-2's
-// matrices are turned. Elements are decoded to fp32 range by range; raw blocks are handed out row by row.
+// matrices are turned. Elements are decoded to fp32 range by range; raw blocks are handed out as they are.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ class GgufWeights {
 
   // How the tensor is stored, where its rows are whole rows of blocks. Nothing for plain types and for turned matrices.
   std::optional<BlockMatrix> blocks(const StoredTensor& tensor) const;
-  // The bytes of rows [first, first + rows) of such a tensor: what stored_bytes says of so many rows.
-  void read_blocks(const StoredTensor& tensor, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
+  // Bytes [begin, begin + out.size()) of such a tensor, in the order of the model's rows.
+  void read_blocks(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> out) const;
 
   // What was read of it leaves the page cache.
   void forget(const StoredTensor& tensor) const noexcept { file_.file().forget(tensor.offset, tensor.bytes); }

@@ -31,7 +31,8 @@ void TextSet::build(std::vector<std::pair<std::string_view, std::uint32_t>> text
   }
 }
 
-const TextSet::Text* TextSet::longest_at(std::string_view text) const {
+const TextSet::Text* TextSet::longest_at(std::string_view whole, std::size_t at, const Accepts* accepts) const {
+  const std::string_view text = whole.substr(at);
   const auto above = std::upper_bound(texts_.begin(), texts_.end(), text,
                                       [](std::string_view value, const Text& each) { return value < each.text; });
   if (above == texts_.begin()) return nullptr;
@@ -39,16 +40,17 @@ const TextSet::Text* TextSet::longest_at(std::string_view text) const {
   auto index = static_cast<std::int32_t>(above - texts_.begin()) - 1;
   const std::string_view nearest = texts_[static_cast<std::size_t>(index)].text;
   const auto same = std::mismatch(nearest.begin(), nearest.end(), text.begin(), text.end()).first - nearest.begin();
-  while (index >= 0 && std::ssize(texts_[static_cast<std::size_t>(index)].text) > same) {
-    index = texts_[static_cast<std::size_t>(index)].parent;
-  }
+  const auto fits = [&](const Text& each) {
+    return std::ssize(each.text) <= same && (accepts == nullptr || (*accepts)({at, each.text.size(), each.entry}));
+  };
+  while (index >= 0 && !fits(texts_[static_cast<std::size_t>(index)])) index = texts_[static_cast<std::size_t>(index)].parent;
   return index < 0 ? nullptr : &texts_[static_cast<std::size_t>(index)];
 }
 
-TextSet::Found TextSet::find(std::string_view text, std::size_t from) const {
+TextSet::Found TextSet::find(std::string_view text, std::size_t from, const Accepts* accepts) const {
   for (std::size_t at = from; at < text.size(); ++at) {
     if (!first_[static_cast<unsigned char>(text[at])]) continue;
-    if (const Text* found = longest_at(text.substr(at))) return {at, found->text.size(), found->entry};
+    if (const Text* found = longest_at(text, at, accepts)) return {at, found->text.size(), found->entry};
   }
   return {};
 }
@@ -142,13 +144,19 @@ const AddedTokenEntry* AddedTokens::find(std::string_view content) const {
   return found != entries_.end() ? &*found : nullptr;
 }
 
-std::vector<CutPart> AddedTokens::cut(std::string_view text, bool normalized) const {
+std::vector<CutPart> AddedTokens::cut(std::string_view text, bool normalized, std::span<const ByteRange> ordinary) const {
   const TextSet& set = normalized ? normalized_ : raw_;
+  const TextSet::Accepts apart = [&](const TextSet::Found& found) {
+    if (!entries_[found.entry].special) return true;
+    const auto range = std::ranges::upper_bound(ordinary, found.begin, {}, &ByteRange::end);
+    return range == ordinary.end() || range->begin >= found.begin + found.size;
+  };
+  const TextSet::Accepts* const accepts = ordinary.empty() ? nullptr : &apart;
   std::vector<CutPart> parts;
   std::size_t done = 0;
   if (!set.empty()) {
     for (std::size_t from = 0;;) {
-      const TextSet::Found found = set.find(text, from);
+      const TextSet::Found found = set.find(text, from, accepts);
       if (found.size == 0) break;
       std::size_t begin = found.begin, end = begin + found.size;
       from = end;

@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/byte_range.h"
 #include "formats/tokenizer/normalizer.h"
 #include "formats/tokenizer/token_table.h"
 
@@ -40,7 +43,9 @@ class TextSet {
     std::uint32_t entry = 0;
   };
   // The first one at `from` or behind it; size 0: there is none.
-  Found find(std::string_view text, std::size_t from) const;
+  // `accepts`, where it is given, says which of them count.
+  using Accepts = std::function<bool(const Found&)>;
+  Found find(std::string_view text, std::size_t from, const Accepts* accepts = nullptr) const;
 
  private:
   struct Text {
@@ -48,7 +53,7 @@ class TextSet {
     std::uint32_t entry = 0;
     std::int32_t parent = -1;  // the longest other text that this one begins with
   };
-  const Text* longest_at(std::string_view text) const;
+  const Text* longest_at(std::string_view text, std::size_t at, const Accepts* accepts) const;
 
   std::vector<Text> texts_;  // sorted
   std::vector<bool> first_ = std::vector<bool>(256);
@@ -67,8 +72,9 @@ class AddedTokens {
   const AddedTokenEntry* find(Token id) const;
   const AddedTokenEntry* find(std::string_view content) const;
 
-  // The raw text, or a normalised fragment of it, in parts.
-  std::vector<CutPart> cut(std::string_view text, bool normalized) const;
+  // The raw text, or a normalised fragment of it, in parts. Special tokens that touch the bytes of `ordinary`, which are sorted,
+  // are text.
+  std::vector<CutPart> cut(std::string_view text, bool normalized, std::span<const ByteRange> ordinary = {}) const;
 
  private:
   std::vector<AddedTokenEntry> entries_;  // by id

@@ -30,6 +30,7 @@ class BpeModel {
   // Appends.
   void encode(std::string_view piece, std::vector<Token>& out);
   const MergeTable& merges() const { return merges_; }
+  Token unknown() const { return unknown_; }
 
  private:
   void find_symbols(std::string_view piece);
@@ -56,6 +57,7 @@ class WordPieceModel {
                  const std::string& where);
 
   void encode(std::string_view piece, std::vector<Token>& out) const;
+  Token unknown() const { return unknown_; }
 
  private:
   const TokenTable& tokens_;

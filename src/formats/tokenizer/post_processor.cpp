@@ -32,17 +32,24 @@ void PostProcessor::add(const Component& component) {
     for (const Component& part : component.list("processors")) add(part);
     return;
   }
-  if (type == "ByteLevel") return;  // changes offsets alone
+  if (type == "ByteLevel") return add_trimming(component);
   if (inserts_) component.refuse("a second processor that inserts tokens");
   inserts_ = true;
   if (type == "TemplateProcessing") {
     add_template(component);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    if (type == "RobertaProcessing") add_trimming(component);
     before_ = {pair_id(component, "cls")};
     behind_ = {pair_id(component, "sep")};
   } else {
     component.refuse_type();
   }
+}
+
+void PostProcessor::add_trimming(const Component& component) {
+  if (!component.flag("trim_offsets", true)) return;
+  trims_ = true;
+  keeps_first_ = component.flag("add_prefix_space", true);
 }
 
 void PostProcessor::add_template(const Component& component) {

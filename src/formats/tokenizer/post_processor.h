@@ -17,13 +17,17 @@ class PostProcessor {
 
   const std::vector<Token>& before() const { return before_; }
   const std::vector<Token>& behind() const { return behind_; }
+  // The bytes that a token is said to come from leave out the spaces at its sides.
+  bool trims_spaces() const { return trims_; }
+  bool keeps_first_space() const { return keeps_first_; }
 
  private:
   void add(const Component& component);
   void add_template(const Component& component);
+  void add_trimming(const Component& component);
 
   std::vector<Token> before_, behind_;
-  bool inserts_ = false;
+  bool inserts_ = false, trims_ = false, keeps_first_ = false;
 };
 
 }  // namespace plimsoll

@@ -287,6 +287,7 @@ void PreTokenizer::add(const Component& component) {
     for (const Component& part : component.list("pretokenizers")) add(part);
   } else if (type == "ByteLevel") {
     steps_.push_back(std::make_unique<BytesStep>(component));
+    byte_level_ = true;
   } else if (type == "Split") {
     steps_.push_back(std::make_unique<SplitStep>(component));
   } else if (type == "Digits") {

@@ -39,12 +39,15 @@ class PreTokenizer {
 
   // Of text below 1 GiB. E-TOKENIZER: it grows out of bounds.
   Pieces cut(Fragment fragment) const;
+  // Its pieces have a character for each byte (byte_character()).
+  bool byte_level() const { return byte_level_; }
 
  private:
   void add(const Component& component);
 
   std::string where_;
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
+  bool byte_level_ = false;
 };
 
 // What becomes of the parts of a text that a pattern matches.

@@ -13,11 +13,13 @@
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/temporary_folder.h"
 #include "formats/tokenizer/added_tokens.h"
+#include "formats/tokenizer/character.h"
 #include "formats/tokenizer/model.h"
 #include "formats/tokenizer/normalizer.h"
 #include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/pre_tokenizer.h"
 #include "formats/tokenizer/token_decoder.h"
+#include "formats/tokenizer/token_ranges.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/tokenizer/tokenizer_file.h"
 #include "formats/tokenizer_folder.h"
@@ -47,6 +49,48 @@ struct Tokenizer::State {
   void encode_fragment(Fragment fragment, std::vector<Token>& out) {
     const Pieces pieces = pre_tokenizer.cut(std::move(fragment));
     for (const Piece& piece : pieces.pieces) encode_piece(pieces.of(piece), out);
+  }
+
+  std::vector<ByteRange> trace(std::string_view text, std::span<const Token> made) const {
+    const Token unknown = std::visit([](const auto& each) { return each.unknown(); }, *model);
+    std::vector<TokenTrace> traces;
+    for (const Token token : made) traces.push_back({tokens.text(token), token == unknown});
+    return trace_tokens(text, traces, pre_tokenizer.byte_level(), where);
+  }
+
+  // Where to cut a text so that the model makes no special token of bytes that are ordinary: behind the first character of each.
+  std::vector<std::size_t> cuts_within_special(std::string_view text, std::span<const Token> made,
+                                               const std::vector<ByteRange>& ranges, std::size_t begin,
+                                               const std::vector<ByteRange>& ordinary) const {
+    std::vector<std::size_t> cuts;
+    for (std::size_t i = 0; i < made.size() && !ordinary.empty(); ++i) {
+      const AddedTokenEntry* entry = added.find(made[i]);
+      if (entry == nullptr || !entry->special) continue;
+      const auto range = std::ranges::upper_bound(ordinary, begin + ranges[i].begin, {}, &ByteRange::end);
+      if (range == ordinary.end() || range->begin >= begin + ranges[i].end) continue;
+      std::size_t cut = ranges[i].begin;
+      next_character(text, cut);
+      if (cut < ranges[i].end && (cuts.empty() || cuts.back() < cut)) cuts.push_back(cut);
+    }
+    return cuts;
+  }
+
+  // As the post-processor does it: spaces at the sides of a token do not count.
+  void trim(Token token, bool first, ByteRange& range) const {
+    const AddedTokenEntry* entry = added.find(token);
+    const std::string_view text = entry != nullptr ? std::string_view(entry->content) : tokens.text(token);
+    const char32_t mark = byte_character(' ');
+    const auto is_space = [&](char32_t c) { return c == mark || is_white_space(c); };
+    std::size_t leading = 0, trailing = 0;
+    for (std::size_t at = 0; at < text.size() && is_space(next_character(text, at));) ++leading;
+    for (std::size_t end = text.size(); end > 0;) {
+      std::size_t at = end = character_before(text, end);
+      if (!is_space(next_character(text, at))) break;
+      ++trailing;
+    }
+    if (leading > 0 && (first || range.begin == 0) && post_processor.keeps_first_space()) --leading;
+    range.begin = std::min(range.begin + leading, range.end);
+    if (range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
   }
 
   std::string text_of(Token token) const {
@@ -218,6 +262,26 @@ std::vector<Token> Tokenizer::encode(std::string_view text, SpecialTokens specia
 }
 
 void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<Token>& out) {
+  encode_into(text, part, out, nullptr);
+}
+
+// What encode_traced() keeps of a text.
+struct Tokenizer::Trace {
+  std::span<const ByteRange> ordinary;
+  std::vector<ByteRange> ranges;
+
+  // Those that touch [begin, end), counted from `begin`.
+  std::vector<ByteRange> ordinary_in(std::size_t begin, std::size_t end) const {
+    std::vector<ByteRange> found;
+    auto range = std::ranges::upper_bound(ordinary, begin, {}, &ByteRange::end);
+    for (; range != ordinary.end() && range->begin < end; ++range) {
+      found.push_back({std::max(range->begin, begin) - begin, std::min(range->end, end) - begin});
+    }
+    return found;
+  }
+};
+
+void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<Token>& out, Trace* trace) {
   State& state = *state_;
   if (text.size() > kMostText) {
     throw data_error("E-DATA-TEXT", "text", fmt::format("it has {} bytes", text.size()),
@@ -228,29 +292,84 @@ void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<To
                      {"iconv -f LATIN1 -t UTF-8 FILE > text.txt, where it is Latin-1"});
   }
   refuse_unread(text, state.unread, "text");
-  for (const CutPart& raw : state.added.cut(text, false)) {
+  for (const CutPart& raw : state.added.cut(text, false, trace != nullptr ? trace->ordinary : std::span<const ByteRange>())) {
     if (raw.token != kNoToken) {
       out.push_back(raw.token);
+      if (trace != nullptr) trace->ranges.push_back({raw.begin, raw.end});
       continue;
     }
     const bool first = raw.begin == 0;
-    Fragment fragment{std::string(text.substr(raw.begin, raw.end - raw.begin)), part.at_start && first, part.continues && first};
+    const std::string_view raw_text = text.substr(raw.begin, raw.end - raw.begin);
+    Fragment fragment{std::string(raw_text), part.at_start && first, part.continues && first};
+    const TextPart begins{fragment.at_start, fragment.continues};
     state.normalizer.apply(fragment);
-    const std::vector<CutPart> cut = state.added.cut(fragment.text, true);
+    std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty where it is the raw one
+    if (trace != nullptr) {
+      if (fragment.text != raw_text)
+        from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
+      ordinary = trace->ordinary_in(raw.begin, raw.end);
+      if (!from.empty()) ordinary = carried_over(ordinary, from);
+    }
+    const auto keep_range = [&](std::size_t begin, std::size_t end) {
+      if (!from.empty() && begin < end) {
+        trace->ranges.push_back({raw.begin + from[begin].begin, raw.begin + from[end - 1].end});
+      } else {
+        const std::size_t at = from.empty() ? begin : begin < from.size() ? from[begin].begin : raw_text.size();
+        trace->ranges.push_back({raw.begin + at, raw.begin + at + (end - begin)});
+      }
+    };
+    const auto encode_fragment = [&](Fragment each, std::size_t begin) {
+      if (trace == nullptr) return state.encode_fragment(std::move(each), out);
+      std::vector<std::pair<Fragment, std::size_t>> left;  // to be encoded, the next one last, and where each begins
+      left.emplace_back(std::move(each), begin);
+      while (!left.empty()) {
+        auto [part_of, at] = std::move(left.back());
+        left.pop_back();
+        const std::size_t before = out.size();
+        state.encode_fragment(part_of, out);
+        const std::span<const Token> made = std::span(out).subspan(before);
+        const std::vector<ByteRange> ranges = state.trace(part_of.text, made);
+        const std::vector<std::size_t> cuts = state.cuts_within_special(part_of.text, made, ranges, at, ordinary);
+        if (cuts.empty()) {
+          for (const ByteRange& range : ranges) keep_range(at + range.begin, at + range.end);
+          continue;
+        }
+        out.resize(before);
+        std::size_t end = part_of.text.size();
+        for (auto at_cut = cuts.rbegin(); at_cut != cuts.rend(); ++at_cut) {
+          left.emplace_back(Fragment{part_of.text.substr(*at_cut, end - *at_cut), false, true}, at + *at_cut);
+          end = *at_cut;
+        }
+        left.emplace_back(Fragment{part_of.text.substr(0, end), part_of.at_start, part_of.continues}, at);
+      }
+    };
+    const std::vector<CutPart> cut = state.added.cut(fragment.text, true, ordinary);
     if (cut.size() == 1 && cut.front().token == kNoToken) {
-      state.encode_fragment(std::move(fragment), out);
+      encode_fragment(std::move(fragment), 0);
       continue;
     }
     for (const CutPart& each : cut) {
       if (each.token != kNoToken) {
         out.push_back(each.token);
+        if (trace != nullptr) keep_range(each.begin, each.end);
       } else {
-        state.encode_fragment({fragment.text.substr(each.begin, each.end - each.begin), fragment.at_start && each.begin == 0,
-                               fragment.continues && each.begin == 0},
-                              out);
+        encode_fragment({fragment.text.substr(each.begin, each.end - each.begin), fragment.at_start && each.begin == 0,
+                         fragment.continues && each.begin == 0},
+                        each.begin);
       }
     }
   }
+}
+
+TracedTokens Tokenizer::encode_traced(std::string_view text, std::span<const ByteRange> ordinary) {
+  TracedTokens result;
+  Trace trace{ordinary, {}};
+  encode_into(text, {}, result.tokens, &trace);
+  result.ranges = std::move(trace.ranges);
+  if (state_->post_processor.trims_spaces()) {
+    for (std::size_t i = 0; i < result.tokens.size(); ++i) state_->trim(result.tokens[i], i == 0, result.ranges[i]);
+  }
+  return result;
 }
 
 bool Tokenizer::has(Token token) const { return state_->added.find(token) != nullptr || state_->tokens.has(token); }

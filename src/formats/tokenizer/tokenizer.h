@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "formats/bpe_vocabulary.h"
+#include "formats/byte_range.h"
 
 namespace plimsoll {
 
@@ -30,6 +31,11 @@ enum class SpecialTokens { insert, leave_out };
 struct TextPart {
   bool at_start = true;    // it is the begin of a text
   bool continues = false;  // a text was cut right before it: nothing is put in front of it
+};
+
+struct TracedTokens {
+  std::vector<Token> tokens;
+  std::vector<ByteRange> ranges;  // of each
 };
 
 class Tokenizer {
@@ -54,6 +60,9 @@ class Tokenizer {
   std::vector<Token> encode(std::string_view text, SpecialTokens special = SpecialTokens::insert);
   // Appends those of a part of a text, without inserted ones.
   void encode_part(std::string_view text, TextPart part, std::vector<Token>& out);
+  // The tokens of a whole text without inserted ones, and the bytes that each comes from, as the package's offsets have them.
+  // Special tokens that touch the bytes of `ordinary`, which are sorted and apart, are text like any other there.
+  TracedTokens encode_traced(std::string_view text, std::span<const ByteRange> ordinary = {});
   const std::vector<Token>& before() const;
   const std::vector<Token>& behind() const;
 
@@ -70,6 +79,8 @@ class Tokenizer {
 
  private:
   struct State;
+  struct Trace;
+  void encode_into(std::string_view text, TextPart part, std::vector<Token>& out, Trace* trace);
   explicit Tokenizer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

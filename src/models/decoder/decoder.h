@@ -92,6 +92,7 @@ std::optional<ModelRemark> decoder_fault(const ModelConfig& config);
 std::vector<ModelRemark> decoder_doubts(const ModelConfig& config);
 ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes);
 ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t positions);
+GgufModel decoder_gguf(const ModelConfig& config);
 
 template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
@@ -108,6 +109,7 @@ constexpr Family make_decoder_family(std::string_view title) {
                   const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
       .stored = decoder_stored,
       .ignored = decoder_ignored,
+      .gguf = decoder_gguf,
       .facts = decoder_facts,
       .describe = decoder_text,
       .fault = decoder_fault,

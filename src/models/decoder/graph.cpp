@@ -96,12 +96,10 @@ class Block {
     const ValueId normed = input_norm_(builder, x);
     const GraphBuilder::Scope scope(builder, "self_attn");
     const ops::RotaryAttributes rope = rotary_of(config, step.length);
-    const ValueId positions =
-        step.decodes() ? ops::reshape(builder, step.positions, builder.shape(step.tokens), "positions") : ValueId{};
     ValueId q = q_(builder, normed), k = k_(builder, normed);
     if (q_norm_) q = (*q_norm_)(builder, q), k = (*k_norm_)(builder, k);
-    q = ops::rotary(builder, q, positions, rope, "q");
-    k = ops::rotary(builder, k, positions, rope, "k");
+    q = ops::rotary(builder, q, step.positions, rope, "q");
+    k = ops::rotary(builder, k, step.positions, rope, "k");
     const AttentionParts parts{.q = q,
                                .k = k,
                                .v = v_(builder, normed),

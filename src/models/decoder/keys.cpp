@@ -21,14 +21,22 @@ std::string size_text(const M& config) {
 }
 
 template <std::int64_t DecoderConfig::*kField, std::int64_t kMost>
-ModelKey size_key(std::string_view name, bool required, std::string_view comment, std::string_view example) {
+ModelKey size_key(std::string_view name, bool required, std::string_view comment, std::string_view example,
+                  std::int64_t (*step)(const M&) = nullptr) {
   return {.name = name,
           .size = true,
           .required = required,
           .comment = comment,
           .example = example,
           .set = set_size<kField, 1, kMost>,
-          .text = size_text<kField>};
+          .text = size_text<kField>,
+          .step = step};
+}
+
+// Where heads divide it, their sizes stay even.
+std::int64_t width_step(const M& config) {
+  const DecoderConfig& c = config.as<DecoderConfig>();
+  return c.head_size == 0 ? 2 * c.heads : kWidthStep;
 }
 
 }  // namespace
@@ -42,16 +50,16 @@ DecoderConfig DecoderConfig::settled() const {
 
 std::span<const ModelKey> decoder_keys() {
   static const std::array kKeys{
-      size_key<&DecoderConfig::layers, kMaxLayers>("layers", true, "number of blocks", "12"),
+      size_key<&DecoderConfig::layers, kMaxLayers>("layers", true, "number of blocks", "12", every<1>),
       size_key<&DecoderConfig::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
-                                                 "768"),
+                                                 "768", width_step),
       size_key<&DecoderConfig::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
       size_key<&DecoderConfig::kv_heads, kMaxHeads>(
           "kv_heads", false, "heads of keys and values, of llama and alike; by default as many as heads", "4"),
-      size_key<&DecoderConfig::head_size, kMaxWidth>("head_size", false,
-                                                     "numbers of a head, of llama and alike; by default width / heads", "64"),
-      size_key<&DecoderConfig::mlp_width, kMaxWidth>("mlp_width", true,
-                                                     "numbers per token inside the MLP of a block, of llama and alike", "2048"),
+      size_key<&DecoderConfig::head_size, kMaxWidth>(
+          "head_size", false, "numbers of a head, of llama and alike; by default width / heads", "64", every<2>),
+      size_key<&DecoderConfig::mlp_width, kMaxWidth>(
+          "mlp_width", true, "numbers per token inside the MLP of a block, of llama and alike", "2048", every<kWidthStep>),
       ModelKey{.name = "vocab",
                .required = true,
                .comment = "number of different tokens; 256 for bytes",

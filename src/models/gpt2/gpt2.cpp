@@ -81,6 +81,7 @@ const Family kGpt2{
     .stored = stored,
     .ignored = ignored,
     .in_modules = [](std::string_view name) { return (name.starts_with("lm_head.") ? "" : "transformer.") + std::string(name); },
+    .gguf = gpt2_gguf,
     .facts = facts,
     .describe = describe,
     .fault = gpt2_fault,

@@ -48,6 +48,7 @@ void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& fo
 ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const BuildOptions& options);
 
 std::span<const ModelPreset> gpt2_presets();
+GgufModel gpt2_gguf(const ModelConfig& config);
 // [model] keys, and what they say together.
 std::span<const ModelKey> gpt2_keys();
 std::optional<ModelRemark> gpt2_fault(const ModelConfig& config);

@@ -52,9 +52,7 @@ class Block {
   ValueId attended(GraphBuilder& builder, ValueId qkv, const TokenStep& step, const Gpt2Config& config,
                    std::uint64_t seed) const {
     const double p = step.training ? config.attention_dropout : 0;
-    if (step.caches.empty() && !step.segments.valid()) {
-      return ops::attention(builder, qkv, step.sample_ids, config.heads, p, seed);
-    }
+    if (step.caches.empty()) return ops::attention(builder, qkv, step.sample_ids, step.segments, config.heads, p, seed);
     const auto part = [&](std::int64_t which, const char* name) {
       return ops::columns(builder, qkv, which * config.width, (which + 1) * config.width, name);
     };
@@ -128,13 +126,12 @@ class Gpt2 final : public LanguageModel {
 
   ValueId embed(GraphBuilder& builder, const TokenStep& step) const {
     const GraphBuilder::Scope scope(builder, "wte");
-    if (step.decodes()) {
-      const ValueId positions = ops::reshape(builder, step.positions, builder.shape(step.tokens), "positions");
-      const ValueId token = ops::lookup(builder, step.tokens, wte_, /*padding=*/-1, "token");
-      return ops::add(builder, token, ops::lookup(builder, positions, wpe_, /*padding=*/-1, "position"), "");
-    }
-    const ValueId x = ops::embedding(builder, step.tokens, wte_, wpe_, "");
-    return ops::dropout(builder, x, step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
+    return ops::dropout(builder, sum_of(builder, step), step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
+  }
+  ValueId sum_of(GraphBuilder& builder, const TokenStep& step) const {
+    if (!step.positions.valid()) return ops::embedding(builder, step.tokens, wte_, wpe_, "");
+    const ValueId token = ops::lookup(builder, step.tokens, wte_, /*padding=*/-1, "token");
+    return ops::add(builder, token, ops::lookup(builder, step.positions, wpe_, /*padding=*/-1, "position"), "");
   }
 
   Gpt2Config config_;

@@ -2,6 +2,8 @@
 // al., "DoRA", 2024). The matrix W + s B A is never made: its row norms follow from W, A and B.
 #pragma once
 
+#include <optional>
+
 #include "graph/builder.h"
 #include "ops/attributes.h"
 
@@ -19,11 +21,13 @@ struct MagnitudeAttributes {
 
 struct RowNormAttributes {
   double scale = 1;
-  bool inputs_first = false;  // W is stored as [inputs, outputs]
+  bool inputs_first = false;               // W is stored as [inputs, outputs]
+  std::optional<BlockMatrix> blocks = {};  // of a W that is stored in them
   friend bool operator==(const RowNormAttributes&, const RowNormAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("scale", scale), v("inputs_first", inputs_first);
+    if (blocks) v("blocks", *blocks);
   }
 };
 
@@ -32,7 +36,7 @@ struct RowNormAttributes {
 // magnitude: (x [.., n], m [n], norms [n], [bias [n]]) -> (x - bias) m / norms + bias. The norms are a constant to its gradient.
 // magnitude_backward: (dy, x, norms, [bias], [into]) -> the gradient of m: the sum over rows of dy (x - bias) / norms.
 // row_norms: (norms [n], W, A [r, k], B [n, r]) -> norms: of each of the n rows of W + scale B A, in the update. W [n, k] or
-// [k, n] is fp32, bf16 or fp16 and may come in ranges.
+// [k, n] is fp32, bf16 or fp16, or in blocks, and may come in ranges: in two passes where scales lie behind all codes.
 extern const OpDef kSumPaths, kMagnitude, kMagnitudeBackward, kRowNorms;
 
 ValueId sum_paths(GraphBuilder& builder, ValueId x, ValueId y, std::string name);

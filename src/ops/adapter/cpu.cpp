@@ -31,23 +31,34 @@ std::unique_ptr<Kernel> bind_magnitude_backward(const KernelRequest& request) {
   });
 }
 
+cpu::RowNorms row_norms_of(const KernelRequest& request) {
+  const auto& attributes = request.attributes->as<ops::RowNormAttributes>();
+  const Shape &a = request.inputs[2].shape, &b = request.inputs[3].shape;
+  return {b[0], a[1], a[0], attributes.scale, attributes.inputs_first, {request.inputs[1].dtype, attributes.blocks}};
+}
+
+// Ranges of numbers are whole tiles.
 KernelChoice choose_row_norms(const KernelRequest& request) {
-  const Shape& b = request.inputs[3].shape;
-  return own_kernel(cpu::RowNorms::scratch(b[0], b[1]));
+  const cpu::RowNorms norms = row_norms_of(request);
+  return own_kernel(norms.scratch(request.in_ranges && norms.w.blocks));
 }
 
 std::unique_ptr<Kernel> bind_row_norms(const KernelRequest& request) {
-  const auto& attributes = request.attributes->as<ops::RowNormAttributes>();
-  const Shape &a = request.inputs[2].shape, &b = request.inputs[3].shape;
-  const cpu::RowNorms shape{b[0], a[1], a[0], attributes.scale, attributes.inputs_first, nullptr, nullptr};
-  return make_kernel([shape, type = request.inputs[1].dtype](const KernelCall& call) {
+  const std::int64_t all = request.inputs[1].shape.elements(), size = size_of(request.inputs[1].dtype);
+  return make_kernel([shape = row_norms_of(request), all, size](const KernelCall& call) {
     cpu::RowNorms norms = shape;
     norms.a = call.in(2), norms.b = call.in(3);
-    const std::int64_t all = norms.rows * norms.columns;
-    const std::int64_t first = call.range.begin, count = call.range.whole() ? all : std::min(call.range.elements, all - first);
-    if (call.range.first()) norms.begin(call.scratch);
-    norms.add(input(call, 1, type), first, count, call.scratch);
-    if (first + count == all) norms.end(call.scratch, call.out(0));
+    const NodeRange& range = call.range;
+    const std::byte* w = call.in<std::byte>(1);
+    if (range.first()) norms.begin(call.scratch);
+    if (range.whole()) {
+      norms.add(w, call.scratch);
+    } else {
+      const std::int64_t count = std::min(range.elements, all - range.begin);
+      norms.add_part(range.pass, range.begin * size, {w, static_cast<std::size_t>(count * size)}, call.scratch);
+      if (range.begin + count < all || range.pass + 1 < norms.passes()) return;
+    }
+    norms.end(call.scratch, call.out(0));
   });
 }
 

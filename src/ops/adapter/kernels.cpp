@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "ops/elementwise/tiles.h"
@@ -39,8 +40,8 @@ struct Backward {
 };
 struct Part {
   const RowNorms& norms;
-  ConstElements w;
-  std::int64_t first, count;
+  BlockPieces w;  // numbers are codes, too
+  std::int64_t count;
   double* sums;  // of each row
 };
 
@@ -119,6 +120,15 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
   }
 }
 
+// Elements of W from `first` on.
+void read_w(const adapter::Part& n, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
+  const StoredMatrix& w = n.norms.w;
+  if (w.blocks) return decode_blocks(*w.blocks, n.w, first, {out, static_cast<std::size_t>(count)});
+  adapter::with_type(w.dtype, [&]<class T>(T) HWY_ATTR {
+    widen_piece(reinterpret_cast<const T*>(n.w.codes) + (first - n.w.first), count, out);
+  });
+}
+
 HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::int64_t count) {
   Floats even = hn::Zero(F32()), odd = even;
   std::int64_t i = 0;
@@ -141,7 +151,7 @@ void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::
   while (begin < end) {
     const std::int64_t tile_end = (begin / RowNorms::kTile + 1) * RowNorms::kTile;
     const std::int64_t count = std::min({end - begin, adapter::kPiece, tile_end - begin});
-    adapter::with_type(n.w.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.w.as<T>() + (begin - n.first), count, piece); });
+    read_w(n, begin, count, piece);
     const std::int64_t column = begin - row * norms.columns;
     double products = 0;
     for (std::int64_t k = 0; k < norms.rank; ++k) {
@@ -155,14 +165,13 @@ void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::
 // Of W as [columns, rows]: rows [begin, end) of the norms, some lines of W at a time, each line in its turn.
 void add_lines(const adapter::Part& n, std::int64_t begin, std::int64_t end) {
   const RowNorms& norms = n.norms;
-  const std::int64_t last = n.first + n.count;
+  const std::int64_t first = n.w.first, last = first + n.count;
   float piece[adapter::kColumns], change[adapter::kColumns];
-  for (std::int64_t line = n.first / norms.rows; line * norms.rows < last; ++line) {
-    const std::int64_t from = std::max(begin, n.first - line * norms.rows), to = std::min(end, last - line * norms.rows);
+  for (std::int64_t line = first / norms.rows; line * norms.rows < last; ++line) {
+    const std::int64_t from = std::max(begin, first - line * norms.rows), to = std::min(end, last - line * norms.rows);
     if (from >= to) continue;
     const std::int64_t count = to - from;
-    adapter::with_type(
-        n.w.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.w.as<T>() + (line * norms.rows + from - n.first), count, piece); });
+    read_w(n, line * norms.rows + from, count, piece);
     for (std::int64_t i = 0; i < count; ++i) {
       const float* b = norms.b + (from + i) * norms.rank;
       float sum = 0;
@@ -233,10 +242,58 @@ void RowNorms::begin(std::byte* scratch) const {
   });
 }
 
-void RowNorms::add(ConstElements w, std::int64_t first, std::int64_t count, std::byte* scratch) const {
-  ensure(first % kTile == 0 && (count % kTile == 0 || first + count == rows * columns), "row_norms",
-         "a part begins or ends within a tile");
-  const adapter::Part part{*this, w, first, count, reinterpret_cast<double*>(scratch)};
+std::int64_t RowNorms::code_bytes() const {
+  return w.blocks ? plimsoll::code_bytes(*w.blocks).n : rows * columns * size_of(w.dtype);
+}
+
+std::int64_t RowNorms::tile_bytes() const {
+  return w.blocks ? plimsoll::code_bytes({w.blocks->format, 1, kTile}).n : kTile * size_of(w.dtype);
+}
+
+std::int64_t RowNorms::behind_bytes() const { return w.blocks ? stored_bytes(*w.blocks).n - code_bytes() : 0; }
+
+// Sums and A A^T, then what lies behind the codes, then a tile.
+Bytes RowNorms::scratch(bool in_parts) const {
+  const Bytes sums{8 * (rows + rank * rank)};
+  return in_parts ? sums + Bytes{behind_bytes() + tile_bytes()} : sums;
+}
+
+void RowNorms::add(const std::byte* stored, std::byte* scratch) const {
+  add_elements({stored, 0, stored + code_bytes()}, rows * columns, scratch);
+}
+
+void RowNorms::add_part(int pass, std::int64_t at, std::span<const std::byte> part, std::byte* scratch) const {
+  std::byte* const behind = scratch + 8 * (rows + rank * rank);
+  const std::int64_t codes = code_bytes(), tile = tile_bytes();
+  const auto of_codes = static_cast<std::size_t>(std::clamp<std::int64_t>(codes - at, 0, std::ssize(part)));
+  if (pass + 1 < passes()) {
+    const std::span<const std::byte> rest = part.subspan(of_codes);
+    if (!rest.empty()) std::memcpy(behind + (at + static_cast<std::int64_t>(of_codes) - codes), rest.data(), rest.size());
+    return;
+  }
+  std::byte* const kept = behind + behind_bytes();
+  for (part = part.first(of_codes); !part.empty();) {
+    const std::int64_t within = at % tile, left = std::min(tile - within, codes - at);
+    std::int64_t count = std::ssize(part);
+    const std::byte* from = part.data();
+    if (within > 0 || count < left) {
+      count = std::min(count, left);
+      std::memcpy(kept + within, from, static_cast<std::size_t>(count));
+      from = kept;
+    } else if (at + count < codes) {
+      count -= count % tile;
+    }
+    const std::int64_t first = at / tile * kTile, end = at + count;
+    at = end, part = part.subspan(static_cast<std::size_t>(count));
+    if (end % tile != 0 && end != codes) return;  // the tile goes on in the next part
+    const std::int64_t last = end == codes ? rows * columns : end / tile * kTile;
+    add_elements({from, first, behind}, last - first, scratch);
+  }
+}
+
+void RowNorms::add_elements(const BlockPieces& pieces, std::int64_t count, std::byte* scratch) const {
+  const adapter::Part part{*this, pieces, count, reinterpret_cast<double*>(scratch)};
+  const std::int64_t first = pieces.first, last = first + count;
   if (inputs_first) {
     for_tiles(
         rows,
@@ -247,7 +304,7 @@ void RowNorms::add(ConstElements w, std::int64_t first, std::int64_t count, std:
         adapter::kColumns);
     return;
   }
-  const std::int64_t first_row = first / columns, last = first + count;
+  const std::int64_t first_row = first / columns;
   for_rows(ceil_div(last, columns) - first_row, columns, [&](std::int64_t i) {
     const std::int64_t row = first_row + i;
     HWY_DYNAMIC_DISPATCH(add_row)

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
 #include "device/cpu/elements.h"
+#include "device/cpu/stored_matrix.h"
 #include "ops/attributes.h"
 
 namespace plimsoll::cpu {
@@ -29,15 +31,25 @@ struct RowNorms {
   std::int64_t rows, columns, rank;
   double scale = 1;
   bool inputs_first = false;  // W is stored as [columns, rows]
-  const float *a, *b;         // [rank, columns], [rows, rank]
+  StoredMatrix w = {};
+  const float *a = nullptr, *b = nullptr;  // [rank, columns], [rows, rank]
 
-  // One fp64 for each row, and A A^T.
-  static Bytes scratch(std::int64_t rows, std::int64_t rank) { return Bytes{8 * (rows + rank * rank)}; }
+  // One fp64 for each row, and A A^T. `in_parts`: also what add_part keeps of W, a tile and what lies behind the codes.
+  Bytes scratch(bool in_parts) const;
   void begin(std::byte* scratch) const;
-  // Elements [first, first + count) of W as it is stored: `first` is a multiple of the tile, and so is `count` but at the end.
+  // All of W.
+  void add(const std::byte* stored, std::byte* scratch) const;
+  // Or its bytes from `at` on, in their order and in any cut; all of them once for each pass. Parts of whole tiles are not kept.
+  int passes() const { return w.blocks && scales_apart(w.blocks->format) ? 2 : 1; }
   static constexpr std::int64_t kTile = ops::kNormTile;
-  void add(ConstElements w, std::int64_t first, std::int64_t count, std::byte* scratch) const;
+  void add_part(int pass, std::int64_t at, std::span<const std::byte> part, std::byte* scratch) const;
   void end(std::byte* scratch, float* norms) const;
+
+ private:
+  std::int64_t code_bytes() const;  // of all elements
+  std::int64_t tile_bytes() const;
+  std::int64_t behind_bytes() const;
+  void add_elements(const BlockPieces& pieces, std::int64_t count, std::byte* scratch) const;
 };
 
 }  // namespace plimsoll::cpu

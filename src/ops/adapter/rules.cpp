@@ -44,10 +44,11 @@ std::vector<ValueType> infer_magnitude_backward(const Attributes& any, TypeSpan 
 
 std::vector<ValueType> infer_row_norms(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 4, "row_norms");
-  require_computable(inputs[1], "row_norms");
-  const Shape &w = inputs[1].shape, &a = inputs[2].shape;
+  const auto& attributes = any.as<RowNormAttributes>();
+  if (!attributes.blocks) require_computable(inputs[1], "row_norms");
+  const Shape w = table_shape(attributes.blocks, inputs[1], "row_norms"), &a = inputs[2].shape;
   require(w.rank() == 2 && a.rank() == 2, "row_norms", fmt::format("W is {} and A {}", to_text(w), to_text(a)), "matrices");
-  const bool inputs_first = any.as<RowNormAttributes>().inputs_first;
+  const bool inputs_first = attributes.inputs_first;
   const std::int64_t rows = w[inputs_first ? 1 : 0], columns = w[inputs_first ? 0 : 1];
   require_type(inputs[0], {DType::f32, Shape{rows}}, "row_norms", "the norms");
   require_type(inputs[2], {DType::f32, {a[0], columns}}, "row_norms", "A");
@@ -61,8 +62,9 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 }
 
 Cost cost_of_norms(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  const double rank = static_cast<double>(inputs[2].shape[0]);
-  return {(2 * rank + 4) * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
+  const Shape &a = inputs[2].shape, &b = inputs[3].shape;
+  const double rank = static_cast<double>(a[0]), elements = static_cast<double>(a[1]) * static_cast<double>(b[0]);
+  return {(2 * rank + 4) * elements, bytes_touched(inputs, outputs)};
 }
 
 void gradient_of_sum(GradientContext& context) {
@@ -88,7 +90,16 @@ void gradient_of_magnitude(GradientContext& context) {
   context.contribute(0, context.builder().add1(kMagnitude, MagnitudeAttributes{}, inputs, "grad"));
 }
 
-RangeRule ranges_of_norms(const Attributes&, TypeSpan) { return {kNormTile, {1}}; }
+// Tiles. The bytes of blocks come in any cut; where scales lie behind all codes, these are read first.
+RangeRule ranges_of_norms(const Attributes& any, TypeSpan) {
+  const auto& blocks = any.as<RowNormAttributes>().blocks;
+  if (!blocks) return {kNormTile, {1}};
+  return {1, {1}, scales_apart(blocks->format) ? 2 : 1};
+}
+
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  return reads_table<RowNormAttributes>(kRowNorms, any, input, blocks);
+}
 
 std::vector<std::size_t> first(const Attributes&) { return {0}; }
 std::vector<std::size_t> second(const Attributes&) { return {1}; }
@@ -131,6 +142,7 @@ const OpDef kRowNorms{.name = "row_norms",
                       .not_differentiable = kUpdateOnly,
                       .aliases = updates_first,
                       .ranges = ranges_of_norms,
+                      .reads_stored = reads_stored,
                       .either = second,
                       .replayable = false};
 

@@ -83,6 +83,7 @@ std::unique_ptr<Kernel> bind_plain(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  ensure(!request.attributes->as<ops::AttentionAttributes>().segments, "attention", "packed rows have no kernels on a GPU");
   if (!on_tensor_cores(request, {})) return bind_plain(request);
   return for_tensor_cores(request, [&]<class T, int kHead, bool kDropout>() {
     using Tiles = cuda::ForwardTiles<kHead>;

@@ -93,6 +93,18 @@ HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
   return static_cast<int>(std::min<std::int64_t>(largest, end - begin));
 }
 
+struct HeadPlace {
+  std::int64_t batch, head;
+};
+
+HWY_INLINE Position noise_position(const GroupedShape& shape, const AttentionDropout& dropout, const HeadPlace& at,
+                                   std::int64_t query, std::int64_t key) {
+  Position position{static_cast<std::uint64_t>(at.head), static_cast<std::uint64_t>(shape.tokens),
+                    static_cast<std::uint64_t>(query), static_cast<std::uint64_t>(key)};
+  if (dropout.tokens) position.ids = dropout.sample_ids + 3 * (at.batch * shape.tokens + query);
+  return position;
+}
+
 // A tile of queries and keys of one row of the batch, and what of it is masked beside what lies ahead of a query.
 struct MaskedTile {
   std::int64_t query, key;  // the first of each
@@ -194,8 +206,7 @@ HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, c
   const Matrix scores{s.scores, kKeyTile};
   multiply_scores(tile, depth, {s.queries + row * depth, depth}, {s.keys, kKeyTile}, scores, ahead);
   masked.hide(call.shape, tile, scores);
-  const Position position{static_cast<std::uint64_t>(block.head * call.shape.tokens + query_begin),
-                          static_cast<std::uint64_t>(call.shape.tokens), static_cast<std::uint64_t>(key_begin)};
+  const Position position = noise_position(call.shape, call.dropout, {block.batch, block.head}, query_begin, key_begin);
   const auto softmax = stream.active ? softmax_tile<true> : softmax_tile<false>;
   softmax(tile, scores, stream, position, s.maximum + row, s.alpha, s.sums + row * kLanes, s.mask);
   const Matrix output{s.output + row * head, head}, values{s.values, head};
@@ -358,8 +369,7 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
   masked.hide(shape, tile, scores);
   multiply_scores(tile, depth, d_out, {s.values_t, kBackwardTile}, d_scores, ahead);
   const std::int64_t first_row = head * shape.tokens + at.query;
-  const Position position{static_cast<std::uint64_t>(first_row), static_cast<std::uint64_t>(shape.tokens),
-                          static_cast<std::uint64_t>(at.key)};
+  const Position position = noise_position(shape, call.dropout, {at.task.batch, head}, at.query, at.key);
   const float* lse = call.lse + at.task.batch * shape.heads * shape.tokens + first_row;
   const std::int64_t row_of_group = at.member * shape.tokens + at.query;
   const auto gradient = stream.active ? softmax_gradient_tile<true> : softmax_gradient_tile<false>;
@@ -463,7 +473,8 @@ GroupedShape grouped(const AttentionShape& shape) {
           .heads = shape.heads,
           .kv_heads = shape.heads,
           .head_size = shape.head_size,
-          .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size))};
+          .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size)),
+          .segments = shape.segments};
 }
 
 // Of [batch, tokens, 3, heads, head_size].

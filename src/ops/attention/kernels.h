@@ -19,6 +19,7 @@ namespace plimsoll::cpu {
 
 struct AttentionShape {
   std::int64_t batch, tokens, heads, head_size;  // all at least 1
+  const std::int32_t* segments = nullptr;        // as those of GroupedShape
 };
 
 // Several heads of queries share one head of keys and values: head h reads head h / group(). A query sees keys at or before its
@@ -41,11 +42,13 @@ struct AttentionRows {
 
 // Dropout on the probabilities. The mask is a function of counters and is never stored: with element = (head * tokens + query) *
 // tokens + key, word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps the probability
-// where unit_float(word) >= probability; what is kept is multiplied by 1 / (1 - probability).
+// where unit_float(word) >= probability; what is kept is multiplied by 1 / (1 - probability). With sample_ids of tokens, query
+// and key are positions in the query's sample.
 struct AttentionDropout {
   float probability = 0;  // in [0, 1)
   std::array<std::uint32_t, 2> key{};
   const std::uint32_t* sample_ids = nullptr;  // [batch, 2] = {epoch, sample}; may be null where probability is 0
+  bool tokens = false;                        // they are [batch, tokens, 3] = {epoch, sample, position}
 };
 
 // Exact sizes for so many threads, every byte range [0, size) being the kernel's during the call.

@@ -1,4 +1,4 @@
-// One sample's stream of dropout decisions: its random words and what a decision multiplies by.
+// A stream of dropout decisions of one sample at a time: its random words and what a decision multiplies by.
 #pragma once
 
 #include <cmath>
@@ -15,13 +15,22 @@ struct MaskStream {
   float keep_factor = 1;
   bool active = false;
 
-  MaskStream(const AttentionDropout& dropout, std::int64_t batch_row) {
+  // Of no sample yet.
+  explicit MaskStream(const AttentionDropout& dropout) {
     if (dropout.probability == 0) return;
     active = true;
-    const std::uint32_t epoch = dropout.sample_ids[2 * batch_row], sample = dropout.sample_ids[2 * batch_row + 1];
-    noise = {dropout.key, sample, epoch};
+    noise = {dropout.key, 0, 0};
     threshold = static_cast<std::uint32_t>(std::ceil(double{dropout.probability} * 0x1p24));
     keep_factor = 1.0f / (1.0f - dropout.probability);
+  }
+  // Of the sample of a row, where each row has one.
+  MaskStream(const AttentionDropout& dropout, std::int64_t batch_row) : MaskStream(dropout) {
+    if (active && !dropout.tokens) take(dropout.sample_ids[2 * batch_row], dropout.sample_ids[2 * batch_row + 1]);
+  }
+
+  void take(std::uint32_t epoch, std::uint32_t sample) {
+    noise.third = sample;
+    noise.fourth = epoch;
   }
 };
 

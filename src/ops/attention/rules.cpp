@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/philox.h"
 #include "graph/gradient.h"
@@ -23,7 +25,8 @@ void check(const AttentionAttributes& attributes, TypeSpan inputs, std::string_v
   require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, where,
           fmt::format("qkv is {} for {} heads", to_text(qkv), attributes.heads),
           "pass (batch, tokens, 3 * width) with the width a multiple of the heads");
-  require_type(inputs[1], {DType::u32, Shape{qkv[0], 2}}, where, "sample_ids");
+  require_sample_ids(inputs[1], qkv, where);
+  if (attributes.segments) require_type(inputs.back(), {DType::i32, {qkv[0], qkv[1]}}, where, "segments");
 }
 
 Shape attended(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
@@ -33,15 +36,15 @@ ValueType log_sums(const AttentionAttributes& attributes, const Shape& qkv) {
 
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<AttentionAttributes>();
-  require_inputs(inputs, 2, "attention");
+  require_inputs(inputs, attributes.segments ? 3 : 2, "attention");
   check(attributes, inputs, "attention");
   const Shape& qkv = inputs[0].shape;
   return {{attributes.output, attended(qkv)}, log_sums(attributes, qkv)};
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  require_inputs(inputs, 5, "attention_backward");
   const auto& attributes = any.as<AttentionAttributes>();
+  require_inputs(inputs, attributes.segments ? 6 : 5, "attention_backward");
   check(attributes, inputs, "attention_backward");
   const Shape& qkv = inputs[0].shape;
   for (const std::size_t i : {2, 4}) {
@@ -64,9 +67,9 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
   const Node& node = context.node();
-  const auto outputs = context.builder().add_random(
-      kAttentionBackward, node.attributes,
-      {context.input(0), context.input(1), context.output(0), context.output(1), context.gradient(0)}, {"grad"}, node.site);
+  std::vector<ValueId> inputs{context.input(0), context.input(1), context.output(0), context.output(1), context.gradient(0)};
+  if (node.attributes.as<AttentionAttributes>().segments) inputs.push_back(context.input(2));
+  const auto outputs = context.builder().add_random(kAttentionBackward, node.attributes, std::move(inputs), {"grad"}, node.site);
   context.contribute(0, outputs[0]);
 }
 
@@ -100,11 +103,14 @@ const OpDef kAttentionBackward{.name = "attention_backward",
 
 OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {cuda_attention_backward_scratch}}}; }
 
-ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, std::int64_t heads, double dropout,
+ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, ValueId segments, std::int64_t heads, double dropout,
                   std::uint64_t seed) {
   const std::uint64_t site = random_site(builder.full_name("attended"));
-  const AttentionAttributes attributes{heads, dropout, dropout > 0 ? philox_key(seed, site) : NoiseKey{}};
-  return builder.add_random(kAttention, attributes, {qkv, sample_ids}, {"attended", "lse"}, site).front();
+  const AttentionAttributes attributes{
+      .heads = heads, .dropout = dropout, .key = dropout > 0 ? philox_key(seed, site) : NoiseKey{}, .segments = segments.valid()};
+  std::vector<ValueId> inputs{qkv, sample_ids};
+  if (segments.valid()) inputs.push_back(segments);
+  return builder.add_random(kAttention, attributes, std::move(inputs), {"attended", "lse"}, site).front();
 }
 
 }  // namespace plimsoll::ops

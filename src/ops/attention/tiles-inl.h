@@ -165,11 +165,25 @@ HWY_INLINE Floats exponentials(float* HWY_RESTRICT scores, int count, int width,
   return sum;
 }
 
+// Where a tile lies, as its noise sees it.
 struct Position {
-  std::uint64_t first_row;  // head * tokens + query of the tile's first row
-  std::uint64_t tokens, first_key;
+  std::uint64_t head, tokens, first_query, first_key;
+  const std::uint32_t* ids = nullptr;  // {epoch, sample, position} of each query; null: the stream is that of the only sample
 
-  HWY_INLINE std::uint64_t element(int row) const { return (first_row + static_cast<std::uint64_t>(row)) * tokens + first_key; }
+  // Factors of `count` keys that a row of the tile sees. What lies before its sample counts nowhere.
+  HWY_INLINE const float* mask(MaskStream& stream, int row, int count, float* HWY_RESTRICT buffer) const {
+    const std::uint64_t query = first_query + static_cast<std::uint64_t>(row);
+    if (ids == nullptr) return fill_mask(stream, (head * tokens + query) * tokens + first_key, count, buffer);
+    const std::uint32_t* id = ids + 3 * row;
+    stream.take(id[0], id[1]);
+    const std::uint64_t position = id[2], back = query - first_key;  // to the first key
+    const int before = back > position ? static_cast<int>(HWY_MIN(back - position, static_cast<std::uint64_t>(count))) : 0;
+    const std::uint64_t element = (head * tokens + position) * tokens + position + static_cast<std::uint64_t>(before) - back;
+    const float* const seen = before < count ? fill_mask(stream, element, count - before, buffer + before) : buffer + before;
+    float* const first = buffer + (seen - (buffer + before));
+    zero_fill(first, before);
+    return first;
+  }
 };
 
 // One tile's step of the online softmax. `sums` [queries x lanes] are the running denominators, lane by lane.
@@ -178,9 +192,10 @@ HWY_NOINLINE void softmax_tile(const Visible& tile, const Matrix& scores, const 
                                float* HWY_RESTRICT maximum, float* HWY_RESTRICT alpha, float* HWY_RESTRICT sums,
                                float* HWY_RESTRICT mask_buffer) {
   raise_maxima(tile, scores, maximum, alpha);
+  MaskStream noise = stream;
   for (int r = 0; r < tile.queries; ++r, sums += kLanes) {
     const int count = keys_seen(tile, r);
-    const float* mask = kDropout ? fill_mask(stream, position.element(r), count, mask_buffer) : nullptr;
+    const float* mask = kDropout ? position.mask(noise, r, count, mask_buffer) : nullptr;
     const Floats sum = exponentials<kDropout>(scores.at(r, 0), count, tile.keys, maximum[r], mask);
     hn::Store(hn::MulAdd(hn::Load(F32(), sums), hn::Set(F32(), alpha[r]), sum), F32(), sums);
   }
@@ -209,9 +224,10 @@ template <bool kDropout>
 HWY_NOINLINE void softmax_gradient_tile(const Visible& tile, const Matrix& scores, const Matrix& d_weights,
                                         const MaskStream& stream, const Position& position, const float* HWY_RESTRICT lse,
                                         const float* HWY_RESTRICT delta, float* HWY_RESTRICT mask_buffer) {
+  MaskStream noise = stream;
   for (int r = 0; r < tile.queries; ++r) {
     const int count = keys_seen(tile, r);
-    const float* mask = kDropout ? fill_mask(stream, position.element(r), count, mask_buffer) : nullptr;
+    const float* mask = kDropout ? position.mask(noise, r, count, mask_buffer) : nullptr;
     const Floats row_lse = hn::Set(F32(), lse[r]), row_delta = hn::Set(F32(), delta[r]);
     float *s = scores.at(r, 0), *dw = d_weights.at(r, 0);
     int c = 0;

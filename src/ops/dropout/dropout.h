@@ -1,5 +1,7 @@
 // Dropout with counter-based noise (Philox): the mask is a function of (key, epoch, sample, element in the sample), never stored;
-// the backward pass applies the same op to the gradient. x is [batch, ...]; sample_ids [batch, 2] holds {epoch, sample}.
+// the backward pass applies the same op to the gradient. x is [batch, ...] with sample_ids [batch, 2] = {epoch, sample}, or
+// [batch, tokens, ...] with sample_ids [batch, tokens, 3] = {epoch, sample, position}: a token then has the noise that it has at
+// that position of a row of its own.
 #pragma once
 
 #include "graph/builder.h"

@@ -15,17 +15,19 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 // The factors of this many elements are made at a time: they stay in the first-level cache.
 inline constexpr std::int64_t kMaskPiece = 1024;
-inline constexpr std::int64_t kMaskOverrun = 64;  // factors come in groups of up to 32
+inline constexpr std::int64_t kMaskOverrun = 64;  // factors come in groups of up to 32, and the first group may begin before
 
-void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
-  const AttentionDropout source{noise.probability, noise.key, noise.sample_ids};
-  for_row_tiles(batch, elements, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
-    static_assert(kElementTile % kMaskPiece == 0 && kMaskPiece % 4 == 0);
-    const MaskStream stream(source, row);
-    alignas(64) float factors[kMaskPiece + kMaskOverrun];
+void dropout(std::int64_t rows, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
+  const AttentionDropout rule{noise.probability, noise.key, nullptr};
+  for_row_tiles(rows, elements, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    MaskStream stream(rule);
+    const std::uint32_t* ids = noise.sample_ids + (noise.tokens ? 3 : 2) * row;
+    stream.take(ids[0], ids[1]);
+    const std::uint64_t first = noise.tokens ? ids[2] * static_cast<std::uint64_t>(elements) : 0;
+    alignas(64) float buffer[kMaskPiece + kMaskOverrun];
     for (std::int64_t i = begin; i < end; i += kMaskPiece) {
       const std::int64_t count = HWY_MIN(kMaskPiece, end - i), at = row * elements + i;
-      fill_mask_groups(stream, static_cast<std::uint64_t>(i) / 4, static_cast<int>((count + 3) / 4), factors);
+      const float* factors = fill_mask(stream, first + static_cast<std::uint64_t>(i), static_cast<int>(count), buffer);
       map_range(
           0, count, [](Floats m, Floats v) HWY_ATTR { return hn::Mul(m, v); }, y + at, factors, x + at);
     }
@@ -40,9 +42,9 @@ namespace plimsoll::cpu {
 
 HWY_EXPORT(dropout);
 
-void dropout(std::int64_t batch, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
-  if (noise.probability == 0) return scale(batch * elements, x, 1, y);
-  HWY_DYNAMIC_DISPATCH(dropout)(batch, elements, noise, x, y);
+void dropout(std::int64_t rows, std::int64_t elements, const DropoutNoise& noise, const float* x, float* y) {
+  if (noise.probability == 0) return scale(rows * elements, x, 1, y);
+  HWY_DYNAMIC_DISPATCH(dropout)(rows, elements, noise, x, y);
 }
 
 }  // namespace plimsoll::cpu

@@ -15,7 +15,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require(p >= 0 && p < 1, "dropout", fmt::format("the probability is {}", p), "it lies in [0, 1)");
   require_dtype(inputs.first(1), DType::f32, "dropout");
   require(inputs[0].shape.rank() >= 1, "dropout", "x is a scalar", "its first axis is the batch");
-  require_type(inputs[1], {DType::u32, Shape{inputs[0].shape[0], 2}}, "dropout", "sample_ids");
+  require_sample_ids(inputs[1], inputs[0].shape, "dropout");
   return {inputs[0]};
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/attention/kernels.h"
+#include "ops/check.h"
 #include "ops/grouped_attention/grouped_attention.h"
 #include "ops/kernel.h"
 
@@ -37,7 +38,7 @@ struct Bound {
   Bound(const KernelRequest& request, const Forward& a)
       : shape(shape_of(request, a)), q(request.inputs[0].dtype), k(request.inputs[1].dtype), v(request.inputs[2].dtype) {
     segments = a.segments;
-    dropout = {static_cast<float>(a.dropout), a.key, nullptr};
+    dropout = {static_cast<float>(a.dropout), a.key, nullptr, ops::name_tokens(request.inputs[3].shape)};
   }
 
   cpu::GroupedShape shape_in(const KernelCall& call, std::size_t segments_input) const {

@@ -2,7 +2,8 @@
 // contiguous: heads h * g .. h * g + g - 1 of the queries read head h of keys and values, g = heads / kv_heads (Ainslie et al.,
 // "GQA", 2023). Work, memory, dropout and what is saved are those of ops/attention: the output and the log-sum-exp [b, heads, t].
 // With a window a query sees so many keys at most, itself included; with segments i32 [b, t] it sees those of its own number
-// alone. Operands, the output and gradients may be fp32, bf16 or fp16, each its own.
+// alone, and with sample_ids of tokens (ops/check.h) the noise of a sample is what it is in a row of its own. Operands, the
+// output and gradients may be fp32, bf16 or fp16, each its own.
 #pragma once
 
 #include "graph/builder.h"

@@ -31,7 +31,7 @@ void check(const GroupedAttentionAttributes& a, TypeSpan inputs, std::string_vie
     if (i == 0) continue;
     require_type(inputs[i], {inputs[i].dtype, {q[0], q[1], q[2] / a.heads * a.kv_heads}}, where, kNames[i]);
   }
-  require_type(inputs[3], {DType::u32, Shape{q[0], 2}}, where, "sample_ids");
+  require_sample_ids(inputs[3], q, where);
   if (a.segments) require_type(inputs.back(), {DType::i32, {q[0], q[1]}}, where, "segments");
   require_number(a.output, where, "what it makes");
 }

@@ -30,6 +30,10 @@ void gradient(GradientContext& context) {
 
 std::vector<std::size_t> second(const Attributes&) { return {1}; }
 
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  return reads_table<LookupAttributes>(kLookup, any, input, blocks);
+}
+
 // Blocks are whole: their scales are apart from them.
 RangeRule ranges(const Attributes& any, TypeSpan inputs) {
   if (any.as<LookupAttributes>().blocks) return {};
@@ -49,7 +53,13 @@ std::vector<ValueType> infer_gather(const Attributes&, TypeSpan inputs) {
 
 }  // namespace
 
-const OpDef kLookup{.name = "lookup", .infer = infer, .cost = cost, .gradient = gradient, .ranges = ranges, .either = second};
+const OpDef kLookup{.name = "lookup",
+                    .infer = infer,
+                    .cost = cost,
+                    .gradient = gradient,
+                    .ranges = ranges,
+                    .reads_stored = reads_stored,
+                    .either = second};
 const OpDef kGatherRows{.name = "gather_rows",
                         .infer = infer_gather,
                         .cost = cost,

@@ -85,6 +85,10 @@ void gradient(GradientContext& context) {
 std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
 std::vector<std::size_t> either(const Attributes&) { return {1}; }
 
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  return reads_table<LossAttributes>(kLinearCrossEntropy, any, input, blocks);
+}
+
 // Blocks are whole.
 RangeRule ranges(const Attributes& any, TypeSpan inputs) {
   if (any.as<LossAttributes>().blocks) return {};
@@ -112,6 +116,7 @@ const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .cost = cost,
                                 .gradient = gradient,
                                 .ranges = ranges,
+                                .reads_stored = reads_stored,
                                 .narrow = narrow,
                                 .either = either,
                                 .costly = true,

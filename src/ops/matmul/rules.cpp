@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "graph/gradient.h"
+#include "ops/block_matmul/block_matmul.h"
 #include "ops/check.h"
 #include "ops/families.h"
 #include "ops/matmul/cuda.h"
@@ -97,6 +98,14 @@ std::optional<LinearOperands> linear_layer(const Attributes& any) {
   return operands;
 }
 
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  const auto linear = linear_layer(any);
+  if (!linear || input != linear->weight) return {};
+  const auto& a = any.as<MatmulAttributes>();
+  return StoredReader{&kBlockMatmul,
+                      BlockMatmulAttributes{.blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output}};
+}
+
 std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
 
 Attributes rounded(const Attributes& any, DType to) {
@@ -129,6 +138,7 @@ const OpDef kMatmul{.name = "matmul",
                     .gradient = gradient,
                     .aliases = aliases,
                     .linear = linear_layer,
+                    .reads_stored = reads_stored,
                     .narrow = narrow,
                     .rounded = rounded,
                     .costly = true};

@@ -24,6 +24,10 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
           bytes_touched(inputs, outputs)};
 }
 
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  return reads_table<ScoreAttributes>(kScore, any, input, blocks);
+}
+
 RangeRule ranges(const Attributes& any, TypeSpan inputs) {
   if (any.as<ScoreAttributes>().blocks) return {};
   return {kTableRows * inputs[1].shape.last(), {1}};
@@ -36,6 +40,7 @@ const OpDef kScore{.name = "score",
                    .cost = cost,
                    .not_differentiable = "it hands out logits; the loss of a training makes its own",
                    .ranges = ranges,
+                   .reads_stored = reads_stored,
                    .costly = true};
 
 OpList score_ops() { return {{&kScore}}; }

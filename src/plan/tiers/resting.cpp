@@ -45,7 +45,7 @@ Resting::Resting(BatchModel& model, bool smallest, const PlanRequest& request, c
       machine_(&machine),
       smallest_(smallest),
       early_(updates_early(model, model.accumulation, request.saves)),
-      may_group_(may_group(model.graph, model.blocks)),
+      may_group_(!request.ragged && may_group(model.graph, model.blocks)),
       group_ends_(may_group_ && updates_early(model, 1, request.saves)),
       room_(room_of_host()) {}
 
@@ -189,7 +189,8 @@ std::vector<Paging> Resting::choices() const {
 std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
   const std::int64_t window = model_->accumulation;
   if (request_->group) {
-    const std::string problem = why_not_grouped(model_->graph, model_->blocks, *request_->group);
+    const std::string ragged = request_->ragged && *request_->group > 1 ? "windows have different numbers of micro-batches" : "";
+    const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->blocks, *request_->group) : ragged;
     if (problem.empty()) return {*request_->group};
     throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
                        {"--set plan.group=auto"});

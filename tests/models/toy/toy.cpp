@@ -192,17 +192,15 @@ const Family kToy{.kind = "toy",
                       },
                   .describe = [](const ModelConfig& config) { return fmt::format("toy of {} blocks", of(config).blocks); }};
 
-std::int64_t ToySource::staging_bytes(std::int64_t micro_batch) const {
-  return align_up(Bytes{micro_batch * kBytesPerSample}, kCacheLine).n;
-}
+std::int64_t ToySource::staging_bytes(std::int64_t rows) const { return align_up(Bytes{rows * kBytesPerSample}, kCacheLine).n; }
 
-void ToySource::read(std::span<const SampleRef> samples, std::span<std::byte> staging) const {
+void ToySource::read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const {
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    std::memcpy(staging.data() + i * kBytesPerSample, &samples[i].sample, sizeof samples[i].sample);
+    std::memcpy(staging.data() + i * kBytesPerSample, &samples[i].ref.sample, sizeof samples[i].ref.sample);
   }
 }
 
-void ToySource::fill(std::span<const SampleRef> samples, std::span<const std::byte> staging,
+void ToySource::fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
                      std::span<const FieldBuffer> fields) const {
   for (const FieldBuffer& field : fields) {
     if (field.name == "sample_ids") {

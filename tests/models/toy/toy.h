@@ -31,11 +31,11 @@ class ToySource : public SampleSource {
 
   ToySource(std::int64_t count, std::int64_t classes) : count_(count), classes_(classes) {}
   std::int64_t count() const override { return count_; }
-  std::int64_t units(std::int64_t) const override { return 1; }
-  std::int64_t staging_bytes(std::int64_t micro_batch) const override;
-  void read(std::span<const SampleRef> samples, std::span<std::byte> staging) const override;
-  void drop(std::span<const SampleRef>) const override {}
-  void fill(std::span<const SampleRef> samples, std::span<const std::byte> staging,
+  SampleSize size(std::int64_t) const override { return {}; }
+  std::int64_t staging_bytes(std::int64_t rows) const override;
+  void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override;
+  void drop(std::span<const PlacedSample>) const override {}
+  void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
             std::span<const FieldBuffer> fields) const override;
 
  private:

@@ -1,8 +1,12 @@
 #include "ops/adapter/adapter.h"
 
 #include <cmath>
+#include <utility>
+
+#include "base/ceil_div.h"
 
 #include "ops/cases/cases.h"
+#include "ops/cases/stored_matrix.h"
 
 namespace plimsoll::test {
 namespace {
@@ -38,7 +42,7 @@ std::vector<Numbers> magnitude_backward(const ReferenceCall& call) {
 
 std::vector<Numbers> row_norms(const ReferenceCall& call) {
   const auto& attributes = call.attributes.as<ops::RowNormAttributes>();
-  const Numbers &w = call.values[1], &a = call.values[2], &b = call.values[3];
+  const Numbers w = elements_of(attributes.blocks, call.values[1]), &a = call.values[2], &b = call.values[3];
   const std::size_t rank = extent(call.shape(2)[0]), columns = extent(call.shape(2)[1]), rows = extent(call.shape(3)[0]);
   Numbers norms(rows);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -75,6 +79,16 @@ OpCase norms_case(std::int64_t rows, std::int64_t columns, std::int64_t rank, bo
   return {ops::RowNormAttributes{0.75, inputs_first}, {f32({rows}), f32(w), f32({rank, columns}), f32({rows, rank})}};
 }
 
+// Rows of a GGUF matrix are whole blocks; elsewhere blocks straddle rows, and the last one is partial.
+OpCase norms_in_blocks(BlockFormat format, std::int64_t lines, std::int64_t width, bool inputs_first) {
+  const std::int64_t of_line = scales_apart(format) ? width : round_up(width, block_elements(format));
+  OpCase result = inputs_first ? norms_case(of_line, lines, 3, true) : norms_case(lines, of_line, 3, false);
+  auto attributes = result.attributes.as<ops::RowNormAttributes>();
+  attributes.blocks = BlockMatrix{format, lines, of_line};
+  result.attributes = attributes;
+  return with_blocks(format, 1, std::move(result));
+}
+
 std::vector<OpCase> with_narrow(std::vector<OpCase> cases, const std::vector<std::size_t>& inputs) {
   const std::vector<OpCase> wide = cases;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -102,12 +116,20 @@ std::vector<OpCases> adapter_cases() {
     norms.push_back(norms_case(300, 129, 8, inputs_first));
     norms.push_back(norms_case(40, 2100, 2, inputs_first));
   }
+  std::vector<OpCase> in_blocks;
+  for (const BlockFormat format : kBlockFormats) {
+    for (const bool inputs_first : {false, true}) {
+      in_blocks.push_back(norms_in_blocks(format, 7, 65, inputs_first));
+      in_blocks.push_back(norms_in_blocks(format, 40, 2100, inputs_first));
+    }
+  }
   const Shape large{4096, 768};
   std::vector<OpCase> all_sums = with_narrow(sums, {0, 1}), all_magnitudes = with_narrow(magnitudes, {0});
   std::vector<OpCase> all_gradients = with_narrow(gradients, {0, 1}), all_norms = with_narrow(norms, {1});
   all_sums.push_back(timed({ops::NoAttributes{}, {f32(large), f32(large)}}));
   all_magnitudes.push_back(timed(magnitude_case(large, true)));
   all_gradients.push_back(timed(backward_case(large, true, true)));
+  all_norms.insert(all_norms.end(), in_blocks.begin(), in_blocks.end());
   all_norms.push_back(timed(norms_case(3072, 768, 16, false)));
   return {{&ops::kSumPaths, sum_paths, all_sums, {}},
           {&ops::kMagnitude, magnitude, all_magnitudes, {}},

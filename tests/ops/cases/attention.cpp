@@ -22,8 +22,8 @@ class Head {
         sample_(sample),
         head_(head),
         qkv_(call.values[0].data() + sample * tokens_ * 3 * width_),
-        epoch_(static_cast<std::uint32_t>(call.values[1][2 * sample])),
-        sample_id_(static_cast<std::uint32_t>(call.values[1][2 * sample + 1])) {}
+        ids_(call.values[1]),
+        segments_(attributes_.segments ? call.values.back().data() + sample * tokens_ : nullptr) {}
 
   std::size_t tokens() const { return tokens_; }
   std::size_t size() const { return size_; }
@@ -42,9 +42,9 @@ class Head {
     for (std::size_t key = 0; key <= query; ++key) {
       for (std::size_t i = 0; i < size_; ++i) p[key] += qkv(query, 0, i) * qkv(key, 1, i) * scale();
     }
-    const double top = *std::max_element(p.begin(), p.end());
-    double sum = 0;
-    for (double& x : p) sum += x = std::exp(x - top);
+    double top = -1e300, sum = 0;
+    for (std::size_t key = 0; key <= query; ++key) top = sees(query, key) ? std::max(top, p[key]) : top;
+    for (std::size_t key = 0; key <= query; ++key) sum += p[key] = sees(query, key) ? std::exp(p[key] - top) : 0;
     for (double& x : p) x /= sum;
     return top + std::log(sum);
   }
@@ -52,9 +52,14 @@ class Head {
   // What dropout multiplies a probability by.
   double mask(std::size_t query, std::size_t key) const {
     if (attributes_.dropout == 0) return 1;
-    const std::uint64_t element = (head_ * tokens_ + query) * tokens_ + key, block = element / 4;
-    const PhiloxWords words = philox4x32(
-        attributes_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), sample_id_, epoch_});
+    const bool packed = segments_ != nullptr;
+    const double* ids = ids_.data() + (packed ? 3 * (sample_ * tokens_ + query) : 2 * sample_);
+    const std::uint64_t place = packed ? static_cast<std::uint64_t>(ids[2]) : query;
+    if (place < query - key) return 0;  // of another sample
+    const std::uint64_t element = (head_ * tokens_ + place) * tokens_ + place - (query - key), block = element / 4;
+    const PhiloxWords words =
+        philox4x32(attributes_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                     static_cast<std::uint32_t>(ids[1]), static_cast<std::uint32_t>(ids[0])});
     const auto probability = static_cast<float>(attributes_.dropout);
     return unit_float(words[element % 4]) >= probability ? 1 / (1 - double{probability}) : 0;
   }
@@ -62,8 +67,11 @@ class Head {
  private:
   const AttentionAttributes& attributes_;
   std::size_t tokens_, width_, size_, sample_, head_;
+  bool sees(std::size_t query, std::size_t key) const { return segments_ == nullptr || segments_[query] == segments_[key]; }
+
   const double* qkv_;
-  std::uint32_t epoch_, sample_id_;
+  const Numbers& ids_;
+  const double* segments_;
 };
 
 template <class Body>
@@ -127,9 +135,10 @@ struct Extents {
   std::int64_t batch, tokens, heads, size;
   double dropout = 0;
   DType dtype = DType::f32;  // of all but the log-sum-exp
+  bool packed = false;
   Shape qkv() const { return {batch, tokens, 3 * heads * size}; }
   AttentionAttributes attributes() const {
-    return {heads, dropout, dropout > 0 ? philox_key(7, 11) : std::array<std::uint32_t, 2>{}, dtype};
+    return {heads, dropout, dropout > 0 ? philox_key(7, 11) : std::array<std::uint32_t, 2>{}, dtype, packed};
   }
   CaseInput numbers(CaseInput input) const {
     input.type.dtype = dtype;
@@ -137,15 +146,34 @@ struct Extents {
   }
 };
 
-OpCase forward(const Extents& e) { return {e.attributes(), {e.numbers(wanted(e.qkv(), {-2, 2})), sample_ids(e.batch)}}; }
+void pack(Numbers& ids, Numbers& segments, std::size_t tokens) {
+  make_token_ids(ids, tokens);
+  for (std::size_t i = 0; i < segments.size(); ++i) segments[i] = static_cast<double>(i % tokens * 3 / tokens);
+}
+
+OpCase forward(const Extents& e) {
+  OpCase result{e.attributes(), {e.numbers(wanted(e.qkv(), {-2, 2})), sample_ids(e.batch)}};
+  if (!e.packed) return result;
+  result.inputs[1] = token_ids(e.batch, e.tokens);
+  result.inputs.push_back(i32({e.batch, e.tokens}, 0, 3));
+  result.cpu_only = true;
+  result.derive = [tokens = extent(e.tokens)](std::vector<Numbers>& values) { pack(values[1], values[2], tokens); };
+  return result;
+}
 
 OpCase backward(const Extents& e) {
   const Shape out{e.batch, e.tokens, e.heads * e.size}, lse{e.batch, e.heads, e.tokens};
   OpCase result{e.attributes(),
                 {e.numbers(f32(e.qkv(), {-2, 2})), sample_ids(e.batch), e.numbers(f32(out)), f32(lse), e.numbers(f32(out))}};
+  if (e.packed) {
+    result.inputs[1] = token_ids(e.batch, e.tokens);
+    result.inputs.push_back(i32({e.batch, e.tokens}, 0, 3));
+    result.cpu_only = true;
+  }
   // Of a benchmark the contents do not matter, and the reference would take minutes.
   if (e.tokens > 500) return result;
-  result.derive = [attributes = Attributes(e.attributes()), types = input_types(result)](std::vector<Numbers>& values) {
+  result.derive = [e, attributes = Attributes(e.attributes()), types = input_types(result)](std::vector<Numbers>& values) {
+    if (e.packed) pack(values[1], values[5], extent(e.tokens));
     const std::vector<Numbers> outputs = attention({attributes, types, {}, values});
     values[2] = outputs[0], values[3] = outputs[1];
   };
@@ -181,6 +209,10 @@ std::vector<OpCases> attention_cases() {
     forward_cases.push_back(forward(e));
     backward_cases.push_back(backward(e));
     for (const DType dtype : {DType::bf16, DType::f16}) add_narrow(e, dtype, forward_cases, backward_cases);
+  }
+  for (const Extents& e : {Extents{3, 9, 2, 4, 0.4, DType::f32, true}, Extents{2, 230, 2, 8, 0.3, DType::f32, true}}) {
+    forward_cases.push_back(forward(e));
+    backward_cases.push_back(backward(e));
   }
   for (const Extents& e : {Extents{2, 1024, 12, 64}, Extents{2, 1024, 12, 64, 0.1}}) {
     forward_cases.push_back(timed(forward(e)));

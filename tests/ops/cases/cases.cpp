@@ -169,4 +169,16 @@ std::vector<ValueType> output_types(const OpDef& op, const OpCase& a_case) {
   return op.infer(a_case.attributes, input_types(a_case));
 }
 
+void make_token_ids(Numbers& ids, std::size_t tokens) {
+  const auto run = [&](std::size_t token) { return token * 3 / tokens; };
+  for (std::size_t i = 0; i < ids.size() / 3; ++i) {
+    const std::size_t row = i / tokens, token = i % tokens;
+    std::size_t begin = token;
+    while (begin > 0 && run(begin - 1) == run(token)) --begin;
+    ids[3 * i] = static_cast<double>(row + 2);
+    ids[3 * i + 1] = static_cast<double>(500 - 3 * row - run(token));
+    ids[3 * i + 2] = static_cast<double>(token - begin);
+  }
+}
+
 }  // namespace plimsoll::test

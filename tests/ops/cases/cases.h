@@ -112,6 +112,12 @@ inline CaseInput wanted(Shape shape, Fill fill = {}) { return {{DType::f32, std:
 inline CaseInput f64(Shape shape, Fill fill = {}) { return {{DType::f64, std::move(shape)}, fill, false}; }
 inline CaseInput i32(Shape shape, double low, double high) { return {{DType::i32, std::move(shape)}, {low, high}, false}; }
 inline CaseInput sample_ids(std::int64_t batch) { return {{DType::u32, Shape{batch, 2}}, {0, 1000}, false}; }
+// Of packed rows: make_token_ids fills them.
+inline CaseInput token_ids(std::int64_t batch, std::int64_t tokens) {
+  return {{DType::u32, Shape{batch, tokens, 3}}, {0, 1000}, false};
+}
+// Each row of tokens holds three samples; a token has its sample's numbers and its place in it.
+void make_token_ids(Numbers& ids, std::size_t tokens);
 inline OpCase in_window(OpCase a_case) {
   a_case.overwrite = true;
   return a_case;

@@ -63,9 +63,13 @@ class Head {
   // What dropout multiplies a probability by.
   double mask(std::size_t query, std::size_t key) const {
     if (a_.dropout == 0) return 1;
-    const std::uint64_t element = (head_ * tokens_ + query) * tokens_ + key, block = element / 4;
-    const auto epoch = static_cast<std::uint32_t>(values_[3][2 * sample_]);
-    const auto id = static_cast<std::uint32_t>(values_[3][2 * sample_ + 1]);
+    const bool packed = values_[3].size() == 3 * values_[0].size() / (heads_ * size_);
+    const std::size_t at = packed ? 3 * (sample_ * tokens_ + query) : 2 * sample_;
+    const std::uint64_t place = packed ? static_cast<std::uint64_t>(values_[3][at + 2]) : query;
+    if (place < query - key) return 0;  // of another sample
+    const std::uint64_t element = (head_ * tokens_ + place) * tokens_ + place - (query - key), block = element / 4;
+    const auto epoch = static_cast<std::uint32_t>(values_[3][at]);
+    const auto id = static_cast<std::uint32_t>(values_[3][at + 1]);
     const PhiloxWords words =
         philox4x32(a_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), id, epoch});
     const auto probability = static_cast<float>(a_.dropout);
@@ -142,6 +146,7 @@ struct Extents {
   bool segments = false;
   double dropout = 0, scale = 0;
   DType dtype = DType::f32;  // of all but the log-sum-exp
+  bool packed = false;       // noise by tokens
   Shape q() const { return {batch, tokens, heads * size}; }
   Shape kv() const { return {batch, tokens, kv_heads * size}; }
   GroupedAttentionAttributes attributes() const {
@@ -152,6 +157,7 @@ struct Extents {
     return input;
   }
   CaseInput ids() const { return i32({batch, tokens}, -1, 2); }
+  CaseInput noise() const { return packed ? token_ids(batch, tokens) : sample_ids(batch); }
 };
 
 // Runs of equal segments, as rows that are packed or padded have; a quarter of them is scattered.
@@ -162,23 +168,27 @@ void make_runs(Numbers& segments, std::size_t tokens) {
 }
 
 OpCase forward(const Extents& e) {
-  OpCase result{e.attributes(),
-                {e.numbers(wanted(e.q(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})),
-                 sample_ids(e.batch)}};
+  OpCase result{
+      e.attributes(),
+      {e.numbers(wanted(e.q(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.numbers(wanted(e.kv(), {-2, 2})), e.noise()}};
   if (!e.segments) return result;
   result.inputs.push_back(e.ids());
-  result.derive = [tokens = extent(e.tokens)](std::vector<Numbers>& values) { make_runs(values[4], tokens); };
+  result.derive = [tokens = extent(e.tokens), packed = e.packed](std::vector<Numbers>& values) {
+    make_runs(values[4], tokens);
+    if (packed) make_token_ids(values[3], tokens);
+  };
   return result;
 }
 
 OpCase backward(const Extents& e, bool q = true, bool k = true, bool v = true) {
   const Shape lse{e.batch, e.heads, e.tokens};
   OpCase result{GroupedAttentionBackwardAttributes{e.attributes(), q, k, v},
-                {e.numbers(f32(e.q(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})),
-                 sample_ids(e.batch), e.numbers(f32(e.q())), f32(lse), e.numbers(f32(e.q()))}};
+                {e.numbers(f32(e.q(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.numbers(f32(e.kv(), {-2, 2})), e.noise(),
+                 e.numbers(f32(e.q())), f32(lse), e.numbers(f32(e.q()))}};
   if (e.segments) result.inputs.push_back(e.ids());
   if (e.tokens > 500) return result;  // the reference would take minutes
   result.derive = [e, types = input_types(forward(e)), attributes = Attributes(e.attributes())](std::vector<Numbers>& values) {
+    if (e.packed) make_token_ids(values[3], extent(e.tokens));
     std::vector<Numbers> given(values.begin(), values.begin() + 4);
     if (e.segments) {
       make_runs(values[7], extent(e.tokens));
@@ -223,7 +233,10 @@ std::vector<OpCases> grouped_attention_cases() {
                                   {4, 210, 2, 1, 8, 0, true},
                                   {4, 200, 2, 2, 8, 40, true},
                                   {2, 34, 4, 2, 8, 9, false, 0.3},
-                                  {1, 100, 2, 1, 8, 0, true, 0.2, 0.7}};
+                                  {1, 100, 2, 1, 8, 0, true, 0.2, 0.7},
+                                  {3, 9, 2, 1, 4, 0, true, 0.4, 0, DType::f32, true},
+                                  {2, 230, 2, 2, 8, 0, true, 0.3, 0, DType::f32, true},
+                                  {1, 200, 2, 1, 8, 40, true, 0.3, 0, DType::f32, true}};
   std::vector<OpCase> forward_cases, backward_cases;
   for (const Extents& e : list) {
     forward_cases.push_back(forward(e));

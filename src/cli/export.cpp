@@ -1,0 +1,64 @@
+#include "weights/export_gguf.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "adapters/peft_folder.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/say.h"
+#include "formats/weights_folder.h"
+
+namespace plimsoll {
+namespace {
+
+const GgufStorage* type_named(const std::string& name) {
+  for (const char* each : {"F32", "F16", "BF16", "Q8_0"}) {
+    if (name == each) return gguf_storage(name);
+  }
+  throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "F32, F16, BF16 or Q8_0");
+}
+
+}  // namespace
+
+int run_export(const ExportArguments& arguments) {
+  GgufExport request;
+  request.type = type_named(arguments.type);
+  request.out = arguments.gguf;
+  if (!arguments.weights.empty()) request.base = weights_folder(arguments.weights);
+  if (!arguments.adapter.empty()) request.adapter = weights_folder(arguments.adapter);
+  // The weights of an adapter's run are an adapter.
+  if (request.adapter.empty() && is_adapter_folder(request.base)) std::swap(request.adapter, request.base);
+  if (request.base.empty()) request.base = base_of(read_peft_folder(request.adapter));
+  const GgufExported result = export_gguf(request);
+  const bool adapter = !request.adapter.empty();
+  if (!adapter && !result.tokenizer)
+    say_line("note: the folder has no tokenizer, so the file has none; llama.cpp reads no text with it");
+  if (result.in_f16 > 0) {
+    say_line(
+        fmt::format("note: {} matrices are F16: their rows are no multiple of the 32 numbers of a block of Q8_0", result.in_f16));
+  }
+  const std::string from = (adapter ? request.adapter : request.base).string();
+  if (arguments.json) {
+    const nlohmann::json object = {{"schema", "plimsoll.export/1"},
+                                   {"kind", adapter ? "adapter" : "model"},
+                                   {"base", request.base.string()},
+                                   {"adapter", adapter ? nlohmann::json(request.adapter.string()) : nlohmann::json()},
+                                   {"gguf", arguments.gguf},
+                                   {"architecture", result.architecture},
+                                   {"type", request.type->name},
+                                   {"tensors", result.tensors},
+                                   {"bytes", result.bytes},
+                                   {"tokenizer", result.tokenizer},
+                                   {"chat_template", result.chat_template}};
+    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("wrote {}: {} tensors of {}, {} bytes\n", arguments.gguf, result.tensors, from, result.bytes);
+  }
+  return 0;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,247 @@
+#include "data/chat_encoder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/document_encoder.h"
+
+namespace plimsoll {
+namespace {
+
+using jinja::Dict;
+using jinja::List;
+using jinja::Origin;
+using jinja::Text;
+using jinja::Value;
+
+// The same value, its texts as if the template had written them.
+Value trusted(const Value& value) {
+  if (const Text* text = value.text()) return Text(text->bytes(), Origin::of_template);
+  if (const List* list = value.list()) {
+    std::vector<Value> items;
+    for (const Value& item : list->items) items.push_back(trusted(item));
+    return jinja::make_list(std::move(items), list->kind);
+  }
+  const Dict* dict = value.dict();
+  if (dict == nullptr) return value;
+  Dict out;
+  for (const auto& [key, each] : dict->items()) out.set(trusted(key), trusted(each));
+  return out;
+}
+
+const std::string& role_of(const Value& message) { return message.dict()->find("role")->text()->bytes(); }
+bool is_assistant(const Value& message) { return role_of(message) == "assistant"; }
+
+// What a template sees of a message, as transformers hands it over: reasoning under all of its names. The role, which templates
+// build their own tokens from, and all that the assistant says count as the template's.
+Value seen(const Value& message) {
+  const Value* reasoning = nullptr;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    if (reasoning == nullptr) reasoning = message.dict()->find(name);
+  }
+  Dict out;
+  if (reasoning != nullptr) out.set(Text("thinking"), *reasoning);
+  for (const auto& [key, value] : message.dict()->items()) {
+    out.set(key, key.text()->bytes() == "role" ? trusted(value) : value);
+  }
+  if (reasoning != nullptr) out.set(Text("reasoning_content"), *reasoning);
+  Value whole = std::move(out);
+  return is_assistant(message) ? trusted(whole) : whole;
+}
+
+Value seen_messages(const ChatSample& sample) {
+  std::vector<Value> messages;
+  for (const Value& message : sample.messages.list()->items) messages.push_back(seen(message));
+  return jinja::make_list(std::move(messages));
+}
+
+Value first_of(const Value& messages, std::size_t count) {
+  const std::vector<Value>& items = messages.list()->items;
+  if (count == items.size()) return messages;
+  return jinja::make_list(std::vector<Value>(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(count)));
+}
+
+Error mask_error(const ChatSample& sample, std::string why) {
+  return data_error("E-CHAT-MASK", sample.where(), std::move(why),
+                    "a template that renders a turn in the same way whatever follows it, or has {% generation %} marks",
+                    {"--set data.template=FILE, with a template for training", "--set data.loss=last"});
+}
+
+}  // namespace
+
+// What is trained of a text.
+struct ChatEncoder::Span {
+  std::size_t begin = 0, end = 0;
+  std::optional<std::size_t> message;
+};
+
+std::size_t EncodedSample::trained_tokens() const {
+  return static_cast<std::size_t>(std::ranges::count(trained, std::uint8_t{1}));
+}
+
+ChatEncoder::ChatEncoder(Tokenizer& tokenizer, const ChatTemplates* templates, ChatOptions options)
+    : tokenizer_(tokenizer), templates_(templates), options_(options) {}
+
+jinja::Rendering ChatEncoder::render(const ChatSample& sample, const Value& messages, std::size_t count, bool prompt) const {
+  if (templates_ == nullptr) {
+    throw data_error("E-CHAT-TEMPLATE", sample.where(), "the sample is a conversation, and the model has no chat template",
+                     "chat_template.jinja, or the key chat_template of tokenizer_config.json", {"--set data.template=FILE"});
+  }
+  jinja::RenderInput input;
+  input.now = options_.now;
+  input.variables = {{"messages", first_of(messages, count)},
+                     {"tools", sample.tools},
+                     {"documents", jinja::None{}},
+                     {"add_generation_prompt", prompt}};
+  for (const auto& [name, text] : templates_->tokens) input.variables.emplace_back(name, Text(text));
+  // What is given for a sample counts more than the names of tokens.
+  for (const auto& variable : sample.variables) input.variables.push_back(variable);
+  const jinja::Template& chosen = templates_->choose(!sample.tools.is_none());
+  try {
+    return chosen.render(input);
+  } catch (Error& error) {
+    if (error.code != "E-CHAT-TEMPLATE") throw;
+    throw data_error(error.code, fmt::format("{}, for {}", error.where, sample.where()), error.message, error.expected,
+                     error.remedies);
+  }
+}
+
+std::string ChatEncoder::render(const ChatSample& sample) const {
+  return render(sample, seen_messages(sample), sample.messages.list()->items.size(), false).text.bytes();
+}
+
+std::vector<Token> ChatEncoder::tokens_of(const Text& text, std::vector<ByteRange>* ranges) {
+  TracedTokens traced = tokenizer_.encode_traced(text.bytes(), text.data());
+  if (ranges != nullptr) *ranges = std::move(traced.ranges);
+  return std::move(traced.tokens);
+}
+
+std::vector<Token> ChatEncoder::encode_prompt(const ChatSample& sample) {
+  return tokens_of(render(sample, seen_messages(sample), sample.messages.list()->items.size(), true).text, nullptr);
+}
+
+EncodedSample ChatEncoder::encode(const ChatSample& sample) {
+  if (sample.is_chat()) return encode_chat(sample);
+  return sample.format == SampleFormat::text ? encode_text(sample) : encode_completion(sample);
+}
+
+EncodedSample ChatEncoder::encode_chat(const ChatSample& sample) {
+  const Value messages = seen_messages(sample);
+  const std::vector<Value>& items = messages.list()->items;
+  std::size_t count = items.size();
+  std::vector<std::size_t> turns;  // of the assistant
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (is_assistant(items[i])) turns.push_back(i);
+  }
+  if (options_.loss == ChatLoss::last && !turns.empty()) count = turns.back() + 1;
+  std::vector<bool> wanted(items.size());  // which messages are trained
+  for (const std::size_t turn : turns) {
+    const bool counts = options_.loss == ChatLoss::all || turn == turns.back();
+    wanted[turn] = counts && turn >= sample.first_trained && sample.trained[turn];
+  }
+  const jinja::Rendering whole = render(sample, messages, count, false);
+  const std::vector<Span> spans = templates_->choose(!sample.tools.is_none()).has_marks()
+                                      ? marked_spans(sample, whole.text, turns, wanted)
+                                      : rendered_spans(sample, messages, count, whole.text.bytes(), wanted);
+  EncodedSample result;
+  result.read_clock = whole.read_clock;
+  std::vector<ByteRange> ranges;
+  result.tokens = tokens_of(whole.text, &ranges);
+  result.trained.assign(result.tokens.size(), 0);
+  std::size_t first = 0;  // no token before it reaches into this span
+  for (const Span& span : spans) {
+    while (first < ranges.size() && ranges[first].end <= span.begin) ++first;
+    std::size_t end = first;
+    while (end < ranges.size() && ranges[end].begin < span.end) ++end;
+    EncodedTurn turn{span.message, end, end};
+    for (std::size_t i = first; i < end; ++i) {
+      if (ranges[i].end <= span.begin) continue;
+      result.trained[i] = 1;
+      turn.begin = std::min(turn.begin, i);
+    }
+    if (turn.begin < turn.end) result.turns.push_back(turn);
+  }
+  return result;
+}
+
+std::vector<ChatEncoder::Span> ChatEncoder::marked_spans(const ChatSample& sample, const Text& text,
+                                                         const std::vector<std::size_t>& turns,
+                                                         const std::vector<bool>& wanted) const {
+  std::vector<Span> spans;
+  for (const jinja::Mark& mark : text.marks()) {
+    spans.push_back({mark.begin, mark.end, mark.turn < 0 ? std::nullopt : std::optional<std::size_t>(mark.turn)});
+  }
+  std::ranges::stable_sort(spans, {}, &Span::begin);
+  if (spans.size() == turns.size() && std::ranges::any_of(spans, [](const Span& span) { return !span.message; })) {
+    for (std::size_t i = 0; i < spans.size(); ++i) spans[i].message = turns[i];
+  }
+  const bool all = std::ranges::all_of(turns, [&](std::size_t turn) { return wanted[turn]; });
+  if (all) return spans;
+  if (std::ranges::any_of(spans, [](const Span& span) { return !span.message; })) {
+    throw mask_error(sample, fmt::format("{} turns have {} marks of the template, so that single turns cannot be left out",
+                                         turns.size(), spans.size()));
+  }
+  std::erase_if(spans, [&](const Span& span) { return !wanted[*span.message]; });
+  return spans;
+}
+
+std::vector<ChatEncoder::Span> ChatEncoder::rendered_spans(const ChatSample& sample, const Value& messages, std::size_t count,
+                                                           const std::string& whole, const std::vector<bool>& wanted) const {
+  std::vector<Span> spans;
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    if (!wanted[turn]) continue;
+    const auto rendered = [&](std::size_t first, bool prompt) {
+      try {
+        return render(sample, messages, first, prompt).text.bytes();
+      } catch (const Error& error) {
+        if (error.code != "E-CHAT-TEMPLATE") throw;
+        throw mask_error(sample, fmt::format("the template does not render the {} message(s) {} turn {}: {}", first,
+                                             prompt ? "before" : "up to", turn + 1, error.message));
+      }
+    };
+    const std::string before = rendered(turn, true);
+    const std::string upto = turn + 1 == count ? whole : rendered(turn + 1, false);
+    if (!whole.starts_with(upto)) {
+      throw mask_error(sample, fmt::format("the template renders turn {} or what is before it in another way once {} more "
+                                           "message(s) follow",
+                                           turn + 1, count - turn - 1));
+    }
+    if (!upto.starts_with(before)) {
+      throw mask_error(
+          sample, fmt::format("turn {} does not begin as the template's generation prompt has it, or changes what is before it",
+                              turn + 1));
+    }
+    spans.push_back({before.size(), upto.size(), turn});
+  }
+  return spans;
+}
+
+EncodedSample ChatEncoder::encode_text(const ChatSample& sample) {
+  EncodedSample result;
+  DocumentEncoder encoder(tokenizer_, options_.end, sample.where());
+  encoder.encode_piece(sample.completion, true, result.tokens);
+  result.trained.assign(result.tokens.size(), 1);
+  return result;
+}
+
+EncodedSample ChatEncoder::encode_completion(const ChatSample& sample) {
+  const auto tokens_of_text = [&](const std::string& text) {
+    std::vector<Token> tokens = tokenizer_.before();
+    tokenizer_.encode_part(text, {}, tokens);
+    return tokens;
+  };
+  const std::vector<Token> prompt = tokens_of_text(sample.prompt);
+  EncodedSample result;
+  result.tokens = tokens_of_text(sample.prompt + sample.completion);
+  const auto common = std::ranges::mismatch(prompt, result.tokens).in1 - prompt.begin();
+  const std::vector<Token>& behind = tokenizer_.behind();
+  result.tokens.insert(result.tokens.end(), behind.begin(), behind.end());
+  if (options_.end && (behind.empty() || behind.back() != *options_.end)) result.tokens.push_back(*options_.end);
+  result.trained.assign(result.tokens.size(), 1);
+  std::fill(result.trained.begin(), result.trained.begin() + common, std::uint8_t{0});
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,50 @@
+// The records of a JSON file one by one: the lines of a JSONL file, or the elements of an array that is the whole file. In memory
+// are one record and 256 KiB.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "formats/file.h"
+
+namespace plimsoll {
+
+struct JsonRecord {
+  std::string text;
+  std::int64_t line = 1;  // on which it begins
+};
+
+class JsonRecords {
+ public:
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+  // An array where the first character is [, else lines. E-DATA-MISSING: there is no file.
+  explicit JsonRecords(const std::filesystem::path& path);
+
+  const File& file() const { return file_; }
+  // The next one; nothing behind the last. Lines of white space are left out. E-DATA-JSON: a record is longer than kMostBytes,
+  // or an array is none.
+  std::optional<JsonRecord> next();
+
+ private:
+  bool fill();
+  // The next byte, or -1 at the end of the file.
+  int peek();
+  void skip();
+  void skip_spaces();
+  std::optional<JsonRecord> next_line();
+  std::optional<JsonRecord> next_element();
+  void keep(JsonRecord& record, char c) const;
+  [[noreturn]] void fail(std::int64_t line, const std::string& why, const std::string& expected) const;
+
+  File file_;
+  std::string buffer_;
+  std::size_t at_ = 0;
+  std::int64_t read_ = 0, line_ = 1;
+  bool array_ = false, begun_ = false, ended_ = false;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,224 @@
+#include "data/sample_maker.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/cache_folders.h"
+#include "data/chat_encoder.h"
+#include "data/conversation.h"
+#include "data/document_encoder.h"
+#include "data/sample_file.h"
+#include "formats/chat_template.h"
+#include "formats/file.h"
+#include "formats/tokenizer/tokenizer.h"
+
+namespace plimsoll {
+namespace {
+
+// What changes how the same data are encoded.
+constexpr std::string_view kVersion = "samples/1";
+
+// Templates may write the date: in training it is that which Llama's own templates have where nobody says.
+std::tm date_of_training() {
+  std::tm date{};
+  date.tm_year = 2024 - 1900;
+  date.tm_mon = 6;
+  date.tm_mday = 26;
+  date.tm_wday = 5;
+  date.tm_yday = 207;
+  return date;
+}
+
+// The tokens of a sample, and which of them are trained on.
+struct Row {
+  std::span<const Token> tokens;
+  std::span<const std::uint8_t> trained;
+
+  std::size_t size() const { return tokens.size(); }
+  Row part(std::size_t begin, std::size_t count) const { return {tokens.subspan(begin, count), trained.subspan(begin, count)}; }
+  bool counts() const { return tokens.size() > 1 && std::ranges::count(trained.subspan(1), std::uint8_t{1}) > 0; }
+};
+
+// Equal samples are on the same side.
+bool held_out(std::span<const Token> tokens, double share) {
+  if (share == 0) return false;
+  const std::uint64_t hash = Hasher().add(std::as_bytes(tokens)).low64();
+  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
+}
+
+class Maker {
+ public:
+  explicit Maker(const SampleRequest& request) : request_(request), folders_{request.cache, request.elsewhere} {
+    if (request.tokenizer.empty()) {
+      throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"chat\" and no vocabulary is given",
+                         "a folder with tokenizer.json, or a GGUF file");
+    }
+    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(request.tokenizer));
+    if (tokenizer_->size() > request.vocab) {
+      throw data_error("E-DATA-TOKEN", request.tokenizer.string(),
+                       fmt::format("it has {} tokens and the model has {}", tokenizer_->size(), request.vocab),
+                       "a model whose vocabulary is at least as large",
+                       {fmt::format("--set model.vocab={}", tokenizer_->size())});
+    }
+    templates_ = load_chat_templates(request.tokenizer, request.chat_template);
+    end_ = end_of_document(*tokenizer_, request.tokenizer, request.trained);
+  }
+
+  template <class Visit>
+  void for_each_sample(const Visit& visit) const {
+    const ChatLoss loss = request_.turns == TrainedTurns::last ? ChatLoss::last : ChatLoss::all;
+    ChatEncoder encoder(*tokenizer_, templates_ ? &*templates_ : nullptr, {loss, end_, date_of_training()});
+    SampleReader reader(request_.paths);
+    while (std::optional<ChatSample> sample = reader.next()) {
+      EncodedSample encoded = encoder.encode(*sample);
+      if (request_.turns == TrainedTurns::all) std::ranges::fill(encoded.trained, std::uint8_t{1});
+      if (!visit(*sample, encoded, *tokenizer_)) return;
+    }
+  }
+
+  std::optional<SampleFiles> find() {
+    if (train_.empty()) find_names();
+    const std::optional<std::filesystem::path> train = folders_.find(train_);
+    const std::optional<std::filesystem::path> rest = request_.held_out > 0 ? folders_.find(held_out_) : std::nullopt;
+    if (!train || (request_.held_out > 0 && !rest)) return {};
+    SampleFiles files{open(*train), {}};
+    if (rest) files.held_out = open(*rest);
+    return files;
+  }
+
+  SampleFiles make() {
+    const std::filesystem::path folder = folders_.writable();
+    try {
+      encode(folder);
+    } catch (Error& error) {
+      folders_.advise(error, folder);
+      throw;
+    }
+    return *find();
+  }
+
+ private:
+  TokenFile open(const std::filesystem::path& path) const {
+    return open_sample_file(path, request_.paths.text(), request_.vocab, /*verify=*/true);
+  }
+
+  // By all that the samples follow from; the data are read for it.
+  void find_names() {
+    Hasher hasher;
+    hasher.add(kVersion).add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
+    hasher.add(fmt::format("{} {} {} {:.17g}", static_cast<int>(request_.turns), static_cast<int>(request_.too_long),
+                           request_.row, request_.held_out));
+    if (templates_) {
+      for (const auto& [name, one] : templates_->by_name) hasher.add(name).add(one.hash());
+      for (const auto& [name, token] : templates_->tokens) hasher.add(name).add(token);
+    }
+    std::vector<std::byte> buffer(std::size_t{256} << 10);
+    for (const std::filesystem::path& path : data_files(request_.paths)) {
+      const File file = File::open(path, "E-DATA-MISSING");
+      for (std::int64_t at = 0; at < file.size(); at += std::ssize(buffer)) {
+        const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min(std::ssize(buffer), file.size() - at)));
+        file.read_at(at, piece);
+        hasher.add(std::span<const std::byte>(piece));
+      }
+      hasher.add(fmt::format("{}", file.size()));
+      file.forget(0, 0);
+    }
+    train_ = fmt::format("samples-{}.bin", hasher.hex());
+    held_out_ = fmt::format("samples-{}-held-out.bin", hasher.hex());
+  }
+
+  void encode(const std::filesystem::path& folder) {
+    SampleFileWriter train(folder / train_);
+    std::optional<SampleFileWriter> rest;
+    if (request_.held_out > 0) rest.emplace(folder / held_out_);
+    SampleCounts counts, rest_counts;
+    for_each_sample([&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
+      const bool out = held_out(encoded.tokens, request_.held_out);
+      add({encoded.tokens, encoded.trained}, sample.is_chat(), out ? *rest : train, out ? rest_counts : counts);
+      return true;
+    });
+    if (train.samples() == 0 && (!rest || rest->samples() == 0)) throw untrained(counts, rest_counts);
+    if (rest && (train.samples() == 0 || rest->samples() == 0)) throw one_sided(train.samples(), rest->samples());
+    train.commit(counts);
+    if (rest) rest->commit(rest_counts);
+  }
+
+  void add(Row sample, bool chat, SampleFileWriter& to, SampleCounts& counts) const {
+    ++counts.read;
+    const auto most = static_cast<std::size_t>(request_.row) + 1;
+    LongSamples rule = request_.too_long;
+    if (rule == LongSamples::automatic) rule = chat ? LongSamples::cut_end : LongSamples::split;
+    if (sample.size() > most) {
+      switch (rule) {
+        case LongSamples::drop: ++counts.dropped; return;
+        case LongSamples::split: ++counts.split; return split(sample, to, counts);
+        case LongSamples::cut_begin: sample = sample.part(sample.size() - most, most); break;
+        default: sample = sample.part(0, most); break;
+      }
+      ++counts.cut;
+    }
+    if (!sample.counts()) {
+      ++counts.untrained;
+      return;
+    }
+    to.add(sample.tokens, sample.trained);
+  }
+
+  // Each piece goes on behind the last token of the one before it, as the pieces of a stream do.
+  void split(const Row& sample, SampleFileWriter& to, SampleCounts& counts) const {
+    const auto row = static_cast<std::size_t>(request_.row);
+    for (std::size_t begin = 0; begin + 1 < sample.size(); begin += row) {
+      const Row piece = sample.part(begin, std::min(row + 1, sample.size() - begin));
+      if (piece.counts()) {
+        to.add(piece.tokens, piece.trained);
+      } else {
+        ++counts.untrained;
+      }
+    }
+  }
+
+  Error untrained(const SampleCounts& a, const SampleCounts& b) const {
+    return data_error(
+        "E-CHAT-UNTRAINED", request_.paths.text(),
+        fmt::format("none of its {} samples has a token that is trained on ({} of them are longer than the context)",
+                    a.read + b.read, a.dropped + a.cut + b.dropped + b.cut),
+        "samples with turns of the assistant that fit model.context", {"--set data.loss=all", "--set data.too_long=cut_begin"});
+  }
+  Error one_sided(std::int64_t train, std::int64_t rest) const {
+    return data_error("E-DATA-VALIDATION", request_.paths.text(),
+                      fmt::format("of its samples {} are for training and {} held out", train, rest), "some of both",
+                      {"--set data.validation=FILE, with samples of its own"});
+  }
+
+  const SampleRequest& request_;
+  CacheFolders folders_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplates> templates_;
+  std::optional<Token> end_;
+  std::string train_, held_out_;  // names of the files
+};
+
+}  // namespace
+
+SampleFiles open_samples(const SampleRequest& request) {
+  Maker maker(request);
+  std::optional<SampleFiles> found = maker.find();
+  return found ? *std::move(found) : maker.make();
+}
+
+void show_samples(const SampleRequest& request,
+                  const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit) {
+  Maker(request).for_each_sample(visit);
+}
+
+std::optional<SampleFiles> find_samples(const SampleRequest& request) { return Maker(request).find(); }
+
+}  // namespace plimsoll

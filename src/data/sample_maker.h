@@ -1,0 +1,51 @@
+// Samples of their own lengths from JSON: read, rendered by the chat template, tokenised, cut to rows and kept in the cache
+// (sample_file.h). A file of samples is named by all that it follows from, so it is made once.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "data/chat_encoder.h"
+#include "data/conversation.h"
+#include "data/data_paths.h"
+#include "data/sample_rules.h"
+#include "data/source.h"
+#include "formats/tokenizer/tokenizer.h"
+
+namespace plimsoll {
+
+struct SampleRequest {
+  DataPaths paths;
+  std::filesystem::path tokenizer;      // a folder, or a GGUF file
+  std::filesystem::path trained;        // the folder of the weights, for the token that ends a document
+  std::filesystem::path chat_template;  // a file; empty: that beside the tokenizer
+  TrainedTurns turns = TrainedTurns::assistant;
+  LongSamples too_long = LongSamples::automatic;
+  std::int64_t row = 0;    // positions of a row
+  std::int64_t vocab = 0;  // of the model
+  double held_out = 0;     // share of the samples that are for validation, by a hash of their tokens: equal samples stay together
+  std::filesystem::path cache, elsewhere;  // folders for the files, as SourceRequest has them
+};
+
+struct SampleFiles {
+  TokenFile train;
+  std::optional<TokenFile> held_out;
+};
+
+// Makes the files where the cache lacks them. Errors are those of SampleReader, ChatEncoder and Tokenizer, and
+//   E-CONFIG-VALUE     no vocabulary is given
+//   E-CHAT-UNTRAINED   no sample has a token that is trained on
+//   E-DATA-VALIDATION  the share held out is none of the samples, or all
+//   E-DATA-TOKEN       the vocabulary is larger than the model's
+SampleFiles open_samples(const SampleRequest& request);
+// The same where the cache has them; nothing where it does not. Reads the data, for their hash.
+std::optional<SampleFiles> find_samples(const SampleRequest& request);
+
+// The first samples, before they are cut to rows, one by one; stops where `visit` says false. Nothing is kept.
+void show_samples(const SampleRequest& request,
+                  const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit);
+
+}  // namespace plimsoll

@@ -1,0 +1,452 @@
+#include "formats/gguf/gguf_tokenizer_keys.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/file.h"
+#include "formats/gguf/gguf_cutting.h"
+#include "formats/gguf/scored_merges.h"
+#include "formats/json_fault.h"
+#include "formats/utf8.h"
+#include "formats/weights_folder.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMostJson = 256 << 20, kMostTemplate = 1 << 20;
+
+Json read_json(const fs::path& path) {
+  const std::string text = read_text(path, kMostJson, "E-TOKENIZER");
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    const std::string fault = json_fault(text);
+    throw data_error("E-TOKENIZER", path.string(), fault.empty() ? "it is no object" : fault, "a JSON object");
+  }
+  return json;
+}
+
+Json read_json_if_there(const fs::path& path) { return is_there(path) ? read_json(path) : Json::object(); }
+
+// Absent, null, or empty.
+bool is_nothing(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() || found->is_null() || *found == Json("") || *found == Json(false);
+}
+
+std::string kind_of(const Json& part) { return part.is_object() ? part.value("type", std::string()) : std::string(); }
+
+// A part of tokenizer.json as the steps that it is made of; null is none.
+std::vector<Json> steps_of(const Json& part, const char* list) {
+  if (part.is_null()) return {};
+  if (kind_of(part) != "Sequence") return {part};
+  std::vector<Json> steps;
+  for (const Json& each : part.value(list, Json::array())) {
+    for (Json& step : steps_of(each, list)) steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+std::string with_marks(std::string_view text) {
+  std::string result;
+  for (const char c : text) c == ' ' ? result += kSpaceMark : result += c;
+  return result;
+}
+
+// A text and where it is cut, as one.
+std::string split_text(std::string_view text, std::size_t left) { return fmt::format("{}:{}", left, text); }
+
+// tokenizer.json, in the terms of the keys.
+class TokenizerKeys {
+ public:
+  TokenizerKeys(const fs::path& folder, std::int64_t vocab)
+      : folder_(folder), vocab_(vocab), config_(read_json_if_there(folder / "tokenizer_config.json")) {}
+
+  GgufTokenizerKeys run(std::string_view architecture) {
+    GgufTokenizerKeys result;
+    find_tokenizer();
+    result.tokenizer = !where_.empty();
+    if (result.tokenizer) put_tokenizer(architecture);
+    put_ids();
+    if (result.tokenizer) put_ends();
+    if (result.tokenizer) result.chat_template = put_template();
+    result.keys = std::move(keys_);
+    return result;
+  }
+
+ private:
+  Error refuse(const std::string& what, std::string expected) const {
+    return data_error("E-EXPORT-TOKENIZER", where_, what, std::move(expected));
+  }
+  Error broken(const std::string& what, std::string expected) const {
+    return data_error("E-TOKENIZER", where_, what, std::move(expected));
+  }
+
+  void find_tokenizer() {
+    if (is_there(folder_ / "tokenizer.json")) {
+      where_ = (folder_ / "tokenizer.json").string();
+      json_ = read_json(where_);
+    } else if (is_there(folder_ / "vocab.json") && is_there(folder_ / "merges.txt")) {
+      where_ = (folder_ / "vocab.json").string();
+      json_ = of_gpt2();
+    } else if (is_there(folder_ / "tokenizer.model")) {
+      where_ = (folder_ / "tokenizer.model").string();
+      throw refuse("there is no tokenizer.json beside it", "tokenizer.json, as AutoTokenizer's save_pretrained writes it");
+    }
+  }
+
+  // GPT-2's two files, as tokenizer.json would say them.
+  Json of_gpt2() const {
+    Json merges = Json::array();
+    const std::string text = read_text(folder_ / "merges.txt", kMostJson, "E-TOKENIZER");
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string line = text.substr(at, end - at);
+      if (line.ends_with('\r')) line.pop_back();
+      if (!line.empty() && !(at == 0 && line.starts_with("#version"))) merges.push_back(std::move(line));
+      at = end + 1;
+    }
+    Json added = Json::array();
+    for (const auto& [token, id] : read_json_if_there(folder_ / "added_tokens.json").items()) {
+      added.push_back({{"id", id}, {"content", token}, {"special", false}});
+    }
+    const Json vocab = read_json(folder_ / "vocab.json");
+    if (const auto end = vocab.find("<|endoftext|>"); end != vocab.end()) {
+      added.push_back({{"id", *end}, {"content", "<|endoftext|>"}, {"special", true}});
+    }
+    return {{"added_tokens", added},
+            {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
+  }
+
+  Json part(const char* key) const { return json_.value(key, Json()); }
+
+  void put_tokenizer(std::string_view architecture) {
+    const Json& model = json_["model"];
+    if (!model.is_object() || model.value("type", "BPE") != "BPE" || !model.contains("merges")) {
+      throw refuse(fmt::format("its model is '{}'", model.is_object() ? model.value("type", "") : ""), "BPE");
+    }
+    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!is_nothing(model, key)) throw refuse(fmt::format("model.{} is {}", key, model[key].dump()), "no such key");
+    }
+    scored_ = model.value("byte_fallback", Json()) == Json(true);
+    read_tokens(model);
+    if (scored_) {
+      keys_.put("tokenizer.ggml.model", "llama");
+      keys_.put("tokenizer.ggml.pre", "default");
+      keys_.put_flag("tokenizer.ggml.add_space_prefix", adds_space());
+    } else {
+      keys_.put("tokenizer.ggml.model", "gpt2");
+      keys_.put("tokenizer.ggml.pre", cutting(model, architecture));
+    }
+    put_tokens(model);
+  }
+
+  // By which name llama.cpp knows how text is cut.
+  std::string_view cutting(const Json& model, std::string_view architecture) const {
+    GgufCutting found;
+    for (const Json& step : steps_of(part("normalizer"), "normalizers")) {
+      if (kind_of(step) != "NFC") throw refuse(fmt::format("a normalizer is {}", kind_of(step)), "none, or NFC");
+      found.composes = true;
+    }
+    std::vector<Json> steps = steps_of(part("pre_tokenizer"), "pretokenizers");
+    if (steps.empty() || kind_of(steps.back()) != "ByteLevel" || steps.back().value("add_prefix_space", true)) {
+      throw refuse("pre_tokenizer does not end with ByteLevel without add_prefix_space", "a byte-level BPE");
+    }
+    const bool words = steps.back().value("use_regex", true);
+    steps.pop_back();
+    std::string pattern;
+    for (const Json& step : steps) {
+      const std::string kind = kind_of(step);
+      const Json regex = step.value("pattern", Json::object()).value("Regex", Json());
+      if (kind == "Digits" && step.value("individual_digits", false) && words) {
+        found.digits = true;
+      } else if (kind == "Split" && regex.is_string() && pattern.empty() && !words && step.value("behavior", "") == "Isolated" &&
+                 !step.value("invert", false)) {
+        pattern = regex.get<std::string>();
+        found.pattern = pattern.c_str();
+      } else {
+        throw refuse(fmt::format("pre_tokenizer has the step {}", step.dump().substr(0, 200)),
+                     "a way to cut that llama.cpp knows");
+      }
+    }
+    found.whole_pieces = model.value("ignore_merges", Json()) == Json(true);
+    if (!words && pattern.empty())
+      throw refuse("pre_tokenizer does not cut text into words", "a way to cut that llama.cpp knows");
+    for (const GgufCutting& each : gguf_cuttings()) {
+      if (each.digits == found.digits && each.composes == found.composes && each.whole_pieces == found.whole_pieces &&
+          (each.pattern == nullptr ? pattern.empty() : pattern == each.pattern)) {
+        return each.name;
+      }
+    }
+    throw refuse(fmt::format("llama.cpp has no name for how it cuts text{}{}", pattern.empty() ? "" : ": ", pattern),
+                 fmt::format("the tokenizer of a model of {} that llama.cpp knows", architecture));
+  }
+
+  // Whether SentencePiece puts a space before a text.
+  bool adds_space() const {
+    std::optional<bool> prefix;
+    bool marks = false;
+    for (const Json& step : steps_of(part("normalizer"), "normalizers")) {
+      const Json pattern = step.value("pattern", Json::object()).value("String", Json());
+      if (kind_of(step) == "Prepend" && step.value("prepend", "") == kSpaceMark && !marks) {
+        prefix = true;
+      } else if (kind_of(step) == "Replace" && pattern == Json(" ") && step.value("content", "") == kSpaceMark) {
+        marks = true;
+      } else {
+        throw refuse(fmt::format("a normalizer is {}", step.dump().substr(0, 200)), "what SentencePiece does with spaces");
+      }
+    }
+    for (const Json& step : steps_of(part("pre_tokenizer"), "pretokenizers")) {
+      const std::string scheme = step.value("prepend_scheme", "");
+      if (kind_of(step) != "Metaspace" || step.value("split", true) || marks || (scheme != "always" && scheme != "never")) {
+        throw refuse(fmt::format("pre_tokenizer has the step {}", step.dump().substr(0, 200)),
+                     "spaces as SentencePiece has them: before a whole text, or nowhere");
+      }
+      prefix = scheme == "always";
+      marks = true;
+    }
+    if (!marks) throw refuse("spaces are no marks of SentencePiece", "a normalizer that writes U+2581 for a space");
+    return prefix.value_or(false);
+  }
+
+  struct OneToken {
+    std::string text;
+    GgufTokenKind kind = GgufTokenKind::unused;
+    bool there = false;
+  };
+
+  OneToken& at(const Json& id, const std::string& text) {
+    if (!id.is_number_integer() || id < 0) throw broken(fmt::format("the id of '{}' is {}", text, id.dump()), "a whole number");
+    if (id >= vocab_) {
+      throw refuse(fmt::format("token '{}' is {}, and the model has a table of {} rows", text, id.dump(), vocab_),
+                   "a model that has a row for each token");
+    }
+    return tokens_[id.get<std::size_t>()];
+  }
+
+  void read_tokens(const Json& model) {
+    tokens_.resize(static_cast<std::size_t>(vocab_));
+    const Json unknown = model.value("unk_token", Json());
+    const auto vocab = model.find("vocab");
+    if (vocab == model.end() || !vocab->is_object()) throw broken("model.vocab is no object", "tokens with their ids");
+    for (const auto& [text, id] : vocab->items()) {
+      OneToken& token = at(id, text);
+      if (token.there) throw broken(fmt::format("token {} is there twice", id.dump()), "one text for each id");
+      const bool byte = scored_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>');
+      token = {text, byte ? GgufTokenKind::byte : GgufTokenKind::normal, true};
+    }
+    for (const Json& each : json_.value("added_tokens", Json::array())) {
+      const std::string content = each.value("content", std::string());
+      const bool special = each.value("special", false);
+      for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+        if (each.value(key, false)) throw refuse(fmt::format("token '{}' has {}", content, key), "added tokens without it");
+      }
+      OneToken& token = at(each.value("id", Json()), content);
+      const std::string text = scored_ && !special ? with_marks(content) : content;
+      if (token.there && token.text != text) {
+        throw broken(fmt::format("token {} is '{}' and '{}'", each["id"].dump(), token.text, text), "one text for each id");
+      }
+      token = {text, special ? GgufTokenKind::control : GgufTokenKind::user, true};
+    }
+    for (std::size_t id = 0; id < tokens_.size(); ++id) {
+      OneToken& token = tokens_[id];
+      if (!token.there) token.text = fmt::format("[PAD{}]", id);
+      if (token.there && scored_ && unknown == Json(token.text)) token.kind = GgufTokenKind::unknown;
+      if (!by_text_.emplace(token.text, id).second) {
+        throw refuse(fmt::format("two tokens are '{}'", token.text), "texts that differ");
+      }
+    }
+  }
+
+  void put_tokens(const Json& model) {
+    std::vector<std::string> texts;
+    std::vector<std::int32_t> kinds;
+    for (const OneToken& token : tokens_) {
+      texts.push_back(token.text);
+      kinds.push_back(static_cast<std::int32_t>(token.kind));
+    }
+    keys_.put_texts(kGgufTokens, texts);
+    keys_.put_wholes(kGgufTokenTypes, kinds);
+    if (scored_) return keys_.put_numbers("tokenizer.ggml.scores", scores(model["merges"]));
+    std::vector<std::string> merges;
+    for (const Json& merge : model["merges"]) {
+      const auto [left, right] = halves(merge);
+      merges.push_back(left + " " + right);
+    }
+    if (!merges.empty()) keys_.put_texts("tokenizer.ggml.merges", merges);
+  }
+
+  std::pair<std::string, std::string> halves(const Json& merge) const {
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      std::pair<std::string, std::string> both{merge[0].get<std::string>(), merge[1].get<std::string>()};
+      if (scored_ || (both.first + both.second).find(' ') == std::string::npos) return both;
+    } else if (merge.is_string()) {
+      const auto text = merge.get<std::string>();
+      const std::size_t space = text.find(' ', 1);
+      if (space != std::string::npos && space + 1 < text.size()) return {text.substr(0, space), text.substr(space + 1)};
+    }
+    throw broken(fmt::format("a merge is {}", merge.dump().substr(0, 80)), "two texts without spaces");
+  }
+
+  // Of SentencePiece, which has no merges: of two tokens the one that is merged first has the higher score. The scores are right
+  // where they mean just these merges.
+  std::vector<float> scores(const Json& merges) {
+    std::vector<float> result(tokens_.size(), 0);
+    std::vector<bool> merged(tokens_.size(), false);
+    std::vector<std::pair<std::size_t, std::size_t>> groups;  // token, merges that make it
+    std::unordered_set<std::string> pairs;
+    for (const Json& merge : merges) {
+      const auto [left, right] = halves(merge);
+      const auto found = by_text_.find(left + right);
+      if (found == by_text_.end()) throw broken(fmt::format("the merge of '{}' and '{}' is no token", left, right), "a token");
+      // The text of an added token never comes to its merges.
+      const GgufTokenKind kind = tokens_[found->second].kind;
+      if (kind != GgufTokenKind::normal && kind != GgufTokenKind::byte) continue;
+      if (groups.empty() || groups.back().first != found->second) groups.emplace_back(found->second, 0);
+      ++groups.back().second;
+      pairs.insert(split_text(left + right, left.size()));
+    }
+    TokenTable table;
+    for (std::size_t id = 0; id < tokens_.size(); ++id) {
+      table.add(tokens_[id].text, id, where_);
+      merged[id] = tokens_[id].kind == GgufTokenKind::normal;
+      if (merged[id]) result[id] = -static_cast<float>(groups.size());
+    }
+    table.finish(where_);
+    for (std::size_t i = 0; i < groups.size(); ++i) result[groups[i].first] = -static_cast<float>(i);
+    const std::vector<ScoredMerge> all = scored_merges(table, result, merged);
+    bool same = all.size() == pairs.size();
+    std::size_t next = 0;
+    for (const auto& [token, count] : groups) {
+      for (std::size_t i = 0; same && i < count; ++i, ++next) {
+        const std::string_view text = table.text(all[next].token);
+        same = all[next].token == static_cast<Token>(token) && pairs.contains(split_text(text, all[next].left_bytes));
+      }
+    }
+    if (!same) throw refuse("no scores of tokens mean its merges", "a tokenizer of SentencePiece, with all merges in its order");
+    return result;
+  }
+
+  // A special token of tokenizer_config.json, or what config.json says.
+  std::optional<std::int64_t> id_of(const char* name, const Json& model_config) const {
+    const Json value = config_.value(std::string(name) + "_token", Json());
+    const Json text = value.is_object() ? value.value("content", Json()) : value;
+    if (text.is_string()) {
+      const auto found = by_text_.find(text.get<std::string>());
+      if (found != by_text_.end()) return static_cast<std::int64_t>(found->second);
+    }
+    Json id = model_config.value(std::string(name) + "_token_id", Json());
+    if (id.is_array() && !id.empty()) id = Json(id[0]);
+    if (id.is_number_integer() && id >= 0 && id < vocab_) return id.get<std::int64_t>();
+    return {};
+  }
+
+  void put_ids() {
+    const Json model_config = read_json_if_there(folder_ / "config.json");
+    for (const auto& [name, key] : {std::pair("bos", "bos"), {"eos", "eos"}, {"unk", "unknown"}, {"pad", "padding"}}) {
+      const auto id = id_of(name, model_config);
+      if (!id) continue;
+      ids_[name] = *id;
+      keys_.put_whole(fmt::format("tokenizer.ggml.{}_token_id", key), *id);
+    }
+    // Another token at which generation ends: that of a turn.
+    for (const std::int64_t end : end_tokens(folder_)) {
+      if (ids_.contains("eos") && end != ids_["eos"] && end >= 0 && end < vocab_) {
+        return keys_.put_whole("tokenizer.ggml.eot_token_id", end);
+      }
+    }
+  }
+
+  // Tokens before and behind a text.
+  void put_ends() {
+    bool before = false, behind = false;
+    for (const Json& step : steps_of(part("post_processor"), "processors")) {
+      if (kind_of(step) == "ByteLevel") continue;
+      if (kind_of(step) != "TemplateProcessing") throw refuse(fmt::format("post_processor is {}", kind_of(step)), "a template");
+      bool text = false;
+      for (const Json& each : step.value("single", Json::array())) {
+        if (each.contains("Sequence")) {
+          text = true;
+          continue;
+        }
+        const std::string token = each.value("SpecialToken", Json::object()).value("id", std::string());
+        const auto found = by_text_.find(token);
+        const char* wanted = text ? "eos" : "bos";
+        bool& there = text ? behind : before;
+        if (found == by_text_.end() || !ids_.contains(wanted) || ids_[wanted] != static_cast<std::int64_t>(found->second) ||
+            there) {
+          throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "behind" : "before"),
+                       "bos_token before a text, eos_token behind it, or nothing");
+        }
+        there = true;
+      }
+    }
+    keys_.put_flag("tokenizer.ggml.add_bos_token", before);
+    keys_.put_flag("tokenizer.ggml.add_eos_token", behind);
+  }
+
+  // The default one, and those with names of their own.
+  bool put_template() {
+    std::map<std::string, std::string> templates;
+    if (is_there(folder_ / "chat_template.jinja")) {
+      templates["default"] = read_text(folder_ / "chat_template.jinja", kMostTemplate, "E-CHAT-TEMPLATE");
+    }
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder_ / "chat_templates", ignored)) {
+      if (entry.path().extension() != ".jinja") continue;
+      templates[entry.path().stem().string()] = read_text(entry.path(), kMostTemplate, "E-CHAT-TEMPLATE");
+    }
+    const Json key = config_.value("chat_template", Json());
+    if (templates.empty() && key.is_string()) templates["default"] = key.get<std::string>();
+    if (templates.empty() && key.is_array()) {
+      for (const Json& each : key) {
+        if (each.is_object()) templates[each.value("name", "")] = each.value("template", "");
+      }
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, text] : templates) {
+      const bool first = name == "default";
+      keys_.put(first ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, text);
+      if (!first) names.push_back(name);
+    }
+    if (!names.empty()) keys_.put_texts("tokenizer.chat_templates", names);
+    return templates.contains("default");
+  }
+
+  fs::path folder_;
+  std::int64_t vocab_;
+  Json config_, json_;
+  std::string where_;  // the file; empty: there is none
+  bool scored_ = false;
+  std::vector<OneToken> tokens_;
+  std::unordered_map<std::string, std::size_t> by_text_;
+  std::map<std::string, std::int64_t, std::less<>> ids_;
+  GgufKeys keys_;
+};
+
+}  // namespace
+
+GgufTokenizerKeys gguf_tokenizer_keys(const fs::path& folder, std::int64_t vocab, std::string_view architecture) {
+  try {
+    return TokenizerKeys(folder, vocab).run(architecture);
+  } catch (const Json::exception& error) {
+    throw data_error("E-TOKENIZER", folder.string(), fmt::format("a file of the tokenizer is malformed: {}", error.what()),
+                     "tokenizer.json and tokenizer_config.json as transformers writes them");
+  }
+}
+
+}  // namespace plimsoll

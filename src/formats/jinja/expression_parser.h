@@ -1,0 +1,60 @@
+// The expressions of a template: what stands in its tags.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/jinja/token_cursor.h"
+#include "formats/jinja/tree.h"
+
+namespace plimsoll::jinja {
+
+class ExpressionParser : protected TokenCursor {
+ protected:
+  using TokenCursor::TokenCursor;
+
+  // One expression, or several with commas between them. `with_condition`: inline if is one.
+  ExpressionPtr tuple(bool with_condition = true, bool in_brackets = false);
+  ExpressionPtr expression();
+  // All filters that follow, over an input that is null where they stand at a block.
+  ExpressionPtr filters(ExpressionPtr input);
+  ExpressionPtr one_filter(ExpressionPtr input);
+
+  bool reads_more_ = false, reads_more_named_ = false;  // names that make a macro take more arguments
+
+ private:
+  template <class Node>
+  ExpressionPtr make(int line, Node node, std::initializer_list<const Expression*> parts = {});
+  template <class Node>
+  ExpressionPtr deepened(int line, Node node, const Expression* part, unsigned depth);
+  bool tuple_ends() const;
+  ExpressionPtr display(int line, std::vector<ExpressionPtr> items, bool tuple);
+  ExpressionPtr binary(int line, BinaryKind kind, ExpressionPtr left, ExpressionPtr right);
+  ExpressionPtr unary(int line, UnaryKind kind, ExpressionPtr operand);
+  // Loosest first.
+  ExpressionPtr logical_or();
+  ExpressionPtr logical_and();
+  ExpressionPtr logical_not();
+  ExpressionPtr comparison();
+  std::optional<CompareKind> compare_kind();
+  ExpressionPtr sum();
+  ExpressionPtr concatenation();
+  ExpressionPtr product();
+  ExpressionPtr power();
+  ExpressionPtr signed_value(bool with_filters = true);
+  ExpressionPtr primary();
+  ExpressionPtr dict(int line);
+  ExpressionPtr postfix(ExpressionPtr value);
+  ExpressionPtr filtered(ExpressionPtr value);
+  ExpressionPtr subscript(ExpressionPtr object);
+  ExpressionPtr call(ExpressionPtr callee);
+  // Those of a call; the depth of the deepest one.
+  unsigned arguments(Arguments& out);
+  std::string dotted();
+  bool takes_operand() const;
+  ExpressionPtr test(ExpressionPtr input);
+};
+
+}  // namespace plimsoll::jinja

@@ -1,0 +1,20 @@
+// JSON as values: keys keep their order, the last value of a key that repeats counts, whole numbers of any length keep their
+// digits.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/jinja/value.h"
+
+namespace plimsoll::jinja {
+
+struct JsonResult {
+  Value value;
+  std::string fault;  // "line 3, column 5: ..."; empty where there is none
+};
+
+// Texts are data, or not, as `origin` says. A fault: this is no JSON, or is nested deeper than 100.
+JsonResult parse_json(std::string_view text, Origin origin);
+
+}  // namespace plimsoll::jinja

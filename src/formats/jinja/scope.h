@@ -1,0 +1,80 @@
+// What exists only while a template is rendered: variables, namespaces, the variable `loop`, and all that can be called.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "formats/jinja/tree.h"
+#include "formats/jinja/value.h"
+
+namespace plimsoll::jinja {
+
+// The variables of a template, of one turn of a loop, or of a call.
+struct Scope {
+  std::shared_ptr<Scope> outer;
+  std::map<std::string, Value, std::less<>> names;
+  int turn = -1;  // the message that a loop is at
+
+  // Here or further out; null where it is nowhere.
+  const Value* find(std::string_view name) const;
+};
+
+// Takes another scope for as long as it lives.
+class Restore {
+ public:
+  Restore(std::shared_ptr<Scope>& place, std::shared_ptr<Scope> inner)
+      : place_(place), old_(std::exchange(place, std::move(inner))) {}
+  ~Restore() { place_ = std::move(old_); }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  std::shared_ptr<Scope>& place_;
+  std::shared_ptr<Scope> old_;
+};
+
+// namespace(): what a template may change.
+struct NameSpace {
+  std::map<std::string, Value, std::less<>> names;
+};
+
+struct LoopState {
+  std::vector<Value> items;
+  std::size_t index = 0;
+  unsigned depth = 1;
+  std::optional<Value> changed;  // what loop.changed() saw last
+};
+
+// A function of every template, by name.
+struct GlobalFunction {
+  std::string_view name;
+};
+// A method of a value.
+struct Method {
+  Value self;
+  std::string_view name;
+};
+// A macro where it was defined; its body sees the variables of that place.
+struct BoundMacro {
+  const Macro* macro = nullptr;
+  Scope* scope = nullptr;  // kept by the evaluator
+};
+struct Callable {
+  std::variant<GlobalFunction, Method, BoundMacro> any;
+};
+
+// Arguments of a call, evaluated.
+struct CallArguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+}  // namespace plimsoll::jinja

@@ -1,0 +1,123 @@
+#include "prepare/model_changes.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "config/adapter_keys.h"
+#include "plan/blocks.h"
+#include "prepare/setup.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array kBases{
+    std::pair{BaseFormat::none, std::string_view("none")}, std::pair{BaseFormat::bf16, std::string_view("bf16")},
+    std::pair{BaseFormat::int8, std::string_view("int8")}, std::pair{BaseFormat::nf4, std::string_view("nf4")}};
+
+// A regular expression for just this name.
+std::string expression_of(std::string_view name) {
+  std::string text;
+  for (const char c : name) text += c == '.' ? std::string("[.]") : std::string(1, c);
+  return text;
+}
+
+std::string_view without_last(std::string_view name) { return name.substr(0, name.rfind('.')); }
+
+std::vector<std::string> tables_of(const Graph& graph) {
+  std::vector<std::string> patterns;
+  for (const ValueId id : graph.parameters()) {
+    if (graph.values[id].parameter->table) patterns.push_back(expression_of(without_last(graph.values[id].name.text())));
+  }
+  return patterns;
+}
+
+// "model[.]layers[.](0|1|2)" of modules that differ in their last part.
+std::vector<std::string> lower_half_of(const Graph& graph) {
+  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  std::string last_parts, stem;
+  for (std::size_t i = 0; i < blocks.size() / 2; ++i) {
+    const std::string_view name = blocks[i].name, before = without_last(name);
+    if (i > 0 && before != stem) return {};
+    stem = before;
+    last_parts += fmt::format("{}{}", i == 0 ? "" : "|", name.substr(name.rfind('.') + 1));
+  }
+  if (stem.empty()) return {};
+  return {fmt::format("{}[.]({})", expression_of(stem), last_parts)};
+}
+
+Change samples_of(const Config& config, std::int64_t context) {
+  return {fmt::format("samples of {} tokens instead of {}", context, config.model.context),
+          sets({fmt::format("model.context={}", context)}), true};
+}
+
+}  // namespace
+
+std::vector<Change> new_adapters(const Config& config) {
+  if (config.adapter.active() || !config.model.freeze.empty()) return {};
+  std::vector<Change> changes;
+  for (const int rank : {16, 8}) {
+    changes.push_back({fmt::format("LoRA of rank {}, all else frozen", rank),
+                       sets({"adapter.kind=lora", fmt::format("adapter.rank={}", rank)}), true});
+  }
+  changes.push_back(
+      {"LoRA of rank 16, all else frozen in nf4", sets({"adapter.kind=lora", "adapter.rank=16", "quantize.base=nf4"}), true});
+  return changes;
+}
+
+std::vector<Change> other_ranks(const Config& config) {
+  if (!config.adapter.active() || !config.adapter.init.empty()) return {};
+  const std::int64_t rank = config.adapter.rank;
+  std::vector<Change> changes;
+  for (const std::int64_t other : {rank / 2, 2 * rank}) {
+    if (other == 0) continue;
+    changes.push_back(
+        {fmt::format("adapter of rank {} instead of {}", other, rank), sets({fmt::format("adapter.rank={}", other)}), true});
+  }
+  return changes;
+}
+
+std::vector<Change> other_bases(const Config& config) {
+  if (!config.adapter.active() && config.model.freeze.empty()) return {};
+  std::vector<Change> changes;
+  for (const auto& [format, name] : kBases) {
+    if (format == config.base) continue;
+    changes.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name),
+                       sets({fmt::format("quantize.base={}", name)}), true});
+  }
+  return changes;
+}
+
+std::vector<Change> shorter_samples(const Config& config) {
+  constexpr std::int64_t kShortest = 8;
+  std::vector<Change> changes;
+  for (const std::int64_t divisor : {2, 4, 8}) {
+    const std::int64_t context = config.model.context / divisor;
+    if (context < kShortest) break;
+    changes.push_back(samples_of(config, context));
+  }
+  return changes;
+}
+
+Change longer_samples(const Config& config) { return samples_of(config, 2 * config.model.context); }
+
+std::vector<Change> frozen_parts(const Config& config, const PlanningInput& input) {
+  if (config.adapter.active()) return {};
+  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  const auto freeze = [&](std::string text, std::vector<std::string> patterns) {
+    patterns.insert(patterns.begin(), config.model.freeze.begin(), config.model.freeze.end());
+    return Change{std::move(text), sets({fmt::format("model.freeze={}", names_text(patterns))}), true};
+  };
+  std::vector<std::string> patterns = tables_of(graph);
+  std::vector<Change> changes;
+  if (!patterns.empty()) changes.push_back(freeze("embeddings frozen", patterns));
+  const std::vector<std::string> half = lower_half_of(graph);
+  patterns.insert(patterns.end(), half.begin(), half.end());
+  if (!half.empty()) changes.push_back(freeze("embeddings and the lower half of the blocks frozen", std::move(patterns)));
+  return changes;
+}
+
+}  // namespace plimsoll

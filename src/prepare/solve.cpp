@@ -1,0 +1,184 @@
+#include "prepare/solve.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "plan/plan.h"
+#include "prepare/alternatives.h"
+#include "prepare/asked.h"
+#include "prepare/boundary.h"
+#include "prepare/requests.h"
+#include "prepare/solve_keys.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// What came of a value.
+struct Trial {
+  std::optional<Bytes> floor;    // of what was planned
+  Bytes memory;                  // the budget that it has to keep
+  Bytes used;                    // on the tier whose budget is solved, by the fastest plan
+  std::optional<Error> refused;  // by the rules of the configuration, or by a tier without room
+
+  bool fits() const { return !refused && floor && *floor <= memory; }
+};
+
+std::size_t tier_of(SolvedBudget budget, const Machine& machine) {
+  return budget == SolvedBudget::disk ? disk_of(machine) : budget == SolvedBudget::host_memory ? 1 : 0;
+}
+
+// What the plan takes of it, of a host with its process.
+Bytes used_of(SolvedBudget budget, const Plan& plan, const Machine& machine) {
+  return budget == SolvedBudget::host_memory ? plan.host : plan.stored[tier_of(budget, machine)];
+}
+
+class Solver {
+ public:
+  Solver(const Config& config, PlanningInput input, SolveKey key)
+      : config_(config), input_(std::move(input)), key_(std::move(key)) {}
+
+  PlanningResult run(const PlanExtras& extras) {
+    const std::optional<std::int64_t> found = key_.budget == SolvedBudget::memory ? least_memory()
+                                              : key_.budget == SolvedBudget::none ? largest()
+                                                                                  : least_room();
+    // What the first value comes to is what there is to say where none fits.
+    const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
+    if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
+    PlanningResult result = whole_plan(key_.with(value), extras);
+    ensure(result.plan.has_value() == found.has_value(), "solve", "the plan of a value is another one than before");
+    json object = json::parse(result.text);
+    object["solve"] = solve_json(found);
+    result.text = object.dump(1);
+    return result;
+  }
+
+ private:
+  // The arguments stand before those of its levers and remedies.
+  PlanningResult whole_plan(const Arguments& arguments, const PlanExtras& extras) {
+    Asked asked = with_arguments(input_, arguments);
+    ++plans_;
+    input_.request = std::move(asked.request);
+    input_.budget = asked.budget;
+    input_.source->settings = std::move(asked.settings);
+    return plan_with_extras(asked.config, input_, extras);
+  }
+
+  const Trial& trial(std::int64_t value) {
+    const auto known = trials_.find(value);
+    return known != trials_.end() ? known->second : trials_.emplace(value, tried(value)).first->second;
+  }
+
+  Trial tried(std::int64_t value) {
+    Trial trial;
+    try {
+      const Asked asked = with_arguments(input_, key_.with(value));
+      trial.memory = asked.budget.memory.value_or(Bytes{});
+      OpCatalogue catalogue = catalogue_of(input_.machine);
+      ++plans_;
+      PlanSpace space(source_of(asked.config, asked.facts), asked.request, input_.machine.machine, catalogue);
+      trial.floor = space.floor();
+      if (key_.budget == SolvedBudget::none || !trial.fits()) return trial;
+      if (const Plan* plan = space.fastest(asked.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
+    } catch (const Error& error) {
+      if (error.kind == ErrorKind::internal) throw;
+      trial.refused = error;
+    }
+    return trial;
+  }
+
+  std::optional<std::int64_t> largest() {
+    // Budgets are those of the configuration, whatever the value.
+    const double room = static_cast<double>(input_.budget.memory.value_or(Bytes{}).n);
+    const auto last = last_that_fits(key_.number_of(key_.now), room, [&](std::int64_t number) {
+      const Trial& one = trial(key_.value_of(number));
+      return Tried{one.fits(), one.floor ? std::optional(static_cast<double>(one.floor->n)) : std::nullopt};
+    });
+    if (!last) return {};
+    next_ = key_.value_of(*last + 1);
+    return key_.value_of(*last);
+  }
+
+  // The floor, which is exact, and which no budget changes: a page below does not fit.
+  std::optional<std::int64_t> least_memory() {
+    const Trial& open = trial(key_.now);
+    if (!open.floor) throw *open.refused;
+    const Bytes floor = *open.floor;
+    next_ = floor.n - key_.step;
+    trials_.insert_or_assign(*next_, Trial{.floor = floor, .memory = Bytes{*next_}, .used = {}, .refused = {}});
+    return floor.n;
+  }
+
+  // As much as all of the training takes, with a process beside it.
+  std::int64_t most_room() {
+    constexpr Bytes kBeside{8 * kGiB.n};
+    if (most_ == 0) most_ = std::max(key_.now, (leaving_of(config_, input_).all * 4 + kBeside).n) / key_.step * key_.step;
+    return most_;
+  }
+
+  std::optional<std::int64_t> least_room() {
+    const auto first = first_that_fits(key_.number_of(most_room()), [&](std::int64_t number) {
+      const Trial& one = trial(key_.value_of(number));
+      return Enough{one.fits(), key_.number_of(align_up(one.used, Bytes{key_.step}).n)};
+    });
+    if (!first) return {};
+    if (*first > 0) next_ = key_.value_of(*first - 1);
+    return key_.value_of(*first);
+  }
+
+  json next_json() {
+    const Trial& next = trial(*next_);
+    const bool known = next.floor && *next.floor != Bytes{std::numeric_limits<std::int64_t>::max()};
+    const auto bytes_or_null = [&](Bytes bytes) { return known ? json(bytes.n) : json(nullptr); };
+    json object = {{"value", *next_},
+                   {"status", next.refused ? "refused" : "infeasible"},
+                   {"code", next.refused ? next.refused->code : "E-PLAN-FIT"},
+                   {"message", next.refused ? json(next.refused->message) : json(nullptr)},
+                   {"process_bytes", bytes_or_null(next.floor.value_or(Bytes{}))},
+                   {"short_bytes", known ? json((*next.floor - next.memory).n) : json(nullptr)}};
+    return object;
+  }
+
+  json solve_json(std::optional<std::int64_t> found) {
+    json object = {{"key", key_.name},           {"least", key_.budget != SolvedBudget::none},
+                   {"value", nullptr},           {"step", key_.step},
+                   {"arguments", json::array()}, {"next", nullptr}};
+    if (found) {
+      object["value"] = *found;
+      object["arguments"] = key_.with(*found);
+    }
+    if (next_) {
+      object["step"] = std::abs(*next_ - *found);
+      object["next"] = next_json();
+    }
+    object["plans"] = plans_;
+    return object;
+  }
+
+  const Config& config_;
+  PlanningInput input_;
+  SolveKey key_;
+  std::map<std::int64_t, Trial> trials_;  // by value
+  std::optional<std::int64_t> next_;
+  std::int64_t most_ = 0;
+  int plans_ = 0;
+};
+
+}  // namespace
+
+PlanningResult solve(const Config& config, PlanningInput input, std::string_view key, const PlanExtras& extras) {
+  keep_freed_memory();
+  SolveKey known = solve_key(key, config, input);
+  return Solver(config, std::move(input), std::move(known)).run(extras);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+#include "prepare/solve_keys.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/config_keys.h"
+#include "models/family.h"
+
+namespace plimsoll {
+namespace {
+
+// What the configuration says of a key; nothing where that is left open.
+std::optional<std::int64_t> number_now(const Config& config, std::string_view name) {
+  const std::string text = config_key(name).text(config);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return number;
+}
+
+SolveKey size_key(const Config& config, std::string name, std::int64_t step) {
+  SolveKey key{.name = name, .step = step, .with = {}};
+  key.now = number_now(config, name).value_or(step);
+  key.with = [name](std::int64_t value) { return sets({fmt::format("{}={}", name, value)}); };
+  return key;
+}
+
+SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
+  const std::int64_t batch = input.request.effective_batch;
+  SolveKey key{.name = "train.micro_batch", .with = {}};
+  for (std::int64_t size = 1; size <= batch; ++size) {
+    if (batch % size == 0) key.values.push_back(size);
+  }
+  key.now = input.request.micro_batch.value_or(1);
+  key.with = [batch](std::int64_t value) {
+    return sets(
+        {fmt::format("train.effective_batch={}", batch), fmt::format("train.micro_batch={}", value), "train.accumulation=auto"});
+  };
+  return key;
+}
+
+// With the micro-batch that the configuration says, if it says one.
+SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
+  const std::optional<std::int64_t> micro = input.request.micro_batch;
+  SolveKey key{.name = "train.effective_batch", .step = micro.value_or(1), .now = input.request.effective_batch, .with = {}};
+  key.with = [micro](std::int64_t value) {
+    const Arguments batch = sets({fmt::format("train.effective_batch={}", value)});
+    return micro ? both(batch, sets({fmt::format("train.micro_batch={}", *micro), "train.accumulation=auto"})) : batch;
+  };
+  return key;
+}
+
+SolveKey memory_key(const Config&, const PlanningInput& input) {
+  return {.name = "memory",
+          .budget = SolvedBudget::memory,
+          .step = kPage.n,
+          .now = input.budget.memory.value_or(Bytes{}).n,
+          .with = [](std::int64_t value) {
+            return Arguments{"--memory", std::to_string(value)};
+          }};
+}
+
+SolveKey host_memory_key(const Config&, const PlanningInput& input) {
+  if (!has_host(input.machine.machine)) {
+    throw config_error("E-CONFIG-MISSING", "--solve host_memory",
+                       "kernels run in the memory of the host, whose budget is --memory", "a machine with a device and a host",
+                       {"--solve memory", "--device sim"});
+  }
+  return {.name = "host_memory",
+          .budget = SolvedBudget::host_memory,
+          .step = kMiB.n,
+          .now = input.budget.host_memory.value_or(Bytes{}).n,
+          .with = [](std::int64_t value) {
+            return Arguments{"--host-memory", std::to_string(value)};
+          }};
+}
+
+SolveKey disk_key(const Config& config, const PlanningInput&) {
+  if (!config.memory.disk) {
+    throw config_error("E-CONFIG-MISSING", "--solve disk", "no folder is given", "--disk with a folder, and any size",
+                       {"--disk /tmp/plimsoll:1GiB --solve disk"});
+  }
+  const std::string folder = config.memory.disk->folder.string();
+  return {.name = "disk",
+          .budget = SolvedBudget::disk,
+          .step = kMiB.n,
+          .now = config.memory.disk->size.n,
+          .with = [folder](std::int64_t value) {
+            return Arguments{"--disk", fmt::format("{}:{}", folder, value)};
+          }};
+}
+
+struct Entry {
+  std::string name;
+  std::function<SolveKey(const Config&, const PlanningInput&)> make;
+};
+
+std::vector<Entry> entries(const Config& config) {
+  const auto size = [](std::string name, std::int64_t step) {
+    return Entry{name, [name, step](const Config& c, const PlanningInput&) { return size_key(c, name, step); }};
+  };
+  std::vector<Entry> list{size("model.context", 1),
+                          {"train.micro_batch", micro_batch_key},
+                          {"train.effective_batch", effective_batch_key},
+                          size("adapter.rank", 1)};
+  const ModelConfig& model = config.model.config;
+  for (const ModelKey& key : model.family().keys()) {
+    if (key.step != nullptr) list.push_back(size(fmt::format("model.{}", key.name), key.step(model)));
+  }
+  list.insert(list.end(), {{"memory", memory_key}, {"host_memory", host_memory_key}, {"disk", disk_key}});
+  return list;
+}
+
+}  // namespace
+
+std::int64_t SolveKey::value_of(std::int64_t number) const {
+  if (values.empty()) return (budget == SolvedBudget::none ? number + 1 : number) * step;
+  // Behind the last one, what is none.
+  return number < std::ssize(values) ? values[static_cast<std::size_t>(number)] : values.back() + number + 1 - std::ssize(values);
+}
+
+std::int64_t SolveKey::number_of(std::int64_t value) const {
+  if (values.empty()) return budget == SolvedBudget::none ? std::max<std::int64_t>(value / step, 1) - 1 : value / step;
+  return std::max<std::int64_t>(std::ranges::upper_bound(values, value) - values.begin(), 1) - 1;
+}
+
+SolveKey solve_key(std::string_view name, const Config& config, const PlanningInput& input) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries(config)) {
+    if (name == entry.name || name == leaf_of(entry.name)) return entry.make(config, input);
+    names.push_back(entry.name);
+    names.emplace_back(leaf_of(entry.name));
+  }
+  const std::string nearest = nearest_name(name, names);
+  std::vector<std::string> remedies;
+  if (!nearest.empty()) remedies.push_back("--solve " + nearest);
+  std::vector<std::string> known;
+  for (const Entry& entry : entries(config)) known.push_back(entry.name);
+  throw config_error("E-SOLVE-KEY", "--solve", fmt::format("{} is nothing that memory bounds, or no key", name),
+                     fmt::format("one of {}", fmt::join(known, ", ")), std::move(remedies));
+}
+
+}  // namespace plimsoll

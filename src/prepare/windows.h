@@ -1,0 +1,41 @@
+// What the data and the configuration make of updates: the source that is read, the windows that are cut from its order, and what
+// an epoch comes to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "config/config.h"
+#include "data/sample_source.h"
+#include "data/window.h"
+#include "prepare/setup.h"
+
+namespace plimsoll {
+
+WindowRule window_rule(const Config& config, const TokenFile& train);
+SampleOrder sample_order(const Config& config, std::int64_t samples);
+// The file outlives it.
+std::unique_ptr<SampleSource> source_over(const Config& config, const TokenFile& file);
+
+// The windows of the first epoch.
+struct EpochFacts {
+  std::int64_t samples = 0, units = 0, positions = 0;
+  std::int64_t windows = 0, rows = 0;  // a last window that is cut short is none of them, unless it is the only one
+  std::int64_t most_rows = 0;          // of a window of any epoch, at the most
+};
+// Reads the length of each sample.
+EpochFacts epoch_facts(const Config& config, const TokenFile& train);
+// How many updates go through the data train.epochs times. Reads the lengths of all samples of all epochs where windows have a
+// number of tokens.
+std::int64_t updates_of_epochs(const Config& config, const TokenFile& train);
+
+// What the planner must know of windows whose numbers of rows differ; nothing of others.
+std::optional<RaggedWindows> ragged_windows(const Config& config, const EpochFacts& epoch);
+// The same where the data are not there: all samples have the length of the context.
+std::optional<RaggedWindows> assumed_windows(const Config& config);
+
+// Of files that are there.
+DataFacts facts_of(const Config& config, const DataFiles& files, const std::optional<RaggedWindows>& ragged);
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+#include "prepare/written.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "program/program.h"
+#include "run/moved.h"
+#include "weights/checkpoint.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+// No more than what 64 bits hold, however many there are.
+Bytes sum(Bytes once, Bytes each, std::int64_t times) {
+  constexpr Bytes kMost{std::int64_t{1} << 62};
+  const double all = static_cast<double>(once.n) + static_cast<double>(each.n) * static_cast<double>(times);
+  return all > static_cast<double>(kMost.n) ? kMost : once + each * times;
+}
+
+// A run that goes on may have lost the folder that it began from; then new files are as large, or nearly so.
+WeightLayout layout_of(const Config& config, const Graph& graph) {
+  if (config.adapter.active() || config.model.init.empty()) return {};
+  try {
+    return layout_of(graph, config.model.config, config.model.init);
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal) throw;
+    return {};
+  }
+}
+
+// The last one is made at the end, whatever came before.
+std::int64_t checkpoints(const Config& config, double update_seconds) {
+  const SaveInterval& every = config.train.save_every;
+  const std::int64_t before = config.train.updates - 1;
+  if (every.updates > 0) return before / every.updates + 1;
+  if (every.seconds == 0) return 1;
+  const double due = static_cast<double>(config.train.updates) * update_seconds / static_cast<double>(every.seconds);
+  return std::min(before, static_cast<std::int64_t>(due)) + 1;
+}
+
+Bytes saved_by(const Config& config, const Plan& plan) {
+  const WeightLayout layout = layout_of(config, plan.graph);
+  Bytes weights = weights_bytes(plan.graph, config.model.config, layout).all;
+  if (config.optimizer.ema_half_life) {
+    weights += weights_bytes(plan.graph, config.model.config, layout, /*averages=*/true).all;
+  }
+  return sum(weights, checkpoint_bytes(plan.graph), checkpoints(config, plan.update_seconds));
+}
+
+Written on_disk(const Plan& plan) {
+  const auto disk = static_cast<std::size_t>(std::ranges::find(plan.tiers, "disk") - plan.tiers.begin());
+  if (disk == plan.tiers.size() || plan.stored[disk].n == 0) return {};
+  return written_by(lower(plan), plan.graph, disk);
+}
+
+}  // namespace
+
+nlohmann::json written_json(const Config& config, const Plan& plan) {
+  const Written disk = on_disk(plan);
+  return {{"load_bytes", disk.load.n},
+          {"update_bytes", disk.update.n},
+          {"run_bytes", sum(disk.load, disk.update, config.train.updates).n},
+          {"save_bytes", saved_by(config, plan).n}};
+}
+
+}  // namespace plimsoll
