@@ -45,15 +45,14 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
   look_at(keep, request, machine, floor);
   add_level(0, keep, request, machine);
-  if (offloads(request) && (only_offloaded_ || looks_for_floor_ || levels_.front().regions.inputs_count()))
-    add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
+  if (offloads(request)) add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
-  if (offloads(request) && (only_offloaded_ || (!ends_suffice && levels_.front().regions.inputs_count()))) {
+  if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
     const int most = static_cast<int>(model_->blocks.size()) - 1;
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;

@@ -19,19 +19,6 @@ std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
   return peak;
 }
 
-std::vector<int> units_of(const replays::Problem& problem, const regions::Regions& regions) {
-  std::vector<int> units;
-  for (const std::vector<int>& ops : regions.ops) {
-    int unit = -1;
-    for (const int op : ops) {
-      const replays::Op& what = problem.ops[static_cast<std::size_t>(op)];
-      if (what.pass == replays::Pass::forward) unit = what.unit;
-    }
-    units.push_back(unit);
-  }
-  return units;
-}
-
 }  // namespace
 
 RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
@@ -72,35 +59,11 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
                                 .local = paging.active() && !paging.narrow ? 0 : 2},
                                &known);
   for (const LossChunks& each : chunks) ends_.push_back({std::max(between, loss + each.scratch), each.seconds});
-  unit_of_ = units_of(problem, regions);
-  between_ = std::max(between, loss);
-  inputs_ = bytes_of_inputs(regions);
   if (paging.active()) {
     exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
     lanes_.emplace(keep, *graph_, paging, machine);
   }
   solve();
-}
-
-// What the region before makes for the first region of a unit.
-std::int64_t RegionPlans::bytes_of_inputs(const regions::Regions& regions) const {
-  std::int64_t bytes = 0;
-  std::vector<int> region_of_maker(graph_->problem.items.size(), regions::kOutside);
-  for (int op = 0; op < regions.turn; ++op) {
-    const int region = regions.of[static_cast<std::size_t>(op)];
-    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].writes)
-      region_of_maker[static_cast<std::size_t>(item)] = region;
-    const bool first = region > 0 && unit_of_[static_cast<std::size_t>(region)] >= 0 &&
-                       unit_of_[static_cast<std::size_t>(region)] != unit_of_[static_cast<std::size_t>(region - 1)];
-    if (!first) continue;
-    for (const int item : graph_->problem.ops[static_cast<std::size_t>(op)].reads) {
-      int& made = region_of_maker[static_cast<std::size_t>(item)];
-      if (made != region - 1) continue;
-      bytes += graph_->problem.items[static_cast<std::size_t>(item)];
-      made = regions::kOutside;  // counted
-    }
-  }
-  return bytes;
 }
 
 double RegionPlans::seconds_of(const std::vector<const regions::Edge*>& path) const {
@@ -138,20 +101,6 @@ void RegionPlans::add_schedules() {
       plans_.push_back({bytes, ends_[end].seconds + seconds_of(path), static_cast<int>(end), path});
     }
   }
-}
-
-// Where each region keeps as little as it can.
-bool RegionPlans::inputs_count() const {
-  constexpr int kLeastPart = 16;
-  std::int64_t held = between_;
-  for (std::size_t region = 0; region < edges_.size(); ++region) {
-    std::int64_t least = 0;
-    for (const regions::Edge& edge : edges_[region]) {
-      if (edge.end == static_cast<int>(region) + 1) least = std::min(least, edge.saved);
-    }
-    held += least;
-  }
-  return inputs_ * kLeastPart >= held;
 }
 
 }  // namespace plimsoll

@@ -41,8 +41,6 @@ class RegionPlans {
   // From the most live bytes to the fewest; then those of schedules.
   const std::vector<Plan>& plans() const { return plans_; }
   std::vector<NodeReplay> replays(const Plan& plan) const { return replays::nodes_of(*graph_, replays_of(plan.edges)); }
-  // Whether what crosses into units is a good part of what is held where everything else is made again.
-  bool inputs_count() const;
 
   // Labels of the chain program that were looked at.
   std::int64_t labels() const { return labels_; }
@@ -60,11 +58,9 @@ class RegionPlans {
  private:
   void solve();
   double seconds_of(const std::vector<const regions::Edge*>& path) const;
-  std::int64_t bytes_of_inputs(const regions::Regions& regions) const;
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
-  std::vector<int> unit_of_;        // by region
   std::vector<std::int64_t> live_;  // by op, where everything is kept; without the scratch of a loss between the passes
   std::vector<int> losses_;         // ops: losses between the passes
   std::deque<regions::Edge> schedules_;
@@ -72,8 +68,6 @@ class RegionPlans {
   std::optional<TierLanes> lanes_;  // where something rests on another tier
   std::vector<regions::End> ends_;
   std::int64_t outside_ = 0, around_ = 0;  // of the latter, in other phases and in the update
-  std::int64_t between_ = 0;  // live between the passes, where everything is kept
-  std::int64_t inputs_ = 0;   // of what crosses into units
   std::vector<Plan> plans_;
   std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;
