@@ -245,19 +245,15 @@ Paging BatchCandidates::paging(const Candidate& candidate) const {
   return paging;
 }
 
-double BatchCandidates::update_seconds(double micro) const {
-  return without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * micro);
-}
-
 Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {
-  const RegionPlans::Plan& plan = levels_[level].regions.plans()[chain];
+  const regions::ChainPlan& plan = levels_[level].regions.plans()[chain];
   return {.batch = batch_index,
-          .loss_chunks = chunks_[static_cast<std::size_t>(plan.chunks)].chunks,
+          .loss_chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks,
           .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
           .outside = levels_[level].outside,
-          .update_seconds = update_seconds(plan.seconds)};
+          .update_seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds)};
 }
 
 }  // namespace plimsoll

@@ -95,7 +95,6 @@ class BatchCandidates {
   bool offloads(const PlanRequest& request) const;
   void add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine);
   void add_offloaded(int activations, const PlanRequest& request, const Machine& machine);
-  double update_seconds(double micro) const;
   Candidate candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const;
   std::vector<Candidate> of_level(std::size_t batch_index, std::size_t level) const;
 

@@ -95,8 +95,8 @@ Bytes most_live(const Simulation& simulation) {
 }
 
 // Of any edges, not of those alone that the chain program chooses.
-RegionPlans::Plan random_path(const RegionPlans& regions, std::mt19937& random) {
-  RegionPlans::Plan plan{.bytes = regions.outside(), .edges = {}};
+regions::ChainPlan random_path(const RegionPlans& regions, std::mt19937& random) {
+  regions::ChainPlan plan{.bytes = regions.outside(), .edges = {}};
   std::int64_t saved = 0;
   for (std::size_t region = 0; region < regions.edges().size();) {
     const std::vector<regions::Edge>& edges = regions.edges()[region];
@@ -142,7 +142,7 @@ TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
           for (int round = 0; round < 8; ++round) {
             const std::size_t level = group > 1 ? 0 : random() % batch.levels();  // grouped, a level is simulated
             const RegionPlans& regions = batch.regions(level);
-            const RegionPlans::Plan plan = random_path(regions, random);
+            const regions::ChainPlan plan = random_path(regions, random);
             const Paging own = batch.paging({.level = level});
             const Simulation full =
                 simulate(apply_decisions(model.graph, model.blocks, regions.replays(plan), own, batch.window()),

@@ -245,11 +245,6 @@ class EdgeFinder {
  private:
   int count() const { return facts_.regions.count(); }
 
-  struct Kept {  // a stretch that keeps everything
-    const Stretch& stretch;
-    Stretch::Outcome outcome;
-  };
-
   // Stretches of equal structure have the same ways.
   void add(int begin, int end) {
     const Stretch stretch(facts_, begin, end);
@@ -278,36 +273,33 @@ class EdgeFinder {
   }
 
   std::vector<Way> ways_of(const Stretch& stretch, int length, bool last, int begin) const {
-    Kept kept{stretch, {}};
-    stretch.evaluate({}, kept.outcome);
+    Stretch::Outcome kept;
+    stretch.evaluate({}, kept);
     std::vector<Way> ways;
+    const auto add_way = [&](std::vector<Replay> replays) {
+      Stretch::Outcome outcome;
+      if (!brings_what_it_needs(stretch, replays) || !stretch.evaluate(replays, outcome)) return;
+      for (std::size_t i = 0; i < kept.live.size(); ++i) outcome.live[i] -= kept.live[i];
+      const std::int64_t saved = outcome.live[at(stretch.turn())];
+      ways.push_back({std::move(replays), std::move(outcome.live), saved, outcome.seconds});
+    };
     if (!limits_.some) {
-      add_way(kept, {}, ways);
+      add_way({});
       return ways;
     }
     if (length <= 2) {
       const std::vector<std::vector<int>> sets = Sets(stretch).hull(limits_.most_sets);
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
         // Each region by itself keeps everything, too.
-        if (!sets[i].empty() || length == 1) add_way(kept, replays_of(stretch, sets[i]), ways);
+        if (!sets[i].empty() || length == 1) add_way(replays_of(stretch, sets[i]));
       }
     }
     if (length <= limits_.local && limits_.keeps && suits_local(stretch)) {
-      for (const std::vector<Replay>& replays : local_schedules(stretch)) add_way(kept, replays, ways);
+      for (const std::vector<Replay>& replays : local_schedules(stretch)) add_way(replays);
     }
-    if (length >= 2 && length <= limits_.longest && !last) add_way(kept, segment_of(stretch, begin + length), ways);
-    if (length == 1 && ways.empty()) add_way(kept, {}, ways);  // nothing of it may run again
+    if (length >= 2 && length <= limits_.longest && !last) add_way(segment_of(stretch, begin + length));
+    if (length == 1 && ways.empty()) add_way({});  // nothing of it may run again
     return ways;
-  }
-
-  void add_way(const Kept& kept, std::vector<Replay> replays, std::vector<Way>& ways) const {
-    if (!brings_what_it_needs(kept.stretch, replays)) return;
-    Stretch::Outcome outcome;
-    if (!kept.stretch.evaluate(replays, outcome)) return;
-    Way way{std::move(replays), std::move(outcome.live), 0, outcome.seconds};
-    for (std::size_t i = 0; i < way.rise.size(); ++i) way.rise[i] -= kept.outcome.live[i];
-    way.saved = way.rise[at(kept.stretch.turn())];
-    ways.push_back(std::move(way));
   }
 
   std::vector<Replay> replays_of(const Stretch& stretch, const std::vector<int>& set) const {

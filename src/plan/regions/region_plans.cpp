@@ -11,14 +11,6 @@ namespace {
 // With links each plan's waits are found one by one.
 constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 512;
 
-// What no choice changes: the phases around, and the steps of the update.
-std::int64_t peak_around(const Simulation& keep, const LiveProfile& steady) {
-  std::int64_t peak = peak_of_other_phases(keep);
-  for (int step = keep.timeline.update.begin; step < keep.timeline.update.end; ++step)
-    peak = std::max(peak, steady.bytes[static_cast<std::size_t>(step - keep.timeline.micro.begin)].n);
-  return peak;
-}
-
 }  // namespace
 
 RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
@@ -63,22 +55,14 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
     lanes_.emplace(keep, *graph_, paging, machine);
   }
-  solve();
-}
-
-double RegionPlans::seconds_of(const std::vector<const regions::Edge*>& path) const {
-  double seconds = lanes_ ? lanes_->stall(replays_of(path)) : 0;
-  for (const regions::Edge* edge : path) seconds += edge->seconds;
-  return seconds;
-}
-
-void RegionPlans::solve() {
   const std::size_t most = lanes_ ? kMostWithLinks : kMostLabels;
-  for (regions::ChainPlan& chain : regions::solve_chain(edges_, ends_, outside_, most, &labels_)) {
-    double seconds = chain.seconds;
-    if (lanes_) seconds = ends_[static_cast<std::size_t>(chain.end)].seconds + seconds_of(chain.edges);
-    plans_.push_back({chain.bytes, seconds, chain.end, std::move(chain.edges)});
-  }
+  for (regions::ChainPlan& plan : regions::solve_chain(edges_, ends_, outside_, most, &labels_)) add(std::move(plan));
+}
+
+void RegionPlans::add(regions::ChainPlan plan) {
+  plan.seconds = ends_[static_cast<std::size_t>(plan.end)].seconds + (lanes_ ? lanes_->stall(replays_of(plan.edges)) : 0);
+  for (const regions::Edge* edge : plan.edges) plan.seconds += edge->seconds;
+  plans_.push_back(std::move(plan));
 }
 
 // Each is one edge over all regions. What lives beside the items of the problem does so whatever runs again.
@@ -95,11 +79,8 @@ void RegionPlans::add_schedules() {
     }
     std::ranges::stable_sort(replays, {}, &replays::Replay::before);
     schedules_.push_back({.end = static_cast<int>(edges_.size()), .seconds = seconds, .replays = std::move(replays)});
-    const std::vector<const regions::Edge*> path{&schedules_.back()};
-    for (std::size_t end = 0; end < ends_.size(); ++end) {
-      const std::int64_t bytes = std::max({around_, peak, loss + chunks_[end].scratch});
-      plans_.push_back({bytes, ends_[end].seconds + seconds_of(path), static_cast<int>(end), path});
-    }
+    for (std::size_t end = 0; end < ends_.size(); ++end)
+      add({std::max({around_, peak, loss + chunks_[end].scratch}), 0, static_cast<int>(end), {&schedules_.back()}});
   }
 }
 

@@ -24,13 +24,6 @@ struct LossChunks {
 
 class RegionPlans {
  public:
-  struct Plan {
-    std::int64_t bytes = 0;  // the most that is live
-    double seconds = 0;      // of clones, losses and waits in a micro-step
-    int chunks = 0;          // the number of a LossChunks
-    std::vector<const regions::Edge*> edges;
-  };
-
   // The simulation keeps everything.
   RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
               const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known);
@@ -38,9 +31,12 @@ class RegionPlans {
   // What decides on every op by itself, whatever the regions: more plans.
   void add_schedules();
 
-  // From the most live bytes to the fewest; then those of schedules.
-  const std::vector<Plan>& plans() const { return plans_; }
-  std::vector<NodeReplay> replays(const Plan& plan) const { return replays::nodes_of(*graph_, replays_of(plan.edges)); }
+  // From the most live bytes to the fewest; then those of schedules. Seconds are those of clones, losses and waits in a
+  // micro-step, ends are numbers of LossChunks.
+  const std::vector<regions::ChainPlan>& plans() const { return plans_; }
+  std::vector<NodeReplay> replays(const regions::ChainPlan& plan) const {
+    return replays::nodes_of(*graph_, replays_of(plan.edges));
+  }
 
   // Labels of the chain program that were looked at.
   std::int64_t labels() const { return labels_; }
@@ -56,8 +52,7 @@ class RegionPlans {
   bool exact_seconds() const { return exact_seconds_; }
 
  private:
-  void solve();
-  double seconds_of(const std::vector<const regions::Edge*>& path) const;
+  void add(regions::ChainPlan plan);
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
@@ -68,7 +63,7 @@ class RegionPlans {
   std::optional<TierLanes> lanes_;  // where something rests on another tier
   std::vector<regions::End> ends_;
   std::int64_t outside_ = 0, around_ = 0;  // of the latter, in other phases and in the update
-  std::vector<Plan> plans_;
+  std::vector<regions::ChainPlan> plans_;
   std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;
 };
