@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<Bytes>> kTiers{{"memory", {}}, {"disk", 
 
 int main(int argc, char** argv) {
   ensure(argc >= 3 && kTiers.contains(argv[2]), "bench", "bench_ladder CONFIG memory|disk|device [SETTING...]");
+  keep_freed_memory();
   const Config config = load_config(argv[1], std::vector<std::string>(argv + 3, argv + argc));
   const MachineRecord record = simulated_machine(2);
   OpCatalogue catalogue = catalogue_of(record);
