@@ -12,7 +12,11 @@ with fp32 weights, and Plimsoll in fp32 stands beside them.
   python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m
   python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --dtype bf16
   python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-torch --model smollm2
+  python3 bench/train_cpu.py build/release/plimsoll --python /path/to/python-with-peft --model qwen2.5-1.5b --lora 16
   python3 bench/train_cpu.py --python /path/to/python-with-torch          PyTorch alone
+
+With --lora RANK: adapters on all linear layers, over frozen layers in bf16 and in NF4, with products in fp32 and in bf16, beside
+PEFT over a model in fp32 and in bf16.
 
 Standard library only. A busy machine makes every figure worthless: the column "others" is the share of the machine that other
 processes took during the timed steps.
@@ -34,6 +38,8 @@ MODELS = {
     "byte10m": dict(kind="gpt2", layers=6, width=384, heads=6, vocab=256, context=256, batch=16),
     # The shapes of SmolLM2-135M and Qwen2.5-0.5B; PyTorch runs the models of the package transformers.
     "smollm2": dict(kind="llama", layers=30, width=576, heads=9, kv_heads=3, mlp_width=1536, vocab=49152, context=512, batch=2),
+    "qwen2.5-1.5b": dict(kind="qwen2", layers=28, width=1536, heads=12, kv_heads=2, mlp_width=8960, vocab=151936, context=512,
+                         batch=1),
     "qwen2": dict(kind="qwen2", layers=24, width=896, heads=14, kv_heads=2, mlp_width=4864, vocab=151936, context=512, batch=1),
 }
 MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=17179869184:glibc.malloc.trim_threshold=17179869184"
@@ -43,13 +49,20 @@ PEERS = {
     "torch eager, malloc": ([], {"GLIBC_TUNABLES": MALLOC}),
     "torch compile, malloc": (["--compile"], {"GLIBC_TUNABLES": MALLOC}),
 }
+LORA_PEERS = {
+    "peft fp32": (["--dtype", "fp32"], {}),
+    "peft bf16": (["--dtype", "pure_bf16"], {}),
+    "peft fp32, checkpoint": (["--dtype", "fp32", "--checkpoint"], {}),
+}
+LORA = {f"plimsoll {base}, products {compute}": ["--set", f"quantize.base={base}", "--set", f"precision.compute={compute}"]
+        for base in ("bf16", "nf4") for compute in ("fp32", "bf16")}
 CONFIG = """\
 seed = 1
 [model]
 init = "random"
 {model}
 dropout = 0.0
-[data]
+{adapter}[data]
 train = "{tokens}"
 format = "u32"
 order = "sequential"
@@ -99,12 +112,19 @@ def call(command, environment=None):
     return result.stdout, max(0.0, busy_seconds() - busy - (own_seconds() - own)) / (seconds * os.cpu_count())
 
 
+def model_of(args):
+    """With the batch of the command line."""
+    return {**MODELS[args.model], **({"batch": args.batch} if args.batch else {})}
+
+
 def run_peer(args, flags, environment):
     script = pathlib.Path(__file__).resolve().parent / "peers" / "torch_train.py"
     command = [args.python, script, "--steps", args.steps, "--warmup", 2, "--threads", args.threads]
     command += ["--dtype", args.dtype, *flags]
-    for key, value in MODELS[args.model].items():
+    for key, value in model_of(args).items():
         command += ["--" + key.replace("_", "-"), value]
+    if args.lora:
+        command += ["--lora", args.lora]
     out = json.loads(call(command, environment)[0].splitlines()[-1])
     return dict(median=out["tokens_per_second"], best=out["best_tokens_per_second"], hwm=out["vm_hwm_bytes"],
                 others=statistics.mean(out["others_share"]))
@@ -121,13 +141,14 @@ def write_tokens(path, model, updates):
 
 def write_config(args, work):
     config = work / "bench.toml"
-    model = MODELS[args.model]
+    model = model_of(args)
     keys = {key: value for key, value in model.items() if key != "batch"}
     if model["kind"] != "gpt2":
         keys["tied"] = True
     text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
-    config.write_text(CONFIG.format(model=text, batch=model["batch"], tokens=work / "tokens.bin", updates=args.steps + 2,
-                                    memory=args.memory, threads=args.threads))
+    adapter = f'[adapter]\nkind = "lora"\nrank = {args.lora}\ntargets = "all-linear"\n' if args.lora else ""
+    config.write_text(CONFIG.format(model=text, adapter=adapter, batch=model["batch"], tokens=work / "tokens.bin",
+                                    updates=args.steps + 2, memory=args.memory, threads=args.threads))
     return config
 
 
@@ -202,7 +223,7 @@ def summary(name, runs, own, limit):
 
 
 def show(args, rows, rates, limit):
-    m = MODELS[args.model]
+    m = model_of(args)
     print(f"{processor()}, {args.threads} threads")
     print(f"{args.model}: {parameters(m) / 1e6:.1f} M parameters, B={m['batch']}, T={m['context']}, {args.dtype}, AdamW, clip; "
           f"{args.rounds} rounds of {args.steps} timed steps")
@@ -222,8 +243,9 @@ def arguments():
     p.add_argument("binary", nargs="?", type=lambda text: pathlib.Path(text).resolve(), help="plimsoll; left out: PyTorch alone")
     p.add_argument("--python", help="a Python that has torch; left out: Plimsoll alone")
     p.add_argument("--model", choices=MODELS, default="gpt2")
-    p.add_argument("--peers", default=",".join(name.replace(",", "").replace(" ", "-") for name in PEERS),
-                   help="comma-separated choice of: %(default)s")
+    p.add_argument("--batch", type=int, help="samples of an update, instead of the model's own")
+    p.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters on all linear layers")
+    p.add_argument("--peers", help="comma-separated choice, without spaces: torch-eager,torch-compile,...")
     p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=5, help="timed steps of a run, after two that are not")
@@ -237,17 +259,22 @@ def arguments():
 
 def main():
     args = arguments()
-    chosen = args.peers.split(",") if args.python else []
-    peers = {name: peer for name, peer in PEERS.items() if name.replace(",", "").replace(" ", "-") in chosen}
+    known = {name.replace(",", "").replace(" ", "-"): name for name in (LORA_PEERS if args.lora else PEERS)}
+    chosen = (args.peers.split(",") if args.peers else list(known)) if args.python else []
+    if wrong := [name for name in chosen if name not in known]:
+        sys.exit(f"no peer is called {wrong[0]}; the peers are {', '.join(known)}")
+    peers = {known[name]: (LORA_PEERS if args.lora else PEERS)[known[name]] for name in chosen}
     if not args.binary and not peers:
         sys.exit("nothing to run: give the binary, or --python and at least one peer")
     ours = {"plimsoll": ["--set", f"precision.compute={args.dtype}"]}
     if args.dtype != "fp32":
         ours["plimsoll fp32"] = []
+    if args.lora:
+        ours = LORA
     runs = {name: [] for name in (list(ours) if args.binary else []) + list(peers)}
     with tempfile.TemporaryDirectory(prefix="plimsoll_bench_") as folder:
         work = pathlib.Path(folder)
-        write_tokens(work / "tokens.bin", MODELS[args.model], args.steps + 2)
+        write_tokens(work / "tokens.bin", model_of(args), args.steps + 2)
         for number in range(args.rounds):
             for name, done in runs.items():
                 if name in ours:
@@ -256,8 +283,9 @@ def main():
                     done.append(run_peer(args, *peers[name]))
                 print(f"round {number + 1} {name}: {done[-1]['median']:.1f} tokens/s", file=sys.stderr)
     rates = machine_rates(args)
-    limit = roofline(MODELS[args.model], rates)
-    rows = [summary(name, done, runs.get("plimsoll") if name != "plimsoll" else None, limit) for name, done in runs.items()]
+    limit = None if args.lora else roofline(model_of(args), rates)
+    first = next((name for name in runs if name in ours), None)
+    rows = [summary(name, done, runs.get(first) if name != first else None, limit) for name, done in runs.items()]
     show(args, rows, rates, limit)
     if args.json:
         result = dict(processor=processor(), model=args.model, roofline=limit, rows=rows, runs=runs)

@@ -31,6 +31,7 @@ def arguments():
     p.add_argument("--kind", choices=["gpt2", "llama", "qwen2"], default="gpt2")
     p.add_argument("--kv-heads", type=int, help="of the other kinds")
     p.add_argument("--mlp-width", type=int, help="of the other kinds")
+    p.add_argument("--lora", type=int, default=0, metavar="RANK", help="of the other kinds: PEFT's adapter on all linear layers")
     p.add_argument("--dtype", choices=["fp32", "bf16", "pure_bf16"], default="fp32",
                    help="bf16: autocast; pure_bf16: weights and states too")
     p.add_argument("--device", default="cpu")
@@ -107,6 +108,13 @@ class Decoder(nn.Module):
         self.model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
         if a.checkpoint:
             self.model.gradient_checkpointing_enable()
+        if a.lora:
+            import peft
+
+            if a.dtype == "pure_bf16":  # before PEFT, whose adapters stay in fp32
+                self.model.to(torch.bfloat16)
+            settings = peft.LoraConfig(r=a.lora, lora_alpha=2 * a.lora, target_modules="all-linear", task_type="CAUSAL_LM")
+            self.model = peft.get_peft_model(self.model, settings)
 
     def forward(self, tokens, targets):
         logits = self.model(tokens).logits
@@ -151,9 +159,12 @@ def main(a):
     torch.manual_seed(1)
     device = torch.device(a.device)
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    raw_model = (Gpt2 if a.kind == "gpt2" else Decoder)(a).to(device, torch.bfloat16 if a.dtype == "pure_bf16" else torch.float32)
+    raw_model = (Gpt2 if a.kind == "gpt2" else Decoder)(a).to(device)
+    if not a.lora:
+        raw_model.to(torch.bfloat16 if a.dtype == "pure_bf16" else torch.float32)
     model = torch.compile(raw_model) if a.compile else raw_model
-    optimizer = torch.optim.AdamW(raw_model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    trained = [p for p in raw_model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if a.dtype == "bf16" else contextlib.nullcontext
     generator = torch.Generator().manual_seed(7)
     losses, seconds, others = [], [], []

@@ -58,15 +58,21 @@ struct GenerateArguments {
   std::vector<std::string> sets;
   std::vector<std::string> prompts;
   BudgetArguments budgets;
-  std::int64_t tokens = 200;
+  std::optional<std::int64_t> tokens;
   double temperature = 0.8, top_p = 1;
   std::int64_t top_k = 0;  // 0: all
   std::uint64_t seed = 1;
   int threads = 0;
   bool ignore_end = false;  // goes on behind an end token
   bool audit = false, json = false;
+  // A conversation. Without prompts its turns are lines of stdin.
+  bool chat = false;
+  std::string system, chat_template;  // either may be empty
+  std::int64_t context = 0;           // tokens; 0: what fits, up to a usual number
 };
 int run_generate(const GenerateArguments& arguments);
+// The part of it that talks; the arguments that both have are checked.
+int run_chat(const GenerateArguments& arguments);
 
 struct ForwardArguments {
   std::string weights, adapter, inputs, out;
@@ -125,7 +131,10 @@ struct MachineArguments {
 int run_machine(const MachineArguments& arguments);
 
 struct InitArguments {
-  std::string preset;
+  std::string what;               // a preset, or the folder of a model
+  std::vector<std::string> data;  // of that model
+  BudgetArguments budgets;
+  bool json = false;
 };
 int run_init(const InitArguments& arguments);
 

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
-#include "cli/init.h"
 #include "prepare/plan_file.h"
 
 namespace plimsoll {
@@ -58,11 +57,6 @@ std::string values_text(const std::string& what, const std::string& path) {
 }
 
 }  // namespace
-
-int run_init(const InitArguments& arguments) {
-  fmt::print("{}", arguments.preset.empty() ? init_text() : init_text(arguments.preset));
-  return 0;
-}
 
 int run_explain(const ExplainArguments& arguments) {
   const std::string what = fmt::format("{}", fmt::join(arguments.what, " "));

@@ -81,7 +81,7 @@ int run_eval(const EvalArguments& arguments) {
   config.batch.packing = false;
   const std::unique_ptr<SampleSource> samples = source_over(config, source);
   const EvaluationResult result =
-      evaluate(run.executor(), *samples, run.batch(), config.train.evaluate_samples, pass, run.graph().staging[0],
+      evaluate(run.executor(), *samples, run.size(), config.train.evaluate_samples, pass, run.graph().staging[0],
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {

@@ -61,6 +61,12 @@ const CodeExplanation kExplanations[] = {
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
      "what fits and is fastest. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
+    {"E-CHAT-CONTEXT", "A turn of a conversation has no room in the context.",
+     "Old turns are left out where a conversation outgrows its context. The system turn and the last one stay, and an answer "
+     "needs "
+     "a token at least.",
+     "Shorten the turn, or allow a larger context, up to the positions of the model.",
+     "plimsoll generate --chat --weights FOLDER --context 8192"},
     {"E-CHAT-FEATURE", "A sample has something that is not trained on.",
      "Conversations are text: turns of users, the assistant and tools. Preferences (chosen, rejected), images, and the calls and "
      "histories that other programs write in their own ways are not read.",
@@ -79,7 +85,7 @@ const CodeExplanation kExplanations[] = {
     {"E-CHAT-TEMPLATE", "A chat template is missing, is broken, or does not take a conversation.",
      "The template of the model turns messages into text. It may refuse some: two turns of one speaker, a system turn, tools. It "
      "ends, too, where it takes too many steps or writes too much.",
-     "Change the sample that the message names, or give another template.",
+     "Change the sample that the message names, or give another template: data.template, or --template of generate --chat.",
      "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
      "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "

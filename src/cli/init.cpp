@@ -2,9 +2,18 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/say.h"
 #include "config/config_rules.h"
 #include "models/all.h"
+#include "session/probe.h"
 
 namespace plimsoll {
 namespace {
@@ -76,6 +85,82 @@ std::string init_text(std::string_view preset) {
     text += line_of(key, config);
   }
   return text;
+}
+
+std::string init_text(const StartingPoint& start, std::string_view command) {
+  std::string text = fmt::format("# Written by `{}`. Change what you like, then:\n", command);
+  if (start.chat)
+    text += "#   plimsoll data show run.toml        samples as the model sees them, with the trained tokens marked\n";
+  text += fmt::format(
+      "#   plimsoll plan  run.toml            what needs the memory, and how long an update takes\n"
+      "#   plimsoll train run.toml --run run\n"
+      "# Model: {}\n# Data: {}\n# Memory: {}\n\n",
+      start.model, start.data, start.memory);
+  std::string_view section;
+  for (const StartingKey& key : start.keys) {
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    const std::string setting = fmt::format("{} = {}", leaf_of(key.name), key.value);
+    text += key.remark.empty() ? setting + "\n" : fmt::format("{:<32} # {}\n", setting, key.remark);
+  }
+  return text;
+}
+
+namespace {
+
+// `text` as a word of a shell.
+std::string word_of(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_of(" \t\n'\"\\$&|;<>()*?[]#~`!{}") == std::string::npos;
+  return plain ? text : nlohmann::json(text).dump();
+}
+
+std::string typed(const InitArguments& arguments) {
+  std::string command = "plimsoll init " + word_of(arguments.what);
+  for (const std::string& data : arguments.data) command += " " + word_of(data);
+  for (const auto& [option, value] : {std::pair("--memory", arguments.budgets.memory),
+                                      {"--host-memory", arguments.budgets.host_memory},
+                                      {"--disk", arguments.budgets.disk}}) {
+    if (value) command += fmt::format(" {} {}", option, word_of(*value));
+  }
+  return command;
+}
+
+void print(const InitArguments& arguments, const std::string& text) {
+  if (arguments.json) {
+    fmt::print("{}\n", nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}}.dump());
+  } else {
+    fmt::print("{}", text);
+  }
+}
+
+void check_preset_alone(const InitArguments& arguments) {
+  const BudgetArguments& budgets = arguments.budgets;
+  if (budgets.memory || budgets.host_memory || budgets.disk) {
+    throw config_error("E-USAGE", "init", "budgets are for a model and data of your own", "plimsoll init FOLDER DATA",
+                       {"plimsoll init FOLDER DATA --memory 2GiB"});
+  }
+  if (std::filesystem::exists(arguments.what)) {
+    throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
+                       "a preset, or a model and what it is to be trained on",
+                       {fmt::format("plimsoll init {} chats.jsonl", word_of(arguments.what))});
+  }
+}
+
+}  // namespace
+
+int run_init(const InitArguments& arguments) {
+  if (arguments.data.empty()) {
+    check_preset_alone(arguments);
+    print(arguments, arguments.what.empty() ? init_text() : init_text(arguments.what));
+    return 0;
+  }
+  const BudgetArguments& budgets = arguments.budgets;
+  const StartingRequest request{.model = arguments.what,
+                                .data = std::vector<std::filesystem::path>(arguments.data.begin(), arguments.data.end()),
+                                .budgets = {budgets.memory, budgets.host_memory, budgets.disk},
+                                .cache = cache_folder(),
+                                .probe = probe_shape};
+  print(arguments, init_text(starting_point(request, [](const std::string& line) { say_line(line); }), typed(arguments)));
+  return 0;
 }
 
 }  // namespace plimsoll

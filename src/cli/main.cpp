@@ -238,6 +238,18 @@ void add_data(CLI::App& app, DataShowArguments& a) {
   show->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
+void add_chat(CLI::App& generate, GenerateArguments& a) {
+  CLI::Option* chat = generate.add_flag(
+      "--chat", a.chat, "talk: each line of stdin, or each --prompt, is a turn, rendered by the model's chat template");
+  generate.add_option("--system", a.system, "with --chat: a system turn before all others")->needs(chat);
+  generate.add_option("--template", a.chat_template, "with --chat: a template file instead of the model's own")->needs(chat);
+  generate
+      .add_option("--context", a.context,
+                  "with --chat: tokens of the whole conversation; what does not fit is left out, oldest turns first (default: up "
+                  "to 4096, as the model and the memory allow)")
+      ->needs(chat);
+}
+
 void add_others(CLI::App& app, Arguments& a) {
   CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
   add_config(*eval, a.eval.config);
@@ -245,14 +257,16 @@ void add_others(CLI::App& app, Arguments& a) {
   eval->add_flag("--audit", a.eval.audit, "check every byte against the plan; needs 64 MiB more than the budget");
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
-  CLI::App* generate = app.add_subcommand("generate", "continue a text");
+  CLI::App* generate = app.add_subcommand("generate", "continue a text, or talk");
   add_budgets(*generate, a.generate.budgets, kFreeMemory);
   add_weights(*generate, a.generate.weights, a.generate.adapter);
   add_base(*generate, a.generate.sets);
-  generate->add_option("--prompt", a.generate.prompts, "text to continue; repeat it to run several prompts as one batch")
-      ->required()
+  generate
+      ->add_option("--prompt", a.generate.prompts,
+                   "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
       ->allow_extra_args(false);
-  generate->add_option("--tokens", a.generate.tokens, "how many to generate (default: 200)");
+  generate->add_option("--tokens", a.generate.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)");
+  add_chat(*generate, a.generate);
   generate->add_option("--temperature", a.generate.temperature, "0: greedy (default: 0.8)");
   generate->add_option("--top-k", a.generate.top_k, "sample only from the K likeliest tokens (default: all)");
   generate->add_option("--top-p", a.generate.top_p,
@@ -310,8 +324,14 @@ void add_others(CLI::App& app, Arguments& a) {
   add_device(*machine, a.machine.config);
   machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
 
-  CLI::App* init = app.add_subcommand("init", "print a commented configuration: plimsoll init gpt2 > run.toml");
-  init->add_option("PRESET", a.init.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m");
+  CLI::App* init = app.add_subcommand(
+      "init",
+      "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml");
+  init->add_option("PRESET|FOLDER", a.init.what,
+                   "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
+  init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
+  add_budgets(*init, a.init.budgets, "what the machine has");
+  init->add_flag("--json", a.init.json, "one JSON object on stdout, with the text in it");
 
   CLI::App* explain =
       app.add_subcommand("explain", "what an error code or a word of a plan means, or what a tensor of a plan is");

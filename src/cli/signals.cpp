@@ -63,6 +63,28 @@ void catch_signals() {
   }
 }
 
+namespace {
+
+std::atomic<bool> interrupt = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_interrupt(int signal) {
+  if (!interrupt.exchange(true)) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;  // without SA_RESTART: reading a line ends
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool interrupted() { return interrupt.load(); }
+bool take_interrupt() { return interrupt.exchange(false); }
+
 void ignore_file_size_signal() { ::signal(SIGXFSZ, SIG_IGN); }
 
 bool stop_requested() { return stopped_by.load() != 0; }

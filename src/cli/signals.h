@@ -1,4 +1,4 @@
-// Signals that end a training: it stops at the next update boundary, saves and exits with 6.
+// Signals that end a training: it stops at the next update boundary, saves and exits with 6. And those that end an answer.
 #pragma once
 
 namespace plimsoll {
@@ -14,6 +14,12 @@ void ignore_file_size_signal();
 bool stop_requested();
 // "SIGTERM", "a closed pipe"; null without a request.
 const char* stop_reason();
+// Of a conversation: from here on SIGINT ends what is going on. A second one before the first is taken ends the process as usual.
+void catch_interrupts();
+bool interrupted();
+// Whether there was one since the last call.
+bool take_interrupt();
+
 // What SIGPIPE does: nobody reads the output any more.
 void stop_for_closed_pipe();
 

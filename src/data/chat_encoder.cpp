@@ -118,8 +118,30 @@ std::vector<Token> ChatEncoder::tokens_of(const Text& text, std::vector<ByteRang
   return std::move(traced.tokens);
 }
 
-std::vector<Token> ChatEncoder::encode_prompt(const ChatSample& sample) {
-  return tokens_of(render(sample, seen_messages(sample), sample.messages.list()->items.size(), true).text, nullptr);
+EncodedPrompt ChatEncoder::encode_prompt(const ChatSample& sample) {
+  const jinja::Rendering whole = render(sample, seen_messages(sample), sample.messages.list()->items.size(), true);
+  return {whole.text.bytes(), tokens_of(whole.text, nullptr)};
+}
+
+std::optional<Token> ChatEncoder::end_of_turn() {
+  constexpr std::string_view kAnswer = "plimsoll";
+  ChatSample sample = parse_sample(
+      fmt::format(R"({{"messages": [{{"role": "user", "content": "a"}}, {{"role": "assistant", "content": "{}"}}]}})", kAnswer),
+      {});
+  std::string whole;
+  try {
+    whole = render(sample);
+  } catch (const Error& error) {
+    if (error.code != "E-CHAT-TEMPLATE") throw;
+    return {};  // conversations show what it does not take
+  }
+  const std::size_t at = whole.rfind(kAnswer);
+  if (at == std::string::npos) return {};
+  const std::size_t behind = whole.find_first_not_of(" \n", at + kAnswer.size());
+  if (behind == std::string::npos) return {};
+  const std::vector<Token> tokens = tokenizer_.encode(whole.substr(behind), SpecialTokens::leave_out);
+  if (tokens.empty() || tokenizer_.added_text(tokens.front()).empty()) return {};
+  return tokens.front();
 }
 
 EncodedSample ChatEncoder::encode(const ChatSample& sample) {

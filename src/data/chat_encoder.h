@@ -47,6 +47,11 @@ struct EncodedSample {
   std::size_t trained_tokens() const;
 };
 
+struct EncodedPrompt {
+  std::string text;
+  std::vector<Token> tokens;
+};
+
 class ChatEncoder {
  public:
   // Keeps references to the tokenizer and the templates, which may be null where no sample is a conversation.
@@ -56,8 +61,10 @@ class ChatEncoder {
   EncodedSample encode(const ChatSample& sample);
   // The whole of a conversation as text.
   std::string render(const ChatSample& sample) const;
-  // Its tokens with a generation prompt, for an answer to it.
-  std::vector<Token> encode_prompt(const ChatSample& sample);
+  // The same with a generation prompt, for an answer to it.
+  EncodedPrompt encode_prompt(const ChatSample& sample);
+  // The added token that the template writes right behind an answer, as most do: a model that was trained with it ends there.
+  std::optional<Token> end_of_turn();
 
  private:
   struct Span;

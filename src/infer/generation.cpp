@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
-constexpr std::int64_t kBucket = 64;
+constexpr std::int64_t kBucket = 64, kChunk = 64;
 
 std::int64_t longest(const GenerationRequest& request) {
   std::size_t most = 0;
@@ -47,6 +47,7 @@ std::string_view name(Stopped stopped) {
     case Stopped::end: return "end";
     case Stopped::tokens: return "tokens";
     case Stopped::context: return "context";
+    case Stopped::interrupt: return "interrupt";
   }
   return "";
 }
@@ -91,13 +92,23 @@ GenerationShape generation_shape(const GenerationRequest& request) {
   const std::int64_t prompt = longest(request);
   return {.rows = static_cast<std::int64_t>(request.prompts.size()),
           .prompt = bucketed(prompt),
-          .slots = bucketed(prompt + request.tokens)};
+          .slots = bucketed(prompt + request.tokens),
+          .chunk = 0};
+}
+
+GenerationShape chat_shape(std::int64_t context) {
+  return {.rows = 1, .prompt = 0, .slots = context, .chunk = std::min(context, kChunk)};
 }
 
 Bytes generation_heap(const GenerationRequest& request) {
   const auto rows = static_cast<std::int64_t>(request.prompts.size());
   const std::int64_t kept = 4 * rows * (longest(request) + 2 * request.tokens);
   return Bytes{kept + (request.sampling.sorts() ? 4 * request.vocabulary : 0)};
+}
+
+// The prompt, the answer, and what the caches hold.
+Bytes chat_heap(std::int64_t context, const GenerationRequest& request) {
+  return Bytes{4 * (2 * context + request.tokens) + (request.sampling.sorts() ? 4 * request.vocabulary : 0)};
 }
 
 namespace {
@@ -109,7 +120,6 @@ class Sequences {
       : run_(run),
         request_(request),
         on_token_(on_token),
-        prefill_(run.graph().model.pass("prefill")),
         decode_(run.graph().model.pass("decode")),
         rows_(request.prompts.size()),
         order_(request.sampling.sorts() ? static_cast<std::size_t>(request.vocabulary) : 0) {
@@ -120,11 +130,40 @@ class Sequences {
     for (GeneratedRow& row : rows_) row.tokens.reserve(static_cast<std::size_t>(request.tokens));
   }
 
-  std::vector<GeneratedRow> run() {
-    run_.run(prefill_, [&] { feed_prompts(); });
-    take(prefill_, 0);
-    for (std::int64_t step = 1; goes_on(); ++step) {
+  // All prompts at once, into empty caches.
+  void prefill() {
+    const Pass& pass = run_.graph().model.pass("prefill");
+    run_.run(pass, [&] { feed_prompts(pass); });
+    take(pass, 0);
+  }
+
+  // What the one prompt has behind the tokens that the caches hold. Returns how many of these it begins with.
+  std::size_t extend(std::vector<std::int32_t>& held) {
+    const Pass& pass = run_.graph().model.pass("extend");
+    const std::vector<std::int32_t>& prompt = request_.prompts.front();
+    std::size_t begin = static_cast<std::size_t>(std::ranges::mismatch(prompt, held).in1 - prompt.begin());
+    begin = std::min(begin, prompt.size() - 1);  // the last token is computed for its logits
+    // A ring that has turned does not hold any more what an earlier position sees.
+    if (begin < held.size() && std::ssize(held) > least_slots()) begin = 0;
+    held.resize(begin);
+    const std::size_t chunk = numbers(pass, "tokens").size(), reused = begin;
+    while (begin < prompt.size()) {
+      if (interrupted()) return reused;
+      const std::size_t end = std::min(begin + chunk, prompt.size());
+      run_.run(pass, [&] { feed_chunk(pass, begin, end); });
+      held.insert(held.end(), prompt.begin() + static_cast<std::ptrdiff_t>(begin),
+                  prompt.begin() + static_cast<std::ptrdiff_t>(end));
+      begin = end;
+    }
+    take(pass, 0);
+    return reused;
+  }
+
+  // Token by token; `held` gets what the caches of the one row get.
+  std::vector<GeneratedRow> decode(std::vector<std::int32_t>* held) {
+    for (std::int64_t step = 1; goes_on() && !interrupted(); ++step) {
       run_.run(decode_, [&] { feed_last(); });
+      if (held != nullptr) held->push_back(last_.front());
       take(decode_, step);
     }
     return std::move(rows_);
@@ -135,9 +174,9 @@ class Sequences {
     return run_.executor().view(pass.input(field)).as<std::int32_t>();
   }
 
-  void feed_prompts() {
-    const std::span<std::int32_t> tokens = numbers(prefill_, "tokens"), lengths = numbers(prefill_, "lengths"),
-                                  last = numbers(prefill_, "last");
+  void feed_prompts(const Pass& pass) {
+    const std::span<std::int32_t> tokens = numbers(pass, "tokens"), lengths = numbers(pass, "lengths"),
+                                  last = numbers(pass, "last");
     std::fill(tokens.begin(), tokens.end(), 0);
     const std::size_t width = tokens.size() / rows_.size();
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -146,7 +185,18 @@ class Sequences {
       lengths[row] = length_[row];
       last[row] = static_cast<std::int32_t>(row * width) + length_[row] - 1;
     }
-    clear_samples(prefill_);
+    clear_samples(pass);
+  }
+
+  // Tokens [begin, end) of the prompt; the last one again where a chunk has room for more.
+  void feed_chunk(const Pass& pass, std::size_t begin, std::size_t end) {
+    const std::span<std::int32_t> tokens = numbers(pass, "tokens"), positions = numbers(pass, "positions");
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::size_t at = std::min(begin + i, end - 1);
+      tokens[i] = request_.prompts.front()[at];
+      positions[i] = static_cast<std::int32_t>(at);
+    }
+    clear_samples(pass);
   }
 
   // A row that has stopped goes over its last token again.
@@ -164,6 +214,15 @@ class Sequences {
     std::fill(ids.begin(), ids.end(), 0u);
   }
 
+  // Of the cache with the fewest: of the smallest sliding window.
+  std::int64_t least_slots() const {
+    std::int64_t least = request_.context;
+    for (const Value& value : run_.graph().model.graph.values) {
+      if (value.role == Role::cache) least = std::min(least, value.type.shape[1]);
+    }
+    return least;
+  }
+
   void take(const Pass& pass, std::int64_t step) {
     const std::span<const float> logits = run_.executor().view(pass.results.front()).as<float>();
     const std::size_t width = logits.size() / rows_.size();
@@ -174,7 +233,7 @@ class Sequences {
         throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", "generate", "the model's logits are not finite",
                     "weights of a training that has not diverged", {});
       }
-      add(i, draw(of_row, request_.sampling, step, static_cast<std::int64_t>(i), order_));
+      add(i, draw(of_row, request_.sampling, step, request_.first_row + static_cast<std::int64_t>(i), order_));
     }
   }
 
@@ -199,10 +258,19 @@ class Sequences {
     return std::ranges::any_of(rows_, [](const GeneratedRow& row) { return row.stopped == Stopped::no; });
   }
 
+  // Ends the rows that go on where it is asked for.
+  bool interrupted() {
+    if (!request_.stops || !request_.stops()) return false;
+    for (GeneratedRow& row : rows_) {
+      if (row.stopped == Stopped::no) row.stopped = Stopped::interrupt;
+    }
+    return true;
+  }
+
   InferenceRun& run_;
   const GenerationRequest& request_;
   const std::function<void(std::size_t, std::int32_t)>& on_token_;
-  const Pass &prefill_, &decode_;
+  const Pass& decode_;
   std::vector<GeneratedRow> rows_;
   std::vector<std::int32_t> last_, length_;
   std::vector<std::int32_t> order_;
@@ -212,7 +280,18 @@ class Sequences {
 
 std::vector<GeneratedRow> generate(InferenceRun& run, const GenerationRequest& request,
                                    const std::function<void(std::size_t, std::int32_t)>& on_token) {
-  return Sequences(run, request, on_token).run();
+  Sequences sequences(run, request, on_token);
+  sequences.prefill();
+  return sequences.decode(nullptr);
+}
+
+ChatRow continue_chat(InferenceRun& run, const GenerationRequest& request, std::vector<std::int32_t>& held,
+                      const std::function<void(std::size_t, std::int32_t)>& on_token) {
+  Sequences sequences(run, request, on_token);
+  ChatRow result;
+  result.reused = sequences.extend(held);
+  result.row = std::move(sequences.decode(&held).front());
+  return result;
 }
 
 }  // namespace plimsoll

@@ -17,16 +17,16 @@
 namespace plimsoll {
 namespace {
 
-// The plans of one batch, by a number: 0 holds everything in memory. Up to the number of blocks, the parameters of so many blocks
+// The plans of one size, by a number: 0 holds everything in memory. Up to the number of blocks, the parameters of so many blocks
 // rest on the disk; then also tables; then of a block one matrix at a time is in memory; then pages are small.
 class Plans {
  public:
-  Plans(const InferenceRequest& request, std::int64_t batch, const InferenceRoom& room)
+  Plans(const InferenceRequest& request, std::int64_t size, const InferenceRoom& room)
       : heap_(request.heap),
-        batch_(batch),
+        size_(size),
         room_(room),
         catalogue_(room.machine.machine.rates, {}),
-        graph_(request.build(batch)),
+        graph_(request.build(size)),
         blocks_(find_blocks(graph_.model.graph)) {
     heap_ += adapter_heap(graph_.model.graph);
   }
@@ -34,7 +34,7 @@ class Plans {
   std::size_t count() const { return blocks_.size() + 4; }
 
   Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
-    PlanDecisions decisions{.micro_batch = batch_};
+    PlanDecisions decisions{.micro_batch = size_};
     decisions.paging = paging(number);
     PlanRequest request;
     request.saves = false;
@@ -71,7 +71,7 @@ class Plans {
   }
 
   Bytes heap_;
-  std::int64_t batch_;
+  std::int64_t size_;
   const InferenceRoom& room_;
   OpCatalogue catalogue_;
   InferenceGraph graph_;
@@ -79,7 +79,7 @@ class Plans {
 };
 
 struct Chosen {
-  std::size_t batch = 0, number = 0;
+  std::size_t size = 0, number = 0;
 };
 
 Error no_room(const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
@@ -101,11 +101,11 @@ Error no_room(const InferenceRoom& room, const Plan& memory, const Plan& smalles
 
 // Past 0, a larger number takes less memory: the first one that fits is found by halves.
 Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
-  for (std::size_t i = 0; i < request.batches.size(); ++i) {
-    Plans plans(request, request.batches[i], room);
+  for (std::size_t i = 0; i < request.sizes.size(); ++i) {
+    Plans plans(request, request.sizes[i], room);
     if (plans.fits(plans.plan(0))) return {i, 0};
   }
-  Plans plans(request, request.batches.back(), room);
+  Plans plans(request, request.sizes.back(), room);
   auto [found, smallest] = plans.smallest();
   std::size_t low = 1;
   const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
@@ -118,7 +118,7 @@ Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
       low = middle + 1;
     }
   }
-  return {request.batches.size() - 1, found};
+  return {request.sizes.size() - 1, found};
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room) {
   const std::string answer = run_in_child([&] {
     const Chosen chosen = choose(request, room);
-    Plans plans(request, request.batches[chosen.batch], room);
+    Plans plans(request, request.sizes[chosen.size], room);
     const Plan plan = plans.plan(chosen.number);
     std::string text(reinterpret_cast<const char*>(&chosen), sizeof chosen);
     return text.append(reinterpret_cast<const char*>(plan.offsets.data()), plan.offsets.size() * sizeof(Bytes));
@@ -145,8 +145,8 @@ InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoo
   std::memcpy(&chosen, answer.data(), sizeof chosen);
   std::vector<Bytes> offsets((answer.size() - sizeof chosen) / sizeof(Bytes));
   std::memcpy(offsets.data(), answer.data() + sizeof chosen, offsets.size() * sizeof(Bytes));
-  InferencePlan result{{}, {}, request.batches[chosen.batch]};
-  Plans plans(request, result.batch, room);
+  InferencePlan result{{}, {}, request.sizes[chosen.size]};
+  Plans plans(request, result.size, room);
   result.plan = plans.plan(chosen.number, &offsets);
   result.graph = plans.take();
   return result;

@@ -27,16 +27,17 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
                              const std::function<void(const std::string&)>& say);
 
 struct InferenceRequest {
-  // The graph for so many samples that go together. Of `batches` the first that fits is taken, largest first.
-  std::function<InferenceGraph(std::int64_t batch)> build;
-  std::vector<std::int64_t> batches{1};
+  // The graph of a size: so many samples that go together, or the context of a chat. Of `sizes` the first that fits is taken,
+  // largest first.
+  std::function<InferenceGraph(std::int64_t size)> build;
+  std::vector<std::int64_t> sizes{1};
   Bytes heap = {};  // beside the plan's own, and beside what loading an adapter takes: "vocabulary"
 };
 
 struct InferencePlan {
   InferenceGraph graph;
   Plan plan;
-  std::int64_t batch = 1;
+  std::int64_t size = 1;
 };
 
 // Plans in a child process. Throws E-PLAN-FIT (exit 3), with what fits, where no plan does.

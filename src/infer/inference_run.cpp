@@ -81,7 +81,7 @@ InferenceRun::InferenceRun(InferenceRun&&) noexcept = default;
 
 const InferenceGraph& InferenceRun::graph() const { return state_->planned.graph; }
 const Plan& InferenceRun::plan() const { return state_->planned.plan; }
-std::int64_t InferenceRun::batch() const { return state_->planned.batch; }
+std::int64_t InferenceRun::size() const { return state_->planned.size; }
 Executor& InferenceRun::executor() { return state_->executor; }
 
 void InferenceRun::enter(const Pass& pass) {

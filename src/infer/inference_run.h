@@ -20,7 +20,7 @@ class InferenceRun {
 
   const InferenceGraph& graph() const;
   const Plan& plan() const;
-  std::int64_t batch() const;
+  std::int64_t size() const;
   Executor& executor();
 
   // Says which pass runs next; for whoever runs it on the executor.

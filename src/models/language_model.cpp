@@ -50,8 +50,9 @@ class PassBuilder {
       const ValueId keys = add("keys");
       caches.push_back({keys, add("values")});
     }
-    prefill(caches);
-    decode(caches);
+    if (shape_.generate.prompt > 0) prefill(caches);
+    if (shape_.generate.chunk > 0) go_on("extend", shape_.generate.chunk, caches);
+    go_on("decode", 1, caches);
   }
 
   void forward() {
@@ -133,11 +134,11 @@ class PassBuilder {
   }
 
   void prefill(std::vector<LayerCache> caches) {
-    const auto& [rows, prompt, slots] = shape_.generate;
+    const std::int64_t rows = shape_.generate.rows;
     builder_.begin_forward({"prefill"});
-    Pass pass = begin("prefill", rows, prompt);
+    Pass pass = begin("prefill", rows, shape_.generate.prompt);
     TokenStep step = step_of(pass, /*training=*/false);
-    step.length = slots;
+    step.length = shape_.generate.slots;
     step.caches = caches;
     step.lengths = add_input(pass, "lengths", {DType::i32, Shape{rows}});
     const ValueId last = add_input(pass, "last", {DType::i32, Shape{rows}});
@@ -145,18 +146,20 @@ class PassBuilder {
     score(std::move(pass), ops::gather_rows(builder_, hidden, last, "last"));
   }
 
-  void decode(std::vector<LayerCache> caches) {
-    const auto& [rows, prompt, slots] = shape_.generate;
-    builder_.begin_forward({"decode"});
-    Pass pass = begin("decode", rows, 1);
+  // So many tokens of each row behind those that the caches hold.
+  void go_on(const char* name, std::int64_t tokens, std::vector<LayerCache> caches) {
+    const std::int64_t rows = shape_.generate.rows;
+    builder_.begin_forward({name});
+    Pass pass = begin(name, rows, tokens);
     TokenStep step = step_of(pass, /*training=*/false);
-    step.length = slots;
+    step.length = shape_.generate.slots;
     step.caches = caches;
-    const ValueId positions = add_input(pass, "positions", {DType::i32, Shape{rows}});
-    step.positions = ops::reshape(builder_, positions, builder_.shape(step.tokens), "positions");
+    step.positions = add_input(pass, "positions", {DType::i32, {rows, tokens}});
     const ValueId hidden = model_.hidden(builder_, step);
-    score(std::move(pass), ops::reshape(builder_, hidden, {rows, builder_.shape(hidden)[2]}, "last"));
+    score(std::move(pass), ops::columns(builder_, ops::reshape(builder_, hidden, {rows, tokens * width_of(hidden)}, "tokens"),
+                                        (tokens - 1) * width_of(hidden), tokens * width_of(hidden), "last"));
   }
+  std::int64_t width_of(ValueId hidden) const { return builder_.shape(hidden)[2]; }
 
   ModelGraph& graph_;
   GraphBuilder& builder_;
@@ -184,8 +187,7 @@ ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenSt
     LayerCache& cache = step.caches[layer];
     const std::int64_t slots = builder.shape(cache.keys)[1];
     const std::int64_t window = parts.window > 0 ? std::min(parts.window, slots) : 0;
-    const ValueId positions = ops::reshape(builder, step.positions, Shape{builder.shape(step.positions)[0]}, "places");
-    return ops::cached_attention(builder, parts.q, parts.k, parts.v, positions, cache.keys, cache.values,
+    return ops::cached_attention(builder, parts.q, parts.k, parts.v, step.positions, cache.keys, cache.values,
                                  {.heads = parts.heads, .kv_heads = parts.kv_heads, .window = window});
   }
   if (!step.caches.empty()) {

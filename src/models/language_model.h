@@ -5,11 +5,14 @@
 //                    likewise (in that sample), and sample_ids u32 [batch, tokens, 3] (epoch, sample, position)
 //   prefill          tokens i32 [rows, prompt], lengths i32 [rows], last i32 [rows] (the place of each row's last token);
 //                    results: logits f32 [rows, vocab] of the last tokens. What lies past a length is not read.
-//   decode           tokens i32 [rows, 1], positions i32 [rows]; results: logits f32 [rows, vocab]
+//   extend           tokens i32 [rows, chunk], positions likewise; results: logits f32 [rows, vocab] of each row's last token.
+//   Where
+//                    a row has fewer tokens, the last one with its position stands there again.
+//   decode           the same of one token
 //   forward          tokens i32 [samples, tokens], segments likewise: a token sees those of its own number
 //   logits           index i32 [rows] of the samples' tokens, one after the other; results: logits f32 [rows, vocab]
-// Passes without noise also have sample_ids, which may hold anything. Prefill and decode go on from each other's caches, logits
-// from the hidden states of forward.
+// Passes without noise also have sample_ids, which may hold anything. Prefill, extend and decode go on from each other's caches,
+// logits from the hidden states of forward.
 #pragma once
 
 #include <optional>
@@ -41,8 +44,8 @@ struct TokenStep {
   std::int64_t length = 0;  // tokens that positions are planned for
   ValueId segments;         // i32 [b, t]: a token sees those of its own number; invalid: all are one
 
-  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` of a step of one
-  // token they are read and go on.
+  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` they are read and go
+  // on.
   std::span<LayerCache> caches;
   ValueId lengths;
   ValueId positions;  // i32 [b, t]; invalid: each token stands at its place in the row

@@ -54,8 +54,9 @@ struct Pass {
 // Of generation: keys and values of earlier tokens are kept from pass to pass.
 struct GenerationShape {
   std::int64_t rows = 0;    // sequences that go together
-  std::int64_t prompt = 0;  // tokens of the pass "prefill"
+  std::int64_t prompt = 0;  // tokens of the pass "prefill"; 0: there is none
   std::int64_t slots = 0;   // tokens of a sequence, at most, its prompt included
+  std::int64_t chunk = 0;   // tokens of a row in the pass "extend"; 0: there is none
 };
 
 // Of a pass over given tokens: the hidden states of all, then logits of some rows at a time.

@@ -195,10 +195,13 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
                        .launches = launches.kernels};  // a device holds code and parameters of kernels, of copies next to nothing
+  Bytes& encoding = counts.encoding;
+  if (!has_host(machine)) encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!has_host(machine)) return;
+  encoding = encoding_bytes(simulation.graph);
   counts.launches += launches.copies;
   plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));

@@ -139,13 +139,14 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
   outside_ = total(paging_reserve(keep.graph, paging_, machine, 0));
   arena_bound_ = find_bound(keep, floor);
   least_steps_ = keep.timeline.steps.size();
+  if (!has_host(machine)) encoding_ = encoding_bytes(keep.graph);
   const auto simplest =
       std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
   least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
 }
 
 Bytes BatchCandidates::least_reserve(const Machine& machine, Bytes arena) const {
-  const ReserveCounts counts{least_primitives_, static_cast<std::int64_t>(least_steps_), 0};
+  const ReserveCounts counts{least_primitives_, static_cast<std::int64_t>(least_steps_), 0, encoding_};
   return total(reserve_items(machine.reserve, counts, arena));
 }
 

@@ -113,6 +113,7 @@ class BatchCandidates {
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
   int simulations_ = 0;
+  Bytes encoding_;  // of frozen matrices
   std::size_t least_steps_ = 0;
   int least_primitives_ = 0;
 };

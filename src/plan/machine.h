@@ -74,6 +74,7 @@ struct Machine {
 // What is counted of a program; launches are those that are kept.
 struct ReserveCounts {
   std::int64_t primitives = 0, steps = 0, launches = 0;
+  Bytes encoding = {};  // of frozen matrices, while they are loaded
 };
 // What such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);

@@ -1,11 +1,13 @@
 #include "plan/simulation.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "plan/passes/fetching.h"
 #include "plan/passes/offload.h"
+#include "tensor/block_encode.h"
 
 namespace plimsoll {
 
@@ -87,6 +89,16 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
   int count = 0;
   for (const auto& [key, primitives] : distinct) count += primitives;
   return count;
+}
+
+Bytes encoding_bytes(const Graph& graph) {
+  Bytes most;
+  for (const Value& value : graph.values) {
+    if (!value.parameter || !value.parameter->blocks) continue;
+    const BlockMatrix& matrix = *value.parameter->blocks;
+    if (scales_apart(matrix.format)) most = std::max(most, encoding_bytes(matrix));
+  }
+  return most;
 }
 
 }  // namespace plimsoll

@@ -41,4 +41,7 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
 // the chunked loss, whose number depends on the chunks.
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
+// What loading holds at most while it encodes frozen matrices.
+Bytes encoding_bytes(const Graph& graph);
+
 }  // namespace plimsoll

@@ -19,6 +19,7 @@
 #include "measure/measure_disk.h"
 #include "measure/simulated_machine.h"
 #include "models/family.h"
+#include "models/model_graph.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/tiers/resting.h"
@@ -61,8 +62,6 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, 
 
 // What a whole training of this plan comes to. Its time is that of the updates.
 json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
-  std::int64_t parameters = 0;
-  for (const ValueId id : plan.graph.parameters()) parameters += plan.graph.values[id].type.shape.elements();
   std::int64_t samples = config.train.updates * config.train.effective_batch;
   json epochs;
   std::int64_t tokens = config.train.updates * plan.units_per_update;
@@ -80,7 +79,7 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
     const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
     epochs = static_cast<double>(samples) / static_cast<double>(all.count());
   }
-  return {{"parameters", parameters},
+  return {{"parameters", parameter_count(plan.graph)},
           {"updates", config.train.updates},
           {"samples", samples},
           {"epochs", epochs},
@@ -265,7 +264,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.facts = facts_of(config, input.data, input.epoch ? ragged_windows(config, *input.epoch) : std::nullopt);
   } else {
     input.facts = assumed_facts(config, input.assumed, cache);
-    if (say) say("note: " + assumed_text(input.assumed));
+    if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
   input.request.ragged = input.facts.ragged;
   input.cache = cache;

@@ -46,6 +46,7 @@ struct PlanningPlace {
   bool runs_now = true;
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
   bool begins = true;                 // from the weights of model.init, not from a checkpoint
+  bool tells_assumed = true;          // says what is assumed of data that are not there
 };
 
 // What graphs depend on beside the configuration: of data files that are there, and what is assumed of others.

@@ -4,14 +4,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/error.h"
+#include "base/ceil_div.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
 
-// Elements that are encoded at a time: even, and whole nf4 blocks.
-constexpr std::int64_t kPiece = 64 * 1024;
 // What bitsandbytes divides by where a block is all zeros.
 constexpr float kLeastAbsmax = 1e-38f;
 
@@ -60,8 +58,6 @@ std::array<float, 256> make_dynamic_map() {
   return map;
 }
 
-std::span<const std::byte> bytes_of(std::span<const float> values) { return std::as_bytes(values); }
-
 }  // namespace
 
 const std::array<float, 256>& dynamic_map() {
@@ -69,8 +65,20 @@ const std::array<float, 256>& dynamic_map() {
   return map;
 }
 
-void MemorySink::write(Bytes at, std::span<const std::byte> bytes) {
-  if (!bytes.empty()) std::memcpy(stored_ + at.n, bytes.data(), bytes.size());
+std::int64_t encoded_at_once(const BlockMatrix& matrix) {
+  constexpr std::int64_t kPiece = 1 << 16, kRowGroup = 4;
+  const std::int64_t rows = matrix.format == BlockFormat::int8 ? round_up(ceil_div(kPiece, matrix.columns), kRowGroup) : 0;
+  return std::min(rows > 0 ? rows * matrix.columns : kPiece, matrix.rows * matrix.columns);
+}
+
+Bytes encoding_bytes(const BlockMatrix& matrix) {
+  const bool bytes = matrix.format == BlockFormat::int8;
+  const std::int64_t elements = matrix.rows * matrix.columns, piece = encoded_at_once(matrix);
+  const std::int64_t scales = bytes ? matrix.rows : ceil_div(elements, kNf4Block);
+  const std::int64_t nested = matrix.format == BlockFormat::nf4_nested ? ceil_div(scales, kNestedBlock) : 0;
+  const std::int64_t codes = bytes ? piece : ceil_div(piece, 2),
+                     behind = (block_parts(matrix).end - block_parts(matrix).scales).n;
+  return Bytes{4 * (piece + scales + nested) + std::max(codes, behind)};
 }
 
 void encode_nf4(std::span<const float> elements, std::byte* codes, float* absmax) {
@@ -154,103 +162,6 @@ void encode_nested(std::span<const float> absmax, float offset, std::byte* codes
       *codes++ = most > 0 ? static_cast<std::byte>(code) : std::byte{0};
     }
   }
-}
-
-BlockEncoder::BlockEncoder(const BlockMatrix& matrix, BlockSink& sink)
-    : matrix_(matrix), parts_(block_parts(matrix)), sink_(sink) {
-  ensure(matrix.format == BlockFormat::int8 || matrix.format == BlockFormat::nf4 || matrix.format == BlockFormat::nf4_nested,
-         "block_encode", "this format is only decoded");
-  if (matrix.format == BlockFormat::nf4_nested) {
-    scales_.reserve(static_cast<std::size_t>(ceil_div(matrix.rows * matrix.columns, kNf4Block)));
-  }
-}
-
-Bytes BlockEncoder::held_bytes(const BlockMatrix& matrix) {
-  // The codes of a piece (int8: of a row), carried elements, and scales: those of a piece, or all and what `finish` makes of
-  // them.
-  const Bytes codes{std::max(kPiece, matrix.columns)};
-  const Bytes scales{4 * kPiece / kNf4Block};
-  if (matrix.format != BlockFormat::nf4_nested) return codes + scales + Bytes{4 * kNf4Block};
-  const std::int64_t blocks = ceil_div(matrix.rows * matrix.columns, kNf4Block);
-  return codes + Bytes{4 * kNf4Block} + Bytes{5 * blocks + 4 * ceil_div(blocks, kNestedBlock)};
-}
-
-void BlockEncoder::append(std::span<const float> rows) {
-  ensure(matrix_.columns > 0 && static_cast<std::int64_t>(rows.size()) % matrix_.columns == 0 &&
-             taken_ + static_cast<std::int64_t>(rows.size()) <= matrix_.rows * matrix_.columns,
-         "block_encode", "rows are whole and no more than the matrix has");
-  if (matrix_.format == BlockFormat::int8) {
-    append_int8(rows);
-  } else {
-    append_nf4(rows);
-  }
-  taken_ += static_cast<std::int64_t>(rows.size());
-}
-
-void BlockEncoder::append_int8(std::span<const float> rows) {
-  const std::size_t columns = static_cast<std::size_t>(matrix_.columns);
-  codes_.resize(columns);
-  for (; !rows.empty(); rows = rows.subspan(columns)) {
-    const float scale = encode_int8_row(rows.first(columns), codes_.data());
-    write_codes(codes_);
-    write_scales({&scale, 1}, blocks_written_);
-  }
-}
-
-void BlockEncoder::append_nf4(std::span<const float> elements) {
-  if (!carried_.empty()) {
-    const std::size_t count = std::min(elements.size(), static_cast<std::size_t>(kNf4Block) - carried_.size());
-    carried_.insert(carried_.end(), elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(count));
-    elements = elements.subspan(count);
-    if (carried_.size() < static_cast<std::size_t>(kNf4Block)) return;
-    write_nf4(carried_);
-    carried_.clear();
-  }
-  const std::size_t whole = elements.size() / kNf4Block * kNf4Block;
-  write_nf4(elements.first(whole));
-  carried_.assign(elements.begin() + static_cast<std::ptrdiff_t>(whole), elements.end());
-}
-
-void BlockEncoder::write_nf4(std::span<const float> elements) {
-  const bool nested = matrix_.format == BlockFormat::nf4_nested;
-  while (!elements.empty()) {
-    const std::span<const float> piece = elements.first(std::min<std::size_t>(elements.size(), kPiece));
-    elements = elements.subspan(piece.size());
-    const std::size_t blocks = (piece.size() + kNf4Block - 1) / kNf4Block, before = nested ? scales_.size() : 0;
-    codes_.resize((piece.size() + 1) / 2);
-    scales_.resize(before + blocks);
-    encode_nf4(piece, codes_.data(), scales_.data() + before);
-    write_codes(codes_);
-    if (!nested) write_scales(scales_, blocks_written_);
-  }
-}
-
-void BlockEncoder::write_codes(std::span<const std::byte> codes) {
-  sink_.write(Bytes{codes_written_}, codes);
-  codes_written_ += static_cast<std::int64_t>(codes.size());
-}
-
-void BlockEncoder::write_scales(std::span<const float> scales, std::int64_t first) {
-  sink_.write(parts_.scales + Bytes{4 * first}, bytes_of(scales));
-  blocks_written_ = first + static_cast<std::int64_t>(scales.size());
-}
-
-void BlockEncoder::finish(std::optional<float> offset) {
-  ensure(taken_ == matrix_.rows * matrix_.columns, "block_encode", "all rows come before the end");
-  write_nf4(carried_);
-  carried_.clear();
-  // Each part begins at a multiple of 4 bytes; what lies between is 0.
-  constexpr std::array<std::byte, 4> kZeros{};
-  write_codes(std::span(kZeros).first(static_cast<std::size_t>(parts_.scales.n - codes_written_)));
-  if (matrix_.format != BlockFormat::nf4_nested) return;
-  const float centre = offset.value_or(nested_offset(scales_));
-  std::vector<std::byte> codes(static_cast<std::size_t>((parts_.nested_scales - parts_.scales).n));
-  std::vector<float> nested(static_cast<std::size_t>((parts_.map - parts_.nested_scales).n / 4));
-  encode_nested(scales_, centre, codes.data(), nested.data());
-  sink_.write(parts_.scales, codes);
-  sink_.write(parts_.nested_scales, bytes_of(nested));
-  sink_.write(parts_.map, bytes_of(dynamic_map()));
-  sink_.write(parts_.offset, bytes_of({&centre, 1}));
 }
 
 }  // namespace plimsoll

@@ -1,65 +1,21 @@
-// fp32 rows to int8, nf4 and nf4_nested, to the bits that bitsandbytes computes on a processor. Rows come in order and in any
-// cut; the fp32 matrix is never held. nf4_nested needs all scales before it can nest them: its encoder keeps four bytes for each
-// 64 elements until `finish`.
+// fp32 numbers to int8, nf4 and nf4_nested, to the bits that bitsandbytes computes on a processor, and to q8_0. For a whole
+// matrix: weights/block_stream.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "base/bytes.h"
 #include "tensor/block_format.h"
 
 namespace plimsoll {
 
-// Takes the bytes of a stored matrix, in pieces of any order that do not overlap.
-class BlockSink {
- public:
-  virtual ~BlockSink() = default;
-  virtual void write(Bytes at, std::span<const std::byte> bytes) = 0;
-};
-
-// Into stored_bytes(matrix) bytes that somebody else owns.
-class MemorySink final : public BlockSink {
- public:
-  explicit MemorySink(std::byte* stored) : stored_(stored) {}
-  void write(Bytes at, std::span<const std::byte> bytes) override;
-
- private:
-  std::byte* stored_;
-};
-
-class BlockEncoder {
- public:
-  // The format is int8, nf4 or nf4_nested. `sink` outlives the encoder.
-  BlockEncoder(const BlockMatrix& matrix, BlockSink& sink);
-
-  // What an encoder holds at most, beside the rows of one call.
-  static Bytes held_bytes(const BlockMatrix& matrix);
-
-  // The next rows, all elements of each.
-  void append(std::span<const float> rows);
-  // After the last row. `offset` is that of nf4_nested; without one it is the mean of the scales.
-  void finish(std::optional<float> offset = std::nullopt);
-
- private:
-  void append_int8(std::span<const float> rows);
-  void append_nf4(std::span<const float> elements);
-  void write_nf4(std::span<const float> elements);
-  void write_scales(std::span<const float> scales, std::int64_t first);
-  void write_codes(std::span<const std::byte> codes);
-
-  BlockMatrix matrix_;
-  BlockParts parts_;
-  BlockSink& sink_;
-  std::int64_t taken_ = 0, codes_written_ = 0, blocks_written_ = 0;
-  std::vector<std::byte> codes_;  // of one piece
-  std::vector<float> scales_;     // of one piece; nf4_nested: all of them
-  std::vector<float> carried_;    // elements of a block that the next rows complete
-};
+// Where scales lie apart: elements that loading encodes at a time, a multiple of 4, and what it holds meanwhile. All
+// scales are: they lie behind the codes.
+std::int64_t encoded_at_once(const BlockMatrix& matrix);
+Bytes encoding_bytes(const BlockMatrix& matrix);
 
 // Codes and absmax of consecutive nf4 blocks; only the last may be partial. An odd number of elements ends in a byte whose low
 // half encodes 0.

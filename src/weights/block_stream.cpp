@@ -12,22 +12,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kPiece = 1 << 16, kRowGroup = 4;
-
-std::int64_t piece_of(const BlockMatrix& matrix) {
-  if (matrix.format != BlockFormat::int8) return kPiece;
-  return matrix.columns * round_up(ceil_div(kPiece, matrix.columns), kRowGroup);
-}
-
 std::size_t count_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 }  // namespace
 
-BlockStream::BlockStream(const BlockMatrix& matrix, ReadElements read)
-    : matrix_(matrix), read_(std::move(read)), piece_(std::min(piece_of(matrix), matrix.rows * matrix.columns)) {
-  const bool known =
-      matrix.format == BlockFormat::int8 || matrix.format == BlockFormat::nf4 || matrix.format == BlockFormat::nf4_nested;
-  ensure(known, "weights", "nothing encodes this format");
+BlockStream::BlockStream(const BlockMatrix& matrix, ReadElements read, std::optional<float> offset)
+    : matrix_(matrix), read_(std::move(read)), offset_(offset), piece_(encoded_at_once(matrix)) {
+  ensure(scales_apart(matrix.format), "weights", "nothing encodes this format");
   elements_.resize(count_of(piece_));
   const std::int64_t all = matrix.rows * matrix.columns;
   scales_.resize(count_of(matrix.format == BlockFormat::int8 ? matrix.rows : ceil_div(all, kNf4Block)));
@@ -82,7 +73,7 @@ void BlockStream::encode_scales() {
   if (matrix_.format != BlockFormat::nf4_nested) {
     put(parts.scales, std::as_bytes(std::span(scales_)));
   } else {
-    const float offset = nested_offset(scales_);
+    const float offset = offset_.value_or(nested_offset(scales_));
     std::vector<float> nested(count_of(ceil_div(std::ssize(scales_), kNestedBlock)));
     encode_nested(scales_, offset, bytes_.data() + (parts.scales.n - made_), nested.data());
     put(parts.nested_scales, std::as_bytes(std::span(nested)));

@@ -1,10 +1,11 @@
 // The bytes of a frozen matrix in blocks, in order, from its elements, which are read in order, each once. Scales come behind all
-// codes: they are held until then. All else that it holds is of the size of a few rows.
+// codes, so they are held until then (encoding_bytes).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,8 @@ using ReadElements = std::function<void(std::int64_t first, std::span<float> out
 
 class BlockStream {
  public:
-  // int8, nf4 or nf4_nested. Reads begin at multiples of 4.
-  BlockStream(const BlockMatrix& matrix, ReadElements read);
+  // int8, nf4 or nf4_nested. Reads begin at multiples of 4. `offset`: of nf4_nested; without one it is the mean of the scales.
+  BlockStream(const BlockMatrix& matrix, ReadElements read, std::optional<float> offset = std::nullopt);
 
   // The bytes that follow; in all stored_bytes(matrix).
   void next(std::span<std::byte> out);
@@ -29,6 +30,7 @@ class BlockStream {
 
   BlockMatrix matrix_;
   ReadElements read_;
+  std::optional<float> offset_;
   std::int64_t piece_;  // elements that are encoded at a time
   std::int64_t taken_ = 0, made_ = 0;
   std::vector<float> elements_, scales_;

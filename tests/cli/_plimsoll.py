@@ -104,12 +104,12 @@ class Test:
     def path(self, name):
         return self.folder / name
 
-    def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT, before=None):
+    def run(self, *arguments, environment=None, stdout=None, timeout=TIMEOUT, before=None, stdin=None):
         command = [self.binary, *(str(argument) for argument in arguments)]
         process = subprocess.run(
             command,
             cwd=self.folder,
-            stdin=subprocess.DEVNULL,
+            input=stdin or b"",
             stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment or os.environ,

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/dialogue.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 
@@ -236,8 +238,42 @@ TEST(ChatEncoder, CompletionsAndTexts) {
 TEST(ChatEncoder, PromptsForAnAnswer) {
   Encoded chat(kChatMl);
   const ChatSample sample = Encoded::parse(R"({"messages": [{"role": "user", "content": "q"}]})");
-  EXPECT_EQ(chat.tokenizer->decode(chat.encoder->encode_prompt(sample), false),
+  EXPECT_EQ(chat.tokenizer->decode(chat.encoder->encode_prompt(sample).tokens, false),
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(ChatEncoder, KnowsWhatTheTemplateWritesBehindAnAnswer) {
+  Encoded chat(kChatMl);
+  EXPECT_EQ(chat.encoder->end_of_turn(), chat.tokenizer->find("<|im_end|>"));
+  EXPECT_EQ(Encoded("{% for m in messages %}{{ m.content }}\n{% endfor %}").encoder->end_of_turn(), std::nullopt);
+  EXPECT_EQ(Encoded("{{ raise_exception('no') }}").encoder->end_of_turn(), std::nullopt);
+}
+
+// The oldest turns go, in pairs; the system turn and the last one stay.
+TEST(Dialogue, LeavesTheOldestTurnsOut) {
+  Encoded chat(kChatMl);
+  const std::vector<Turn> turns{{"system", "s"},   {"user", "one"},       {"assistant", "two"},
+                                {"user", "three"}, {"assistant", "four"}, {"user", "five"}};
+  const auto text = [](std::initializer_list<Turn> list) {
+    std::string all;
+    for (const Turn& turn : list) all += "<|im_start|>" + turn.role + "\n" + turn.content + "<|im_end|>\n";
+    return all + "<|im_start|>assistant\n";
+  };
+  const DialoguePrompt whole = fit_dialogue(*chat.encoder, turns, 1000, 1000);
+  EXPECT_EQ(whole.dropped, 0U);
+  EXPECT_EQ(whole.text, text({turns[0], turns[1], turns[2], turns[3], turns[4], turns[5]}));
+  EXPECT_EQ(chat.tokenizer->decode(whole.tokens, false), whole.text);
+  EXPECT_EQ(fit_dialogue(*chat.encoder, turns, whole.tokens.size(), 1000).dropped, 0U);
+  const DialoguePrompt less = fit_dialogue(*chat.encoder, turns, whole.tokens.size() - 1, 1000);
+  EXPECT_EQ(less.dropped, 2U);
+  EXPECT_EQ(less.text, text({turns[0], turns[3], turns[4], turns[5]}));
+  const DialoguePrompt least = fit_dialogue(*chat.encoder, turns, 1, 1000);
+  EXPECT_EQ(least.dropped, 4U);
+  EXPECT_EQ(least.text, text({turns[0], turns[5]}));
+  EXPECT_ERROR(fit_dialogue(*chat.encoder, turns, 1, least.tokens.size() - 1), "E-CHAT-CONTEXT", "the context has room for");
+  // What a user writes is no token of the template.
+  const DialoguePrompt sly = fit_dialogue(*chat.encoder, std::vector<Turn>{{"user", "<|im_end|>"}}, 1000, 1000);
+  EXPECT_EQ(std::ranges::count(sly.tokens, chat.tokenizer->find("<|im_end|>")), 1);
 }
 
 TEST(ChatEncoder, FindsTheTemplateOfAFolder) {

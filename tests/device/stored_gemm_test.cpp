@@ -13,7 +13,7 @@
 #include "base/philox.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/parallel.h"
-#include "tensor/block_encode.h"
+#include "tensor/encoded.h"
 #include "tensor/half.h"
 
 namespace plimsoll::cpu {
@@ -76,15 +76,11 @@ struct Operand {
 
  private:
   void encode(BlockFormat format) {
-    const bool encodes = format == BlockFormat::int8 || format == BlockFormat::nf4 || format == BlockFormat::nf4_nested;
-    if (!encodes) {  // any byte is a code, and a scale of two equal bytes is sane
+    if (!scales_apart(format)) {  // any byte is a code, and a scale of two equal bytes is sane
       for (std::size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<std::byte>(0x20 + mix64(i) % 16);
       return;
     }
-    MemorySink sink(stored.data());
-    BlockEncoder encoder(*matrix.blocks, sink);
-    encoder.append(elements);
-    encoder.finish();
+    stored = test::encoded(*matrix.blocks, elements);
   }
 };
 

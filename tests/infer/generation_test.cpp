@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "formats/scratch_folder.h"
@@ -185,6 +187,45 @@ TEST_P(EveryKind, RowsGoTheirOwnWays) {
   EXPECT_EQ(together[1].tokens, generated({{44, 4}})[0].tokens);
 }
 
+// Turns that go on where the last one ended, that change what came before, and that are longer than a chunk: whatever the caches
+// hold, the logits are those without a cache.
+TEST_P(EveryKind, ChatsReuseWhatTheCachesHold) {
+  const Model model(GetParam().config);
+  const std::int64_t context = kContext;
+  InferenceRun run = model.run(model.plan([&] { return build_generation_graph(model.config(), chat_shape(context)); }));
+  GenerationRequest request;
+  request.tokens = 4, request.context = context, request.vocabulary = kVocab;
+  request.sampling.temperature = 0;
+  std::vector<std::int32_t> held;
+  const auto turn = [&](std::vector<std::int32_t> prompt) {
+    request.prompts = {prompt};
+    Logits first;
+    const ChatRow result = continue_chat(run, request, held, [&](std::size_t, std::int32_t) {
+      if (!first.empty()) return;
+      const std::span<const float> logits = run.executor().view(run.graph().model.pass("extend").results.front()).as<float>();
+      first.assign(logits.begin(), logits.end());
+    });
+    EXPECT_LE(relative_distance(first, uncached(model, prompt, context)), 1e-5) << "prompt of " << prompt.size();
+    prompt.insert(prompt.end(), result.row.tokens.begin(), result.row.tokens.end());
+    EXPECT_EQ(result.row.tokens.size(), 4U);
+    EXPECT_EQ(held, std::vector<std::int32_t>(prompt.begin(), prompt.end() - 1));  // the last one has not been through the model
+    return std::pair(prompt, result.reused);
+  };
+  auto [text, reused] = turn({3, 14, 15, 9, 26, 5, 35});
+  EXPECT_EQ(reused, 0U);
+  text.insert(text.end(), {8, 9, 7, 9});
+  std::tie(text, reused) = turn(text);
+  EXPECT_EQ(reused, 10U);
+  // Back to the fifth token. A ring that has turned does not know any more what that one saw.
+  std::vector<std::int32_t> other(text.begin(), text.begin() + 5);
+  other.insert(other.end(), {11, 12});
+  const bool turned = GetParam().name == "mistral_window" || GetParam().name == "qwen2";
+  EXPECT_EQ(turn(other).second, turned ? 0U : 5U);
+  for (std::int32_t i = 0; i < 66; ++i) other.push_back((7 * i) % kVocab);
+  EXPECT_EQ(turn(other).second, GetParam().name == "qwen2" ? 0U : 7U);  // a window of 9, and 10 tokens
+  run.check();
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, EveryKind, testing::ValuesIn(kinds()), [](const auto& kind) { return kind.param.name; });
 
 TEST(Generation, StopsAtTheContextAndAtEndTokens) {
@@ -212,6 +253,28 @@ std::vector<int> counts_of(const Sampling& sampling, const std::vector<float>& l
   std::vector<std::int32_t> order(logits.size());
   for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(draw(logits, sampling, i, 0, order))];
   return counts;
+}
+
+TEST(Generation, ChatsStopWhereTheyAreAskedTo) {
+  const Model model(kinds()[2].config);
+  GenerationRequest request;
+  request.prompts = {{1, 2, 3, 4}};
+  request.tokens = 50, request.context = kContext, request.vocabulary = kVocab;
+  request.sampling.temperature = 0;
+  InferenceRun run = model.run(model.plan([&] { return build_generation_graph(model.config(), chat_shape(kContext)); }));
+  std::vector<std::int32_t> held;
+  int tokens = 0;
+  request.stops = [&] { return tokens == 3; };
+  const auto count = [&](std::size_t, std::int32_t) { ++tokens; };
+  const ChatRow some = continue_chat(run, request, held, count);
+  EXPECT_EQ(some.row.stopped, Stopped::interrupt);
+  EXPECT_EQ(some.row.tokens.size(), 3U);
+  const ChatRow none = continue_chat(run, request, held, count);
+  EXPECT_EQ(none.row.stopped, Stopped::interrupt);
+  EXPECT_TRUE(none.row.tokens.empty());
+  request.stops = {};
+  request.tokens = 3;
+  EXPECT_EQ(continue_chat(run, request, held, count).row.tokens, some.row.tokens);
 }
 
 TEST(Draw, FollowsTheProbabilities) {

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <set>
@@ -161,46 +163,155 @@ TEST_P(Ragged, EpochsEndWithWhatIsLeft) {
   }
 }
 
-// The checks above would see a pack whose samples see each other.
-TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
-  const ChatData data;
-  Config config = with(Ragged::config(), true);
+// The samples of a file, their fields changed behind fill().
+class Changed : public SampleSource {
+ public:
+  Changed(const TokenFile& file, bool packs) : samples_(file, kContext, packs) {}
+  std::int64_t count() const override { return samples_.count(); }
+  SampleSize size(std::int64_t sample) const override { return samples_.size(sample); }
+  std::int64_t staging_bytes(std::int64_t rows) const override { return samples_.staging_bytes(rows); }
+  void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override {
+    samples_.read(samples, staging);
+  }
+  void drop(std::span<const PlacedSample> samples) const override { samples_.drop(samples); }
+  void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
+            std::span<const FieldBuffer> fields) const override {
+    samples_.fill(samples, staging, fields);
+    const auto numbers = [&](std::string_view name) {
+      const auto found = std::ranges::find(fields, name, &FieldBuffer::name);
+      return found == fields.end() ? std::span<std::int32_t>() : found->view.as<std::int32_t>();
+    };
+    change(samples, numbers("tokens"), numbers("targets"), numbers("segments"));
+  }
+
+ protected:
+  using Numbers = std::span<std::int32_t>;
+  virtual void change(std::span<const PlacedSample> samples, Numbers tokens, Numbers targets, Numbers segments) const = 0;
+  // Where a sample lies in a field.
+  Numbers part(Numbers field, const PlacedSample& sample) const {
+    const auto begin = static_cast<std::size_t>(sample.row * kContext + sample.begin);
+    return field.subspan(begin, static_cast<std::size_t>(size(sample.ref.sample).positions));
+  }
+
+ private:
+  StoredSamples samples_;
+};
+
+// Samples of one row see each other.
+class Joined final : public Changed {
+ public:
+  using Changed::Changed;
+
+ protected:
+  void change(std::span<const PlacedSample>, Numbers, Numbers, Numbers segments) const override {
+    std::ranges::fill(segments, 0);
+  }
+};
+
+// Only one sample counts; the tokens of another one may be others.
+class OneCounts final : public Changed {
+ public:
+  OneCounts(const TokenFile& file, bool packs, std::int64_t counted, std::int64_t altered = -1, bool joined = false)
+      : Changed(file, packs), counted_(counted), altered_(altered), joined_(joined) {}
+
+ protected:
+  void change(std::span<const PlacedSample> samples, Numbers tokens, Numbers targets, Numbers segments) const override {
+    const auto next = [](std::int32_t token) { return token < 0 ? token : (token + 1) % static_cast<std::int32_t>(kVocab); };
+    for (const PlacedSample& sample : samples) {
+      if (sample.ref.sample != counted_) std::ranges::fill(part(targets, sample), -1);
+      if (sample.ref.sample != altered_) continue;
+      for (const Numbers field : {part(tokens, sample), part(targets, sample)}) std::ranges::transform(field, field.begin(), next);
+    }
+    if (joined_) std::ranges::fill(segments, 0);
+  }
+
+ private:
+  std::int64_t counted_, altered_;
+  bool joined_;
+};
+
+// The first updates of a training on such a source.
+std::vector<Metrics> train_on(const Config& config, std::int64_t micro, const ChatData& data, const SampleSource& source,
+                              const Faults& faults = {}, int updates = 1) {
   const DataFacts known = facts(config, data.files);
-  const Plan plan = plan_with(config, 2, {BlockMode::keep}, 1, known);
-
-  class Joined final : public SampleSource {
-   public:
-    explicit Joined(const TokenFile& file) : samples_(file, kContext, true) {}
-    std::int64_t count() const override { return samples_.count(); }
-    SampleSize size(std::int64_t sample) const override { return samples_.size(sample); }
-    std::int64_t staging_bytes(std::int64_t rows) const override { return samples_.staging_bytes(rows); }
-    void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const override {
-      samples_.read(samples, staging);
-    }
-    void drop(std::span<const PlacedSample> samples) const override { samples_.drop(samples); }
-    void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
-              std::span<const FieldBuffer> fields) const override {
-      samples_.fill(samples, staging, fields);
-      for (const FieldBuffer& field : fields) {
-        if (field.name == "segments") std::ranges::fill(field.view.as<std::int32_t>(), 0);
-      }
-    }
-
-   private:
-    StoredSamples samples_;
-  };
-
-  const Joined joined(data.files.train);
-  TrainingGraph model = build_training_graph(config, known, 2);
+  const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, known);
+  TrainingGraph model = build_training_graph(config, known, micro);
   const Program program = lower(plan);
   const Arena arena(plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  Trainer trainer(config, model, plan, executor, {joined, nullptr, "joined", window_rule(config, data.files.train)});
+  Trainer trainer(config, model, plan, executor, {source, nullptr, "changed", window_rule(config, data.files.train)});
+  trainer.make_wrong(faults);
   trainer.load(nullptr);
-  const double wrong = trainer.update().loss;
+  std::vector<Metrics> result;
+  for (int i = 0; i < updates; ++i) result.push_back(trainer.update());
+  return result;
+}
+
+Window first_window(const Config& config, const ChatData& data, const SampleSource& source) {
+  Window window;
+  cut_window(sample_order(config, source.count()), source, window_rule(config, data.files.train), 0, window);
+  return window;
+}
+
+// The checks above would see a pack whose samples see each other.
+TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
+  const ChatData data;
+  const Config config = with(Ragged::config(), true);
+  const double wrong = train_on(config, 2, data, Joined(data.files.train, true)).front().loss;
   const double right = train_with(config, 2, data).updates.front().loss;
   EXPECT_GT(std::abs(wrong / right - 1), 1e-5);
+}
+
+// With noise, in training: whatever another sample of the window holds, a sample's loss has the same bits.
+TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
+  const ChatData data;
+  const Config config = with(Ragged::config(), true);
+  const Window window = first_window(config, data, StoredSamples(data.files.train, kContext, true));
+  ASSERT_EQ(window.samples, 6);
+  EXPECT_LT(window.rows, window.samples) << "rows hold several samples";
+  const std::int64_t altered = window.placed.front().ref.sample;
+  int seen = 0;
+  for (const PlacedSample& each : window.placed) {
+    const std::int64_t sample = each.ref.sample;
+    const auto loss = [&](std::int64_t other, bool joined) {
+      return train_on(config, 2, data, OneCounts(data.files.train, true, sample, other, joined)).front().loss;
+    };
+    const double before = loss(-1, false), after = loss(altered, false);
+    EXPECT_GT(before, 0);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(before) == std::bit_cast<std::uint64_t>(after), sample != altered) << sample;
+    seen += loss(-1, true) != loss(altered, true) ? 1 : 0;
+  }
+  EXPECT_GT(seen, 1) << "if samples of a row saw each other, it would be noticed";
+}
+
+// Losses add up by trained tokens, and so do gradients: a mean of the means of micro-batches is another number, and another step.
+TEST_P(Ragged, AMeanOfMeansIsCaught) {
+  const ChatData data;
+  const Config config = with(Ragged::config(), false);
+  const StoredSamples samples(data.files.train, kContext, false);
+  const Window window = first_window(config, data, samples);
+  constexpr std::int64_t kMicro = 2;
+  std::vector<double> sums(3), units(3);  // of each micro-batch
+  for (const PlacedSample& each : window.placed) {
+    const auto micro = static_cast<std::size_t>(each.row / kMicro);
+    const double share = train_on(config, kMicro, data, OneCounts(data.files.train, false, each.ref.sample)).front().loss;
+    sums[micro] += share * static_cast<double>(window.units);
+    units[micro] += static_cast<double>(samples.size(each.ref.sample).units);
+  }
+  const auto total = static_cast<double>(window.units);
+  double right = 0, wrong = 0;
+  Faults faults;  // the gradient of that mean
+  for (std::size_t micro = 0; micro < 3; ++micro) {
+    right += sums[micro] / total;
+    wrong += sums[micro] / units[micro] / 3;
+    faults.weights.push_back(total / units[micro] / 3);
+  }
+  const Metrics ours = train_on(config, kMicro, data, samples).front();
+  EXPECT_NEAR(ours.loss / right, 1, 1e-6);
+  EXPECT_GT(std::abs(ours.loss / wrong - 1), 1e-4);
+  const double norm = train_on(config, kMicro, data, samples, faults).front().grad_norm;
+  EXPECT_GT(std::abs(norm / ours.grad_norm - 1), 1e-3) << "more than between micro-batches";
 }
 
 }  // namespace

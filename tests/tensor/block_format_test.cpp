@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/block_encode.h"
 #include "tensor/digests.h"
+#include "tensor/encoded.h"
 
 namespace plimsoll {
 namespace {
@@ -83,19 +83,6 @@ std::vector<float> test_values(std::int64_t rows, std::int64_t columns) {
   return values;
 }
 
-std::vector<std::byte> encoded(const BlockMatrix& matrix, std::span<const float> values, std::int64_t rows_at_once,
-                               std::optional<float> offset = std::nullopt) {
-  std::vector<std::byte> stored(static_cast<std::size_t>(stored_bytes(matrix).n), std::byte{0xee});
-  MemorySink sink(stored.data());
-  BlockEncoder encoder(matrix, sink);
-  for (std::int64_t row = 0; row < matrix.rows; row += rows_at_once) {
-    const std::int64_t count = std::min(rows_at_once, matrix.rows - row) * matrix.columns;
-    encoder.append(values.subspan(static_cast<std::size_t>(row * matrix.columns), static_cast<std::size_t>(count)));
-  }
-  encoder.finish(offset);
-  return stored;
-}
-
 TEST(BlockFormat, RowsEncodeToTheBitsOfBitsandbytesInAnyCut) {
   for (const Encoded& golden : {
            Encoded{"int8", 9, 33, 0, 0xb954e7976dbd4ba5u, 0x33c657e379004e41u},
@@ -107,9 +94,9 @@ TEST(BlockFormat, RowsEncodeToTheBitsOfBitsandbytesInAnyCut) {
        }) {
     const BlockMatrix matrix{*block_format_named(golden.format), golden.rows, golden.columns};
     const std::vector<float> values = test_values(golden.rows, golden.columns);
-    for (const std::int64_t rows_at_once : {1L, 4L, 1000L}) {
-      const std::vector<std::byte> stored = encoded(matrix, values, rows_at_once, golden.offset);
-      EXPECT_EQ(digest(stored), golden.stored) << golden.format << ", " << rows_at_once << " rows at once";
+    for (const std::size_t part : {1u, 100u, 1u << 30}) {
+      const std::vector<std::byte> stored = test::encoded(matrix, values, part, golden.offset);
+      EXPECT_EQ(digest(stored), golden.stored) << golden.format << ", in parts of " << part << " bytes";
       EXPECT_EQ(digest(decoded(matrix, stored, 0, values.size())), golden.values) << golden.format;
       expect_any_cut(matrix, stored);
     }
@@ -118,7 +105,7 @@ TEST(BlockFormat, RowsEncodeToTheBitsOfBitsandbytesInAnyCut) {
 
 TEST(BlockFormat, AnOffsetThatNobodyGivesIsTheMeanOfTheScales) {
   const BlockMatrix matrix{BlockFormat::nf4_nested, 131, 200};
-  const std::vector<std::byte> stored = encoded(matrix, test_values(131, 200), 7);
+  const std::vector<std::byte> stored = test::encoded(matrix, test_values(131, 200));
   float offset = 0;
   std::memcpy(&offset, stored.data() + block_parts(matrix).offset.n, sizeof(offset));
   EXPECT_NEAR(offset, 0x1.c5e6f2p+2f, 1e-6 * 7);
@@ -129,12 +116,12 @@ TEST(BlockFormat, ZerosAndNanSurvive) {
   values[200] = std::numeric_limits<float>::quiet_NaN();
   for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4}) {
     const BlockMatrix matrix{format, 2, 128};
-    const std::vector<float> back = decoded(matrix, encoded(matrix, values, 1), 0, values.size());
+    const std::vector<float> back = decoded(matrix, test::encoded(matrix, values), 0, values.size());
     EXPECT_EQ(back[5], 0) << name(format);
     EXPECT_TRUE(std::isnan(back[200])) << name(format);
   }
   const BlockMatrix nested{BlockFormat::nf4_nested, 2, 128};
-  for (const float value : decoded(nested, encoded(nested, std::vector<float>(256, 0.0f), 2), 0, 256)) EXPECT_EQ(value, 0);
+  for (const float value : decoded(nested, test::encoded(nested, std::vector<float>(256, 0.0f)), 0, 256)) EXPECT_EQ(value, 0);
 }
 
 TEST(BlockFormat, SizesCountPartialBlocks) {

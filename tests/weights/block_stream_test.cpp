@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "tensor/block_encode.h"
+#include "tensor/encoded.h"
 
 namespace plimsoll {
 namespace {
@@ -18,15 +18,6 @@ std::vector<float> numbers(std::int64_t count) {
   std::vector<float> all(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(std::sin(0.1 * static_cast<double>(i * i % 9973)));
   return all;
-}
-
-std::vector<std::byte> encoded(const BlockMatrix& matrix, const std::vector<float>& elements) {
-  std::vector<std::byte> stored(static_cast<std::size_t>(stored_bytes(matrix).n), std::byte{0xEE});
-  MemorySink sink(stored.data());
-  BlockEncoder encoder(matrix, sink);
-  encoder.append(elements);
-  encoder.finish();
-  return stored;
 }
 
 std::vector<BlockMatrix> matrices() {
@@ -39,11 +30,11 @@ std::vector<BlockMatrix> matrices() {
   return all;
 }
 
-TEST(BlockStream, YieldsWhatTheEncoderWritesInPartsOfAnySize) {
+TEST(BlockStream, YieldsTheSameBytesInPartsOfAnySize) {
   cpu::set_thread_count(2);
   for (const BlockMatrix& matrix : matrices()) {
     const std::vector<float> elements = numbers(matrix.rows * matrix.columns);
-    const std::vector<std::byte> expected = encoded(matrix, elements);
+    const std::vector<std::byte> expected = test::encoded(matrix, elements);
     for (const std::size_t part : {std::size_t{1} << 30, std::size_t{4096}, std::size_t{999}}) {
       std::int64_t next = 0;
       BlockStream stream(matrix, [&](std::int64_t first, std::span<float> out) {

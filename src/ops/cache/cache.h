@@ -31,10 +31,10 @@ struct ColumnsAttributes {
 
 // cache_rows: (rows [b, t, c], lengths i32 [b], cache [b, slots, c]) -> cache: of each sample the last rows before its length, as
 // many as there are slots; row i has position i.
-// cached_attention: (q [b, 1, heads * d], k [b, 1, kv_heads * d], v likewise, positions i32 [b], cached keys, cached values) ->
-// out [b, 1, heads * d], keys, values: stores k and v at each sample's position, then attends to the positions up to it. It reads
-// no slot without a position.
-// columns: a part of the last axis.
+// cached_attention: (q [b, t, heads * d], k [b, t, kv_heads * d], v likewise, positions i32 [b, t], cached keys, cached values)
+// -> out [b, t, heads * d], keys, values: token after token, stores k and v at its position, then attends to the positions up to
+// it. It reads no slot without a position. A token may be given again at its own position: that changes no cache. columns: a part
+// of the last axis.
 extern const OpDef kCacheRows, kCachedAttention, kColumns;
 
 // The new version of the cache.

@@ -18,6 +18,7 @@ cpu::CacheShape shape_of(const KernelRequest& request) {
   const std::int64_t size = request.inputs[0].shape.last() / a.heads, slots = request.inputs[4].shape[1];
   const double scale = a.scale == 0 ? 1 / std::sqrt(static_cast<double>(size)) : a.scale;
   return {.batch = request.inputs[0].shape[0],
+          .tokens = request.inputs[0].shape[1],
           .slots = slots,
           .heads = a.heads,
           .kv_heads = a.kv_heads,

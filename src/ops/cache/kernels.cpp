@@ -67,19 +67,19 @@ HWY_INLINE void scale_row(float* HWY_RESTRICT y, float factor, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] *= factor;
 }
 
-void attend(const cache::Call& call, std::int64_t task, float* scratch) {
+void attend_token(const cache::Call& call, std::int64_t sample, std::int64_t head, std::int64_t token, float* scratch) {
   const CacheShape& shape = call.shape;
-  const std::int64_t sample = task / shape.kv_heads, head = task % shape.kv_heads, group = cache::group(shape);
-  const std::int64_t size = shape.head_size, position = call.positions[sample], row = shape.kv_heads * size;
-  float* const out = call.out + (sample * shape.heads + head * group) * size;
+  const std::int64_t at = sample * shape.tokens + token, group = cache::group(shape);
+  const std::int64_t size = shape.head_size, position = call.positions[at], row = shape.kv_heads * size;
+  float* const out = call.out + (at * shape.heads + head * group) * size;
   std::memset(out, 0, static_cast<std::size_t>(group * size) * 4);
-  const float* const q = call.q + (sample * shape.heads + head * group) * size;
+  const float* const q = call.q + (at * shape.heads + head * group) * size;
   float* const keys = call.keys + sample * shape.slots * row + head * size;
   float* const values = call.values + sample * shape.slots * row + head * size;
   const std::int64_t own = position % shape.slots * row;
   const auto bytes = static_cast<std::size_t>(size) * 4;
-  std::memcpy(keys + own, call.k + (sample * shape.kv_heads + head) * size, bytes);
-  std::memcpy(values + own, call.v + (sample * shape.kv_heads + head) * size, bytes);
+  std::memcpy(keys + own, call.k + (at * shape.kv_heads + head) * size, bytes);
+  std::memcpy(values + own, call.v + (at * shape.kv_heads + head) * size, bytes);
   float *const maxima = scratch + group * cache::kTile, *const sums = maxima + group;
   std::fill(maxima, maxima + group, std::numeric_limits<float>::lowest());
   std::fill(sums, sums + group, 0.0f);
@@ -108,6 +108,11 @@ void attend(const cache::Call& call, std::int64_t task, float* scratch) {
     }
   }
   for (std::int64_t g = 0; g < group; ++g) scale_row(out + g * size, 1.0f / sums[g], size);
+}
+
+void attend(const cache::Call& call, std::int64_t task, float* scratch) {
+  const std::int64_t sample = task / call.shape.kv_heads, head = task % call.shape.kv_heads;
+  for (std::int64_t token = 0; token < call.shape.tokens; ++token) attend_token(call, sample, head, token, scratch);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -1,6 +1,7 @@
-// Attention of single tokens to what a cache holds, on the CPU. Buffers are fp32, dense and row-major; the caller owns all. A
+// Attention of a few tokens to what a cache holds, on the CPU. Buffers are fp32, dense and row-major; the caller owns all. A
 // task is one head of keys and values of one sample, with the heads of queries that read it; sums go by ascending position, so
-// results depend neither on the number of threads nor on where a ring has turned to. The bytes of a cache are read once.
+// results depend neither on the number of threads nor on where a ring has turned to. The bytes of a cache are read once for each
+// token.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 namespace plimsoll::cpu {
 
 struct CacheShape {
-  std::int64_t batch, slots, heads, kv_heads, head_size;
+  std::int64_t batch, tokens, slots, heads, kv_heads, head_size;
   std::int64_t window;  // at most the slots
   float scale;
 };

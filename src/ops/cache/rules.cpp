@@ -41,11 +41,11 @@ std::vector<ValueType> infer_attention(const Attributes& any, TypeSpan inputs) {
   require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0, kWhere,
           fmt::format("{} heads of queries read {} of keys and values", a.heads, a.kv_heads),
           "a number of heads that is a multiple of that of keys and values");
-  require(q.rank() == 3 && q[1] == 1 && q.last() % a.heads == 0, kWhere,
-          fmt::format("the queries are {} for {} heads", to_text(q), a.heads), "pass (batch, 1, heads * head_size)");
+  require(q.rank() == 3 && q.last() % a.heads == 0, kWhere, fmt::format("the queries are {} for {} heads", to_text(q), a.heads),
+          "pass (batch, tokens, heads * head_size)");
   const std::int64_t width = q.last() / a.heads * a.kv_heads;
-  for (const std::size_t i : {1, 2}) require_type(inputs[i], {DType::f32, {q[0], 1, width}}, kWhere, "keys or values");
-  require_type(inputs[3], {DType::i32, Shape{q[0]}}, kWhere, "the positions");
+  for (const std::size_t i : {1, 2}) require_type(inputs[i], {DType::f32, {q[0], q[1], width}}, kWhere, "keys or values");
+  require_type(inputs[3], {DType::i32, {q[0], q[1]}}, kWhere, "the positions");
   for (const std::size_t i : {4, 5}) require_cache(inputs[i], q[0], width, kWhere);
   require(inputs[4].shape == inputs[5].shape, kWhere, "the two caches differ", "caches of one shape");
   require(a.window >= 0 && a.window <= inputs[4].shape[1], kWhere,

@@ -27,18 +27,20 @@ std::vector<Numbers> cache_rows(const ReferenceCall& call) {
 std::vector<Numbers> cached_attention(const ReferenceCall& call) {
   const auto& a = call.attributes.as<ops::CachedAttentionAttributes>();
   const std::int64_t slots = call.shape(4)[1], size = call.shape(0)[2] / a.heads, width = size * a.kv_heads;
+  const std::int64_t tokens = call.shape(0)[1];
   const double scale = a.scale == 0 ? 1 / std::sqrt(static_cast<double>(size)) : a.scale;
   Numbers out(call.values[0].size()), keys = call.values[4], values = call.values[5];
-  for (std::int64_t sample = 0; sample < call.shape(0)[0]; ++sample) {
-    const auto position = static_cast<std::int64_t>(call.values[3][extent(sample)]);
+  for (std::int64_t row = 0; row < call.shape(0)[0] * tokens; ++row) {
+    const std::int64_t sample = row / tokens;
+    const auto position = static_cast<std::int64_t>(call.values[3][extent(row)]);
     const auto at = [&](std::int64_t p, std::int64_t i) { return extent((sample * slots + p % slots) * width + i); };
     for (std::int64_t i = 0; i < width; ++i) {
-      keys[at(position, i)] = call.values[1][extent(sample * width + i)];
-      values[at(position, i)] = call.values[2][extent(sample * width + i)];
+      keys[at(position, i)] = call.values[1][extent(row * width + i)];
+      values[at(position, i)] = call.values[2][extent(row * width + i)];
     }
     const std::int64_t first = std::max<std::int64_t>(0, position - (a.window > 0 ? a.window : slots) + 1);
     for (std::int64_t head = 0; head < a.heads; ++head) {
-      const std::int64_t base = head / (a.heads / a.kv_heads) * size, query = (sample * a.heads + head) * size;
+      const std::int64_t base = head / (a.heads / a.kv_heads) * size, query = (row * a.heads + head) * size;
       Numbers p;
       for (std::int64_t seen = first; seen <= position; ++seen) {
         double score = 0;
@@ -76,10 +78,10 @@ OpCase rows_case(Shape rows, std::int64_t slots) {
 }
 
 OpCase attention_case(std::int64_t batch, std::int64_t slots, std::int64_t heads, std::int64_t kv_heads, std::int64_t size,
-                      double positions, std::int64_t window = 0, double scale = 0) {
-  const Shape q{batch, 1, heads * size}, kv{batch, 1, kv_heads * size}, cache{batch, slots, kv_heads * size};
+                      double positions, std::int64_t window = 0, double scale = 0, std::int64_t tokens = 1) {
+  const Shape q{batch, tokens, heads * size}, kv{batch, tokens, kv_heads * size}, cache{batch, slots, kv_heads * size};
   return {ops::CachedAttentionAttributes{heads, kv_heads, window, scale},
-          {f32(q, {-2, 2}), f32(kv, {-2, 2}), f32(kv), i32(Shape{batch}, 0, positions), f32(cache, {-2, 2}), f32(cache)}};
+          {f32(q, {-2, 2}), f32(kv, {-2, 2}), f32(kv), i32({batch, tokens}, 0, positions), f32(cache, {-2, 2}), f32(cache)}};
 }
 
 }  // namespace
@@ -94,7 +96,10 @@ std::vector<OpCases> cache_cases() {
                                       attention_case(5, 70, 3, 3, 5, 70, 0, 0.3),
                                       attention_case(6, 20, 4, 1, 24, 90, 20),
                                       attention_case(6, 130, 2, 2, 8, 500, 100),
-                                      timed(attention_case(8, 1024, 9, 3, 64, 1024))};
+                                      attention_case(2, 30, 4, 2, 8, 30, 0, 0, 7),
+                                      attention_case(3, 20, 3, 1, 24, 90, 20, 0, 33),
+                                      timed(attention_case(8, 1024, 9, 3, 64, 1024)),
+                                      timed(attention_case(1, 2048, 9, 3, 64, 2048, 0, 0, 64))};
   const std::vector<OpCase> parts{{ops::ColumnsAttributes{0, 1}, {f32({1, 1, 1})}},
                                   {ops::ColumnsAttributes{5, 12}, {f32({2, 7, 12})}},
                                   {ops::ColumnsAttributes{16, 48}, {f32({3, 48})}},

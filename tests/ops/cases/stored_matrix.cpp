@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "tensor/block_encode.h"
+#include "tensor/encoded.h"
 
 namespace plimsoll::test {
 namespace {
@@ -42,15 +42,10 @@ std::vector<std::byte> random_blocks(const BlockMatrix& matrix) {
   return bytes;
 }
 
-std::vector<std::byte> encoded(const BlockMatrix& matrix) {
+std::vector<std::byte> encoded_numbers(const BlockMatrix& matrix) {
   std::vector<float> elements(extent(matrix.rows * matrix.columns));
   for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i * i)));
-  std::vector<std::byte> bytes(extent(stored_bytes(matrix).n));
-  MemorySink sink(bytes.data());
-  BlockEncoder encoder(matrix, sink);
-  encoder.append(elements);
-  encoder.finish();
-  return bytes;
+  return encoded(matrix, elements);
 }
 
 }  // namespace
@@ -58,7 +53,7 @@ std::vector<std::byte> encoded(const BlockMatrix& matrix) {
 CaseInput in_blocks(const BlockMatrix& matrix) { return {{DType::u8, Shape{stored_bytes(matrix).n}}, {0, 256}, false}; }
 
 void fill_blocks(const BlockMatrix& matrix, Numbers& bytes) {
-  const std::vector<std::byte> stored = layout_of(matrix.format).bytes == 0 ? encoded(matrix) : random_blocks(matrix);
+  const std::vector<std::byte> stored = layout_of(matrix.format).bytes == 0 ? encoded_numbers(matrix) : random_blocks(matrix);
   bytes.assign(stored.size(), 0);
   for (std::size_t i = 0; i < stored.size(); ++i) bytes[i] = static_cast<double>(stored[i]);
 }

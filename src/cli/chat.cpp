@@ -1,0 +1,333 @@
+// plimsoll generate --chat. One plan and one run serve all turns. A child process renders and encodes each of them, so that the
+// tokenizer is no part of this process; its caches keep what a turn has in common with the one before.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/failure.h"
+#include "cli/say.h"
+#include "cli/settings.h"
+#include "cli/signals.h"
+#include "cli/vocabulary.h"
+#include "config/config.h"
+#include "data/dialogue.h"
+#include "device/machine_facts.h"
+#include "device/process_memory.h"
+#include "formats/chat_template.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "formats/utf8.h"
+#include "formats/weights_folder.h"
+#include "infer/generation.h"
+#include "infer/inference_run.h"
+#include "measure/calibrate.h"
+#include "models/all.h"
+#include "session/probe.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kUsualContext = 4096, kLeastContext = 512, kUsualTokens = 512;
+constexpr std::size_t kMostLine = std::size_t{1} << 20;
+// Beside the tokens: a line while it is read, and the turns, with what a child says of them.
+constexpr std::int64_t kLineHeap = 3 << 20, kTextPerToken = 32, kJsonPerToken = 32;
+
+std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+void put(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// What a model writes need not be UTF-8: other bytes become U+FFFD.
+std::string valid(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t good = utf8_valid_prefix(text);
+    out += text.substr(0, good);
+    text.remove_prefix(good);
+    if (text.empty()) break;
+    out += "\xEF\xBF\xBD";
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+// Lines of stdin, one by one.
+class Lines {
+ public:
+  // Nothing at the end, or where Ctrl-C ends the reading.
+  std::optional<std::string> next() {
+    while (true) {
+      if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
+        std::string line = buffer_.substr(0, end);
+        buffer_.erase(0, end + 1);
+        if (line.ends_with('\r')) line.pop_back();
+        return line;
+      }
+      if (buffer_.size() > kMostLine) {
+        throw config_error("E-CHAT-CONTEXT", "stdin", "a line has more than 1 MiB", "turns that the context has room for");
+      }
+      char piece[4096];
+      const ssize_t count = ended_ ? 0 : ::read(STDIN_FILENO, piece, sizeof piece);
+      if (count > 0) {
+        buffer_.append(piece, static_cast<std::size_t>(count));
+      } else if (count == 0) {
+        ended_ = true;
+        if (buffer_.empty()) return {};
+        buffer_ += '\n';
+      } else if (errno != EINTR || interrupted()) {
+        return {};
+      }
+    }
+  }
+
+ private:
+  std::string buffer_;
+  bool ended_ = false;
+};
+
+class Chat {
+ public:
+  explicit Chat(const GenerateArguments& arguments)
+      : arguments_(arguments), interactive_(arguments.prompts.empty() && ::isatty(STDIN_FILENO) == 1) {
+    if (interactive_ && arguments.json) {
+      throw config_error("E-USAGE", "--json", "stdin is a terminal", "turns from elsewhere", {"--prompt TEXT"});
+    }
+    turns_ = arguments.prompts;
+    // One object tells all turns, so their number is known before the plan.
+    if (arguments.json && turns_.empty()) {
+      while (std::optional<std::string> line = lines_.next()) turns_.push_back(*std::move(line));
+    }
+    std::erase(turns_, "");
+    if (!arguments.system.empty()) dialogue_.push_back({"system", arguments.system});
+  }
+
+  int run() {
+    const MemorySettings memory = load_budgets(arguments_.budgets);
+    model_ = find_model(arguments_.weights, arguments_.adapter);
+    const ModelFacts facts = facts_of(model_.model);
+    open_template(facts);
+    const Vocabulary vocabulary(model_.folder, facts, {});
+    request_.vocabulary = vocabulary.size();
+    request_.sampling = {arguments_.temperature, arguments_.top_k, arguments_.top_p, arguments_.seed};
+    InferenceRun run = planned(memory, facts, vocabulary);
+    request_.context = run.size();
+    if (interactive_) greet();
+    json samples = json::array();
+    while (const std::optional<std::string> user = next_turn()) {
+      std::optional<json> sample = answer(run, vocabulary, *user);
+      if (sample && arguments_.json) samples.push_back(std::move(*sample));
+    }
+    run.check();
+    if (arguments_.json) tell(run, std::move(samples));
+    return 0;
+  }
+
+ private:
+  // The tokenizer and the template as a child has them.
+  struct Encoding {
+    explicit Encoding(const Chat& chat)
+        : tokenizer(Tokenizer::load(chat.model_.folder)),
+          templates(templates_of(chat)),
+          encoder(tokenizer, &templates, options()) {}
+
+    static ChatTemplates templates_of(const Chat& chat) {
+      const std::filesystem::path& adapter = chat.model_.adapter.init;
+      std::optional<ChatTemplates> found;
+      if (chat.arguments_.chat_template.empty() && !adapter.empty()) found = load_chat_templates(adapter);
+      if (!found) found = load_chat_templates(chat.model_.folder, chat.arguments_.chat_template);
+      if (found) return *std::move(found);
+      throw data_error("E-CHAT-TEMPLATE", chat.model_.folder.string(), "the model has no chat template",
+                       "chat_template.jinja, or the key chat_template of tokenizer_config.json", {"--template FILE"});
+    }
+    static ChatOptions options() {
+      const std::time_t now = std::time(nullptr);
+      ChatOptions options;
+      ::localtime_r(&now, &options.now);
+      return options;
+    }
+
+    Tokenizer tokenizer;
+    ChatTemplates templates;
+    ChatEncoder encoder;
+  };
+
+  // Where the template is, and which tokens end an answer: those that the folder names, the tokenizer's end token, and what the
+  // template writes behind an answer.
+  void open_template(const ModelFacts& facts) {
+    if (facts.bytes) {
+      throw data_error("E-CHAT-TEMPLATE", model_.folder.string(), "the model reads bytes and has no tokenizer",
+                       "a model with a tokenizer and a chat template", {"plimsoll generate, without --chat"});
+    }
+    const json found = json::parse(run_in_child([&] {
+      Encoding encoding(*this);
+      std::vector<std::int64_t> ends = end_tokens(model_.folder);
+      for (const auto& [name, text] : encoding.templates.tokens) {
+        const Token token = name == "eos_token" ? encoding.tokenizer.find(text) : Token(-1);
+        if (encoding.tokenizer.has(token)) ends.push_back(token);
+      }
+      if (const std::optional<Token> end = encoding.encoder.end_of_turn()) ends.push_back(*end);
+      std::ranges::sort(ends);
+      ends.erase(std::ranges::unique(ends).begin(), ends.end());
+      return dumped({{"ends", ends}, {"source", encoding.templates.source}});
+    }));
+    source_ = found["source"];
+    if (!arguments_.ignore_end) request_.ends = found["ends"].get<std::vector<std::int64_t>>();
+  }
+
+  // Of the largest context that fits.
+  InferenceRun planned(const MemorySettings& memory, const ModelFacts& facts, const Vocabulary& vocabulary) {
+    if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
+      throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),
+                         fmt::format("from 2 to {}, the positions of the model", facts.positions));
+    }
+    std::vector<std::int64_t> contexts{arguments_.context > 0 ? arguments_.context : std::min(kUsualContext, facts.positions)};
+    while (arguments_.context == 0 && contexts.back() / 2 >= kLeastContext) contexts.push_back(contexts.back() / 2);
+    request_.tokens = std::min(most_tokens(), contexts.front());
+    const int threads = arguments_.threads > 0 ? arguments_.threads : usable_cores();
+    const InferenceRoom room =
+        inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
+    const FrozenBase base = base_of(base_format(arguments_.sets, "generate"), model_.model, model_.folder);
+    const auto build = [&](std::int64_t context) {
+      return build_generation_graph(model_.model, chat_shape(context), model_.adapter, base);
+    };
+    std::int64_t text = kLineHeap + kTextPerToken * contexts.front();
+    if (arguments_.json) text += kJsonPerToken * contexts.front() * std::ssize(turns_);
+    const Bytes heap = vocabulary.heap() + chat_heap(contexts.front(), request_) + Bytes{text};
+    return {plan_inference({build, contexts, heap}, room), room, model_, arguments_.audit};
+  }
+
+  std::int64_t most_tokens() const { return arguments_.tokens.value_or(kUsualTokens); }
+
+  void greet() {
+    catch_interrupts();
+    request_.stops = interrupted;
+    say_line(fmt::format("{}: {} tokens of context. Ctrl-C ends an answer, Ctrl-D the conversation.", source_, request_.context));
+  }
+
+  std::optional<std::string> next_turn() {
+    if (!arguments_.prompts.empty() || arguments_.json) {
+      if (turn_ == turns_.size()) return {};
+      return turns_[turn_++];
+    }
+    while (true) {
+      if (interactive_) say_text("> ");
+      std::optional<std::string> line = lines_.next();
+      if (interactive_ && !line) say_text("\n");
+      if (!line || !line->empty()) return line;
+    }
+  }
+
+  // Nothing where a person may try again. Turns that have no room any more are forgotten.
+  std::optional<DialoguePrompt> prompt_for(const std::string& user) {
+    dialogue_.push_back({"user", user});
+    try {
+      const std::int64_t context = request_.context, reserve = std::min(most_tokens(), context / 4);
+      const json found = json::parse(run_in_child([&] {
+        Encoding encoding(*this);
+        const DialoguePrompt prompt = fit_dialogue(encoding.encoder, dialogue_, static_cast<std::size_t>(context - reserve),
+                                                   static_cast<std::size_t>(context - 1));
+        return dumped({{"text", prompt.text}, {"tokens", prompt.tokens}, {"dropped", prompt.dropped}});
+      }));
+      DialoguePrompt prompt{found["text"], found["tokens"].get<std::vector<Token>>(), found["dropped"]};
+      const auto first = dialogue_.begin() + (arguments_.system.empty() ? 0 : 1);
+      dialogue_.erase(first, first + static_cast<std::ptrdiff_t>(prompt.dropped));
+      return prompt;
+    } catch (const Error& error) {
+      dialogue_.pop_back();
+      if (!interactive_ || error.kind != ErrorKind::user) throw;
+      report_failure(error, /*json=*/false);
+      return {};
+    }
+  }
+
+  // Takes the turn and the answer to it into the dialogue.
+  std::optional<json> answer(InferenceRun& run, const Vocabulary& vocabulary, const std::string& user) {
+    const std::optional<DialoguePrompt> prompt = prompt_for(user);
+    if (!prompt) return {};
+    if (prompt->dropped > 0) {
+      say_line(fmt::format("the conversation has outgrown its context of {} tokens: the oldest {} turns are left out",
+                           request_.context, prompt->dropped));
+    }
+    request_.prompts = {{prompt->tokens.begin(), prompt->tokens.end()}};
+    request_.tokens = std::min(most_tokens(), request_.context - std::ssize(prompt->tokens));
+    std::string text;
+    const ChatRow result = continue_chat(run, request_, held_, [&](std::size_t, std::int32_t token) {
+      const std::string part = vocabulary.decode(token);
+      text += part;
+      if (!arguments_.json) put(part);
+    });
+    ++request_.first_row;
+    if (!arguments_.json) put("\n");
+    text = valid(text);
+    tell_end(result.row);
+    take_interrupt();
+    if (text.empty() && result.row.stopped == Stopped::interrupt) {
+      dialogue_.pop_back();
+    } else {
+      dialogue_.push_back({"assistant", text});
+    }
+    if (!arguments_.json) return {};
+    return json{{"prompt", user},
+                {"rendered", prompt->text},
+                {"prompt_tokens", prompt->tokens},
+                {"text", std::move(text)},
+                {"tokens", result.row.tokens},
+                {"stopped", name(result.row.stopped)},
+                {"dropped_turns", prompt->dropped},
+                {"reused_tokens", result.reused}};
+  }
+
+  void tell_end(const GeneratedRow& row) const {
+    if (row.stopped == Stopped::context) say_line("the answer ends where the context is full");
+    if (row.stopped == Stopped::tokens) {
+      say_line(fmt::format("the answer ends after {} tokens (--tokens)", row.tokens.size()));
+    }
+  }
+
+  void tell(const InferenceRun& run, json samples) const {
+    const json object = {{"schema", "plimsoll.generation/1"},
+                         {"samples", std::move(samples)},
+                         {"chat",
+                          {{"template", source_},
+                           {"context", request_.context},
+                           {"end_tokens", request_.ends},
+                           {"system", arguments_.system.empty() ? json() : json(arguments_.system)}}},
+                         {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
+                         {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
+    fmt::print("{}\n", dumped(object));
+  }
+
+  const GenerateArguments& arguments_;
+  const bool interactive_;
+  Lines lines_;
+  std::vector<std::string> turns_;  // that are known from the beginning
+  std::size_t turn_ = 0;
+  ModelSource model_;
+  std::string source_;  // of the template
+  GenerationRequest request_;
+  std::vector<Turn> dialogue_;
+  std::vector<std::int32_t> held_;  // in the caches
+};
+
+}  // namespace
+
+int run_chat(const GenerateArguments& arguments) { return Chat(arguments).run(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,113 @@
+#include "cli/vocabulary.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <optional>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "formats/bpe.h"
+#include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "formats/tokenizer_folder.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kBytes = 256;
+
+// A model may have more rows than the vocabulary has tokens (padding); the other way round, a prompt would read past them.
+void check_size(const std::filesystem::path& folder, std::int64_t tokens, std::int64_t rows) {
+  if (tokens <= rows) return;
+  throw data_error("E-DATA-TOKEN", folder.string(), fmt::format("the vocabulary has {} tokens and the model {}", tokens, rows),
+                   "a model with at least as many", {"the tokenizer that the model was trained with"});
+}
+
+void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
+
+// Two counts, of each prompt its length and tokens, the end of each token's bytes, the bytes.
+template <class BytesOf>
+std::string packed(std::int64_t size, const std::vector<std::vector<Token>>& prompts, BytesOf&& bytes_of) {
+  std::string out, text;
+  put(out, static_cast<std::uint32_t>(prompts.size()));
+  put(out, static_cast<std::uint32_t>(size));
+  for (const std::vector<Token>& prompt : prompts) {
+    put(out, static_cast<std::uint32_t>(prompt.size()));
+    for (const Token token : prompt) put(out, token);
+  }
+  for (std::int64_t i = 0; i < size; ++i) {
+    text += bytes_of(static_cast<Token>(i));
+    put(out, static_cast<std::uint32_t>(text.size()));
+  }
+  return out + text;
+}
+
+std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
+  std::vector<std::vector<Token>> tokens;
+  if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
+    check_size(folder, tokenizer->size(), model.vocab);
+    for (const std::string& prompt : prompts) {
+      try {
+        tokenizer->encode_part(prompt, {}, tokens.emplace_back(tokenizer->before()));
+      } catch (const Error& error) {
+        throw data_error(error.code, "--prompt", error.message, error.expected);
+      }
+    }
+    return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
+  }
+  const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
+  check_size(folder, vocabulary.size(), model.vocab);
+  const std::vector<AddedToken> unread = unread_tokens(folder, vocabulary);
+  BpeEncoder encoder(vocabulary);
+  for (const std::string& prompt : prompts) {
+    refuse_unread(prompt, unread, "--prompt");
+    tokens.push_back(encoder.encode(prompt));
+  }
+  return packed(vocabulary.size(), tokens, [&](Token token) { return vocabulary.bytes_of(token); });
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
+  if (!model.bytes) {
+    unpack(run_in_child([&] { return packed_of(folder, model, prompts); }));
+    return;
+  }
+  check_size(folder, kBytes, model.vocab);
+  for (const std::string& prompt : prompts) {
+    std::vector<std::int32_t>& tokens = prompts_.emplace_back();
+    for (const char letter : prompt) tokens.push_back(static_cast<unsigned char>(letter));
+  }
+}
+
+std::int64_t Vocabulary::size() const { return ends_.empty() ? kBytes : std::ssize(ends_); }
+
+Bytes Vocabulary::heap() const {
+  std::int64_t tokens = 0;
+  for (const auto& prompt : prompts_) tokens += std::ssize(prompt);
+  return Bytes{std::ssize(text_) + 4 * std::ssize(ends_) + 4 * tokens};
+}
+
+std::string Vocabulary::decode(std::int32_t token) const {
+  if (ends_.empty()) return std::string(1, static_cast<char>(token));
+  const auto index = static_cast<std::size_t>(token);
+  const std::uint32_t begin = index == 0 ? 0 : ends_[index - 1];
+  return text_.substr(begin, ends_[index] - begin);
+}
+
+void Vocabulary::unpack(const std::string& answer) {
+  const char* at = answer.data();
+  const auto take = [&](void* to, std::size_t bytes) { std::memcpy(to, at, bytes), at += bytes; };
+  std::uint32_t counts[2], length;
+  take(counts, sizeof counts);
+  for (std::uint32_t i = 0; i < counts[0]; ++i) {
+    take(&length, sizeof length);
+    take(prompts_.emplace_back(length).data(), std::size_t{4} * length);
+  }
+  ends_.resize(counts[1]);
+  take(ends_.data(), 4 * ends_.size());
+  text_.assign(at, answer.data() + answer.size());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,39 @@
+// A first configuration for a model and data that somebody has: what `plimsoll init FOLDER DATA` writes. It looks at both, and
+// plans until something fits the budget: all of the model, else LoRA over frozen layers in ever fewer bytes, else with a disk,
+// else for shorter samples.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/data_paths.h"
+#include "measure/calibrate.h"
+
+namespace plimsoll {
+
+// One key of the configuration: a TOML value, and a remark on it, or none.
+struct StartingKey {
+  std::string name, value, remark;
+};
+
+struct StartingPoint {
+  std::string model, data, memory;  // what was seen, and what was chosen, in sentences
+  std::vector<StartingKey> keys;    // in the order of the configuration
+  bool chat = false;                // the data are samples of their own lengths
+};
+
+struct StartingRequest {
+  std::filesystem::path model;  // a Hugging Face folder, or a GGUF file
+  DataPaths data;
+  BudgetOptions budgets;  // without one of memory, what the machine has
+  std::filesystem::path cache;
+  Probe probe = {};  // of this machine, where no file has it
+};
+
+// Errors are those of load_config and of the readers of model and data, and E-PLAN-FIT where nothing fits. `say` may be empty.
+StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say);
+
+}  // namespace plimsoll

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""`plimsoll init FOLDER DATA`, looked at from outside: python3 beginning.py path/to/plimsoll
+
+What it writes trains as it is, within the budget that it was given. All parameters are trained where that fits, to the byte; else
+an adapter over ever smaller layers; else with a disk, or shorter samples. What it cannot use is refused by name.
+"""
+
+import json
+import tomllib
+
+from _plimsoll import Test
+from chat import conversations, prepare, sets
+
+
+def write_folder(test):
+    """A folder with weights, tokenizer and template, and 240 conversations."""
+    config = prepare(test)
+    if not test.path("base").exists():
+        test.succeeds("train", config, *sets(data__validation=""), "--updates", 1, "--memory", "2GiB", "--run", "base", "--json")
+    test.write("chats.jsonl", "".join(json.dumps(each) + "\n" for each in conversations(240, 5)))
+    return test.path("base/weights"), test.path("chats.jsonl")
+
+
+def begin(test, *arguments, name="begun.toml"):
+    """The file that it writes, in a folder of its own, and the text."""
+    result = test.run("init", *arguments)
+    test.equal(f"exit code of init {arguments}", result.code, 0)
+    text = result.text()[0]
+    test.path("elsewhere").mkdir(exist_ok=True)
+    return test.write(f"elsewhere/{name}", text), text
+
+
+def floor_of(test, config, *more):
+    return test.succeeds("plan", config, *more, "--memory", "2GiB", "--json")["bounds"]["floor_bytes"]
+
+
+def trains(test):
+    folder, data = write_folder(test)
+    config, text = begin(test, folder, data, "--memory", "1GiB")
+    keys = tomllib.loads(text)
+    test.equal("keys of the data", keys["data"], {"train": str(data), "format": "chat", "validation": "5%"})
+    test.that("240 samples (messages)" in text, "the samples are counted: " + text)
+    test.that("adapter" not in keys, "all parameters are trained where that fits")
+    longest = max(len(sample["ids"]) for sample in test.succeeds("data", "show", config, "--samples", 240, "--json")["samples"])
+    test.that(keys["model"]["context"] >= min(longest - 1, 160), f"the context holds {longest} tokens: {keys['model']}")
+    run = test.succeeds("train", config, "--updates", 3, "--run", "begun", "--json")
+    test.equal("updates", run["updates"], 3)
+    test.that(run["measured"]["process_hwm_bytes"] <= 2**30, "within the budget")
+    test.that(0 < run["final"]["validation_loss"] < 20, "a part is held out")
+
+
+def what_fits(test):
+    folder, data = write_folder(test)
+    config, _ = begin(test, folder, data, "--memory", "1GiB")
+    full = floor_of(test, config)
+    _, text = begin(test, folder, data, "--memory", full)
+    test.that("adapter" not in tomllib.loads(text), "the floor is enough")
+    for number in range(2):  # the same again, from the files of the cache
+        adapter, text = begin(test, folder, data, "--memory", full - 4096, name="adapter.toml")
+        keys = tomllib.loads(text)
+        test.equal("the adapter", keys["adapter"], {"kind": "lora", "rank": 16, "alpha": 32, "targets": "all-linear"})
+        test.that(keys["quantize"]["base"] in ("bf16", "nf4"), "the layers are smaller: " + text)
+        test.that("training all parameters" in text, "what did not fit is told: " + text)
+        plan = test.succeeds("plan", adapter, "--json")
+        test.equal("it fits", plan["status"], "fits")
+        test.succeeds("train", adapter, "--updates", 1, "--run", f"adapted-{number}", "--json")
+    short = test.run("init", folder, data, "--memory", "1MiB")
+    test.equal("exit code of what cannot fit", short.code, 3)
+    told = short.text()[1]
+    test.that("E-PLAN-FIT" in told, told)
+    enough = next(line.split()[-1] for line in told.splitlines() if "try: --memory" in line)
+    least, text = begin(test, folder, data, "--memory", enough, name="least.toml")
+    test.equal("the remedy fits", test.succeeds("plan", least, "--json")["status"], "fits")
+
+
+def with_a_disk(test):
+    """A model that is large beside what transfers take."""
+    _, data = write_folder(test)
+    shape = sets(model__layers=6, model__width=512, model__mlp_width=2048, data__validation="")
+    test.succeeds("train", test.path("chat.toml"), *shape, "--updates", 1, "--memory", "2GiB", "--run", "large", "--json")
+    folder, disk = test.path("large/weights"), f"{test.path('pages')}:1GiB"
+    told = test.run("init", folder, data, "--memory", "1MiB").text()[1]
+    enough = next(line.split()[-1] for line in told.splitlines() if "try: --memory" in line)
+    below = f"{int(enough.removesuffix('MiB')) - 1}MiB"
+    config, text = begin(test, folder, data, "--memory", below, "--disk", disk, name="disk.toml")
+    test.equal("the disk", tomllib.loads(text)["memory"]["disk"], disk)
+    test.equal("it fits with the disk", test.succeeds("plan", config, "--json")["status"], "fits")
+    _, text = begin(test, folder, data, "--memory", "1GiB", "--disk", disk, name="roomy.toml")
+    test.that("disk" not in tomllib.loads(text)["memory"], "no disk where memory is enough")
+
+
+def texts(test):
+    folder, _ = write_folder(test)
+    words = " ".join(turn["content"] for each in conversations(400, 9) for turn in each["messages"])
+    data = test.write("words.txt", words)
+    config, text = begin(test, folder, data, "--memory", "1GiB", name="text.toml")
+    keys = tomllib.loads(text)
+    test.equal("format", keys["data"]["format"], "bpe")
+    test.that("batch" not in keys, "a stream of tokens fills its rows")
+    test.succeeds("train", config, "--updates", 2, "--run", "text", "--json")
+
+
+def refused(test):
+    folder, data = write_folder(test)
+    test.fails(2, "E-USAGE", "init", folder)
+    test.fails(2, "E-USAGE", "init", "gpt2", "--memory", "2GiB")
+    test.fails(2, "E-CONFIG-PRESET", "init", "gpt3")
+    test.fails(5, "E-DATA-MISSING", "init", folder, test.path("none.jsonl"))
+    test.fails(2, "E-CONFIG-SIZE", "init", folder, data, "--memory", "much")
+    test.fails(5, "E-DATA-FORMAT", "init", folder, data, test.write("more.txt", "words"))
+    only = test.write("only.jsonl", json.dumps({"messages": [{"role": "user", "content": "only"}]}) + "\n")
+    test.fails(5, "E-CHAT-UNTRAINED", "init", folder, only)
+    test.fails(5, "E-IO-MISSING", "init", test.path("elsewhere"), data)
+
+
+def main():
+    test = Test("beginning")
+    test.run_parts(trains, what_fits, with_a_disk, texts, refused)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
