@@ -60,8 +60,8 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
     }
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
-  constexpr std::size_t kMostSteps = 1500;
-  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_steps_ <= kMostSteps);
+  constexpr std::int64_t kMostSteps = 1500;
+  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) levels_.front().regions.add_schedules();
@@ -122,32 +122,17 @@ Simulation BatchCandidates::simulate_window(Graph graph) {
   return simulate(std::move(graph), window_.rounds(), chunks_simulated_, saves_, model_->kernels);
 }
 
-// Every micro-batch of a group needs at least what it would need by itself.
-Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) {
-  const Bytes loss = least_loss_scratch();
-  if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
-  const WindowOrder alone{window_.rounds(), 1};
-  ++simulations_;
-  return working_set_bound(simulate(apply_choices(paged_, model_->blocks, {}, paging_, alone), alone.rounds(), chunks_simulated_,
-                                    saves_, model_->kernels),
-                           loss, floor.enough);
-}
-
 // What does not depend on what runs again.
 void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
   find_chunks(request, keep, machine);
   outside_ = total(paging_reserve(keep.graph, paging_, machine, 0));
-  arena_bound_ = find_bound(keep, floor);
-  least_steps_ = keep.timeline.steps.size();
-  if (!has_host(machine)) encoding_ = encoding_bytes(keep.graph);
+  arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
   const auto simplest =
       std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
-  least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
-}
-
-Bytes BatchCandidates::least_reserve(const Machine& machine, Bytes arena) const {
-  const ReserveCounts counts{least_primitives_, static_cast<std::int64_t>(least_steps_), 0, encoding_};
-  return total(reserve_items(machine.reserve, counts, arena));
+  least_counts_ = {
+      .primitives = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives,
+      .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
+      .encoding = has_host(machine) ? Bytes{} : encoding_bytes(keep.graph)};
 }
 
 bool BatchCandidates::offloads(const PlanRequest& request) const {

@@ -64,7 +64,9 @@ class BatchCandidates {
   // No schedule of these ops needs less arena (plan/bounds/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
-  Bytes least_reserve(const Machine& machine, Bytes arena) const;
+  Bytes least_reserve(const Machine& machine, Bytes arena) const {
+    return total(reserve_items(machine.reserve, least_counts_, arena));
+  }
   // No plan of these candidates needs less of a process.
   Bytes bound(const Machine& machine) const { return arena_bound_ + least_reserve(machine, arena_bound_) + outside_; }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
@@ -90,7 +92,6 @@ class BatchCandidates {
   Graph with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const;
   Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
-  Bytes find_bound(const Simulation& keep, Floor floor);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
   bool offloads(const PlanRequest& request) const;
   void add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine);
@@ -113,9 +114,7 @@ class BatchCandidates {
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
   int simulations_ = 0;
-  Bytes encoding_;  // of frozen matrices
-  std::size_t least_steps_ = 0;
-  int least_primitives_ = 0;
+  ReserveCounts least_counts_;
 };
 
 }  // namespace plimsoll

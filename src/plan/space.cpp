@@ -97,10 +97,6 @@ struct PlanSpace::State {
   void leave_out_beaten();
   void climb();
   PlanningEffort effort() const;
-  Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
-    BatchModel& model = batch.model();
-    return build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
-  }
   const Plan& rung(std::size_t index);
   Plan plan_of(const Candidate& candidate);
   void build_rungs(std::vector<std::size_t> indices);
@@ -247,14 +243,14 @@ void PlanSpace::State::build_rungs(std::vector<std::size_t> indices) {
 
 Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   const BatchCandidates& batch = batches[candidate.batch];
-  const BatchModel& model = batch.model();
-  PlanDecisions decisions{.micro_batch = model.micro_batch,
-                          .accumulation = model.accumulation,
-                          .group = batch.window().group,
-                          .loss_chunks = candidate.loss_chunks,
-                          .paging = batch.paging(candidate),
-                          .replays = batch.replays(candidate)};
-  Plan plan = build(decisions, batch);
+  BatchModel& model = batch.model();
+  const PlanDecisions decisions{.micro_batch = model.micro_batch,
+                                .accumulation = model.accumulation,
+                                .group = batch.window().group,
+                                .loss_chunks = candidate.loss_chunks,
+                                .paging = batch.paging(candidate),
+                                .replays = batch.replays(candidate)};
+  Plan plan = build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
   // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;

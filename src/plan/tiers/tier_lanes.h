@@ -21,7 +21,6 @@ class TierLanes {
 
  private:
   struct OpEvents {
-    double kernels = 0;  // where nothing else happens
     LaneEvents events;
     Transfer transfer = Transfer::none;
     int value = -1, unit = -1;  // of what a transfer moves; the value by its number here
@@ -32,7 +31,6 @@ class TierLanes {
     int unit = -1, backward_fetch = -1;  // its last fetch of a backward pass
   };
 
-  void run_op(LaneClock& clock, int op) const;
   std::vector<int> fetches_by_first_use(const std::vector<replays::Replay>& replays) const;
   void run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const;
 
