@@ -222,9 +222,8 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
 
 Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  Simulation simulation =
-      simulate(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()),
-               decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
+  Simulation simulation = simulate(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()),
+                                   decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;

@@ -158,12 +158,8 @@ std::vector<NodeReplay> replays_from(const json& rows) {
 
 // `late`: transfers that begin later than their pass lets them, for whoever reads the format; none does.
 json decisions_json(const PlanDecisions& decisions, const std::vector<UnitDecision>& units) {
-  return {{"loss_chunks", decisions.loss_chunks},
-          {"group", decisions.group},
-          {"recompute", units_json(units)},
-          {"replays", replays_json(decisions.replays)},
-          {"late", json::array()},
-          {"paging", paging_json(decisions.paging)}};
+  return {{"loss_chunks", decisions.loss_chunks},       {"group", decisions.group}, {"recompute", units_json(units)},
+          {"replays", replays_json(decisions.replays)}, {"late", json::array()},    {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
