@@ -26,21 +26,24 @@ print(json.loads(open(sys.argv[1], encoding="utf-8").readline())["messages"][int
     "$dir/validation.jsonl" "$1"
 }
 
-# ask WEIGHTS: its question and the answer of the model, greedily.
+# ask WEIGHTS BASE: its question and the answer of the model, greedily. BASE: how layers are stored in memory.
 ask() {
   printf '> %s\n' "$(turn 0)"
-  "$plimsoll" generate --chat --weights "$1" --memory "$memory" --temperature 0 --tokens 60 --prompt "$(turn 0)"
+  "$plimsoll" generate --chat --weights "$1" --set "quantize.base=$2" --memory "$memory" --temperature 0 --tokens 60 \
+    --prompt "$(turn 0)"
 }
 
-# evaluate WEIGHTS: validation loss.
+# evaluate WEIGHTS BASE: validation loss.
 evaluate() {
-  "$plimsoll" eval "$dir/chat.toml" --weights "$1" --json >"$dir/eval.json" 2>"$dir/eval.log"
+  "$plimsoll" eval "$dir/chat.toml" --weights "$1" --set "quantize.base=$2" --json >"$dir/eval.json" 2>"$dir/eval.log"
   json "$dir/eval.json" loss
 }
 
 # As many chats as fit the minutes at the pace of a short run, each at most three times: "chats epochs".
 choose_chats() {
-  awk -v minutes="$minutes" -v seconds="$(seconds_per_update "$dir/chat.toml" 6 2)" -v all="$1" -v batch="$2" 'BEGIN {
+  local seconds
+  seconds=$(seconds_per_update "$dir/chat.toml" 6 2 --set data.validation=)
+  awk -v minutes="$minutes" -v seconds="$seconds" -v all="$1" -v batch="$2" 'BEGIN {
     chats = int(minutes * 60 / seconds) * batch
     epochs = int(chats / all)
     if (epochs < 1) epochs = 1
@@ -69,9 +72,9 @@ run_demo() {
   "$plimsoll" plan "$dir/chat.toml" --set "train.epochs=$epochs"
 
   say "Before"
-  before=$(evaluate "$dir/model.gguf")
+  before=$(evaluate "$dir/model.gguf" file)
   printf 'validation loss %.4f\n' "$before"
-  ask "$dir/model.gguf"
+  ask "$dir/model.gguf" file
 
   say "Training on $chats chats, $epochs times"
   "$plimsoll" train "$dir/chat.toml" --set "train.epochs=$epochs" --run "$dir/run"
@@ -81,9 +84,9 @@ run_demo() {
   "$plimsoll" export --weights "$dir/merged" --gguf "$dir/merged.gguf" --type Q8_0
 
   say "After"
-  after=$(evaluate "$dir/merged")
+  after=$(evaluate "$dir/merged" bf16)
   printf 'validation loss %.4f, before %.4f\n' "$after" "$before"
-  ask "$dir/merged"
+  ask "$dir/merged" bf16
   printf 'its description: %s\n' "$(turn 1)"
   printf 'adapter %s\nmerged  %s\nGGUF    %s\n' "$dir/run/weights" "$dir/merged" "$dir/merged.gguf"
   if awk -v after="$after" -v before="$before" 'BEGIN { exit after < before }'; then

@@ -204,13 +204,13 @@ class Chat {
     const InferenceRoom room =
         inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
     const FrozenBase base = base_of(base_format(arguments_.sets, "generate"), model_.model, model_.folder);
-    const auto build = [&](std::int64_t context) {
-      return build_generation_graph(model_.model, chat_shape(context), model_.adapter, base);
+    const auto build = [&](std::int64_t context, const FrozenBase& stored) {
+      return build_generation_graph(model_.model, chat_shape(context), model_.adapter, stored);
     };
     std::int64_t text = kLineHeap + kTextPerToken * contexts.front();
     if (arguments_.json) text += kJsonPerToken * contexts.front() * std::ssize(turns_);
     const Bytes heap = vocabulary.heap() + chat_heap(contexts.front(), request_) + Bytes{text};
-    return {plan_inference({build, contexts, heap}, room), room, model_, arguments_.audit};
+    return {plan_inference({build, contexts, base, &model_, heap}, room), room, model_, arguments_.audit};
   }
 
   std::int64_t most_tokens() const { return arguments_.tokens.value_or(kUsualTokens); }

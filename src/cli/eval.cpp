@@ -69,11 +69,11 @@ int run_eval(const EvalArguments& arguments) {
   const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
   const TokenFile source = open_validation_in_child(config, cache_folder());
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
-  const FrozenBase base = base_of(config.base, model.model, model.folder);
-  const auto build = [&](std::int64_t batch) {
+  const auto build = [&](std::int64_t batch, const FrozenBase& base) {
     return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base);
   };
-  InferenceRun run(plan_inference({build, kBatches}, room), room, model, arguments.audit);
+  InferenceRun run(plan_inference({build, kBatches, base_of(config.base, model.model, model.folder), &model}, room), room, model,
+                   arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;

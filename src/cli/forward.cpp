@@ -159,8 +159,10 @@ int run_forward(const ForwardArguments& arguments) {
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
   const FrozenBase base = base_of(base_format(arguments.sets, "forward"), model.model, model.folder);
-  const auto build = [&](std::int64_t) { return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, base); };
-  InferenceRun run(plan_inference({build, {1}, inputs.heap()}, room), room, model, arguments.audit);
+  const auto build = [&](std::int64_t, const FrozenBase& stored) {
+    return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, stored);
+  };
+  InferenceRun run(plan_inference({build, {1}, base, &model, inputs.heap()}, room), room, model, arguments.audit);
   SafetensorsWriter writer(arguments.out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
   run_samples(run, inputs, writer);
   writer.commit();

@@ -133,11 +133,11 @@ int run_generate(const GenerateArguments& arguments) {
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const FrozenBase base = base_of(base_format(arguments.sets, "generate"), model.model, model.folder);
-  const auto build = [&](std::int64_t) {
-    return build_generation_graph(model.model, generation_shape(request), model.adapter, base);
+  const auto build = [&](std::int64_t, const FrozenBase& stored) {
+    return build_generation_graph(model.model, generation_shape(request), model.adapter, stored);
   };
   const Bytes heap = vocabulary.heap() + generation_heap(request);
-  InferenceRun run(plan_inference({build, {1}, heap}, room), room, model, arguments.audit);
+  InferenceRun run(plan_inference({build, {1}, base, &model, heap}, room), room, model, arguments.audit);
   const Writer writer(arguments, vocabulary);
   const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });
   run.check();

@@ -51,8 +51,8 @@ std::string value_of(const ConfigKey& key, const Config& config) {
 
 // Keys that something else would have to be chosen for, or that stand instead of another one.
 bool of_another_choice(std::string_view key, const Config& config) {
-  return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "precision.allow" ||
-         key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
+  return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "data.template" ||
+         key == "precision.allow" || key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
 }
 
 std::string line_of(const ConfigKey& key, const Config& config) {

@@ -406,6 +406,18 @@ std::string nearest_option(const CLI::App& command) {
   return "";
 }
 
+// Of an option that is given twice, in commands of commands too.
+void let_last_win(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_items_expected_max() == 1 && option->get_name() != "--set" && option->get_name() != "--at") {
+        option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      }
+    }
+    let_last_win(*command);
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Trains neural networks inside a stated number of bytes.", "plimsoll");
   app.set_version_flag("--version", version_text());
@@ -415,13 +427,7 @@ int parse_and_run(int argc, char** argv) {
   add_train(app, arguments.train);
   add_verify(app, arguments.verify);
   add_others(app, arguments);
-  for (CLI::App* command : app.get_subcommands({})) {
-    for (CLI::Option* option : command->get_options()) {
-      if (option->get_items_expected_max() == 1 && option->get_name() != "--set" && option->get_name() != "--at") {
-        option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-      }
-    }
-  }
+  let_last_win(app);
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);

@@ -142,21 +142,23 @@ void check_products(const Config& config, const GivenSettings& given) {
 // What belongs to samples of their own lengths.
 void check_samples(const Config& config, const GivenSettings& given) {
   const DataSettings& data = config.data;
-  if (data.format == "chat" || data.format == "auto") return;
-  const std::array says{std::pair{"batch.packing", config.batch.packing}, std::pair{"data.template", !data.chat_template.empty()},
-                        std::pair{"data.loss", data.loss != TrainedTurns::assistant},
-                        std::pair{"data.too_long", data.too_long != LongSamples::automatic}};
+  if (data.format == "chat") return;
+  const bool stated = data.format != "auto";  // how conversations become samples may be said before there are any
+  const std::array says{std::pair{"batch.packing", config.batch.packing},
+                        std::pair{"data.template", stated && !data.chat_template.empty()},
+                        std::pair{"data.loss", stated && data.loss != TrainedTurns::assistant},
+                        std::pair{"data.too_long", stated && data.too_long != LongSamples::automatic}};
   for (const auto& [key, said] : says) {
     if (!said) continue;
     throw config_error("E-CONFIG-CONFLICT", given.where(key),
                        fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                       "JSON samples, data.format = \"chat\"");
+                       "JSON samples, data.format = \"chat\"", {"--set data.format=chat"});
   }
   if (data.validation_share == 0) return;
   throw config_error(
       "E-CONFIG-CONFLICT", given.where("data.validation"),
       fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-      "a file, or JSON samples, data.format = \"chat\"");
+      "a file, or JSON samples, data.format = \"chat\"", {"--set data.format=chat"});
 }
 
 // Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.

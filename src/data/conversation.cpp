@@ -298,7 +298,7 @@ class SampleParser {
 
 void refuse_other_kinds(const File& file) {
   std::optional<ForeignKind> kind = foreign_kind(file, false, 0);
-  if (!kind || kind->what == "JSON lines" || kind->what == "JSON") return;
+  if (!kind || kind->json) return;
   if (kind->what == "a Parquet file") {
     kind->remedy =
         fmt::format("python3 -c \"import pandas; pandas.read_parquet('{}').to_json('data.jsonl', orient='records', lines=True)\"",

@@ -251,6 +251,7 @@ std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int6
   std::optional<ForeignKind> kind = look_at(file, tokens, vocab);
   if (kind) {
     if (kind->remedy == kNumpy && vocab > 1 << 16) kind->remedy = kWideNumpy;
+    kind->json = kind->remedy == kJsonText || kind->remedy == kJsonArrayText;
     const std::size_t at = kind->remedy.find("FILE");
     if (at != std::string::npos) kind->remedy.replace(at, 4, file.path());
   }

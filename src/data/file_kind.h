@@ -27,6 +27,7 @@ bool begins_like_llmc(const File& file);
 struct ForeignKind {
   std::string what;    // "a gzip file"
   std::string remedy;  // how it becomes one of them
+  bool json = false;   // perhaps samples of their own lengths
 };
 // `tokens`: whether the file would be read as uint16 tokens, else as text. `vocab`: of the model.
 std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab);

@@ -19,7 +19,7 @@ struct Header {
   SampleCounts counts;
 };
 constexpr std::array<char, 16> kMagic{'p', 'l', 'i', 'm', 's', 'o', 'l', 'l', '.', 's', 'a', 'm', 'p', 'l', 'e', 's'};
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 constexpr std::int64_t kTokensAt = 128, kTokenBytes = 4;
 static_assert(sizeof(Header) <= kTokensAt);
 

@@ -24,7 +24,7 @@ namespace plimsoll {
 namespace {
 
 // What changes how the same data are encoded.
-constexpr std::string_view kVersion = "samples/1";
+constexpr std::string_view kVersion = "samples/2";
 
 // Templates may write the date: in training it is that which Llama's own templates have where nobody says.
 std::tm date_of_training() {
@@ -70,6 +70,10 @@ class Maker {
     }
     templates_ = load_chat_templates(request.tokenizer, request.chat_template);
     end_ = end_of_document(*tokenizer_, request.tokenizer, request.trained);
+    if (end_) ends_.push_back(*end_);
+    if (!templates_) return;
+    const std::optional<Token> end = ChatEncoder(*tokenizer_, &*templates_, {.now = date_of_training()}).end_of_turn();
+    if (end) ends_.push_back(*end);
   }
 
   template <class Visit>
@@ -142,7 +146,7 @@ class Maker {
     SampleCounts counts, rest_counts;
     for_each_sample([&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
       const bool out = held_out(encoded.tokens, request_.held_out);
-      add({encoded.tokens, encoded.trained}, sample.is_chat(), out ? *rest : train, out ? rest_counts : counts);
+      add({encoded.tokens, encoded.trained}, sample, out ? *rest : train, out ? rest_counts : counts);
       return true;
     });
     if (train.samples() == 0 && (!rest || rest->samples() == 0)) throw untrained(counts, rest_counts);
@@ -151,11 +155,11 @@ class Maker {
     if (rest) rest->commit(rest_counts);
   }
 
-  void add(Row sample, bool chat, SampleFileWriter& to, SampleCounts& counts) const {
+  void add(Row sample, const ChatSample& from, SampleFileWriter& to, SampleCounts& counts) const {
     ++counts.read;
     const auto most = static_cast<std::size_t>(request_.row) + 1;
     LongSamples rule = request_.too_long;
-    if (rule == LongSamples::automatic) rule = chat ? LongSamples::cut_end : LongSamples::split;
+    if (rule == LongSamples::automatic) rule = from.is_chat() ? LongSamples::cut_end : LongSamples::split;
     if (sample.size() > most) {
       switch (rule) {
         case LongSamples::drop: ++counts.dropped; return;
@@ -169,7 +173,16 @@ class Maker {
       ++counts.untrained;
       return;
     }
+    if (from.format != SampleFormat::text && !ends(sample)) ++counts.unended;
     to.add(sample.tokens, sample.trained);
+  }
+
+  // Whether it trains a token that ends an answer. A model that never sees one goes on for ever.
+  bool ends(const Row& sample) const {
+    for (std::size_t i = 1; i < sample.size(); ++i) {
+      if (sample.trained[i] != 0 && std::ranges::find(ends_, sample.tokens[i]) != ends_.end()) return true;
+    }
+    return false;
   }
 
   // Each piece goes on behind the last token of the one before it, as the pieces of a stream do.
@@ -203,6 +216,7 @@ class Maker {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplates> templates_;
   std::optional<Token> end_;
+  std::vector<Token> ends_;       // of answers
   std::string train_, held_out_;  // names of the files
 };
 

@@ -65,9 +65,13 @@ std::string detected_format(const SourceRequest& request, const File& file) {
   if (begins_like_llmc(file)) return "llmc";
   const bool tokens = named_tokens(file.path());
   if (const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, request.vocab)) {
+    std::vector<std::string> remedies{foreign->remedy,
+                                      fmt::format("--set data.format={}, which takes it as it is", tokens ? "u16" : "bytes")};
+    if (foreign->json) remedies.insert(remedies.begin(), "--set data.format=chat, for conversations and other samples");
     throw data_error("E-DATA-FORMAT", file.path(), fmt::format("it looks like {}", foreign->what),
-                     tokens ? "uint16 tokens, as .bin says" : "text",
-                     {foreign->remedy, fmt::format("--set data.format={}, which takes it as it is", tokens ? "u16" : "bytes")});
+                     fmt::format("{}{}", tokens ? "uint16 tokens, as .bin says" : "text",
+                                 foreign->json ? ", or samples with data.format = \"chat\"" : ""),
+                     std::move(remedies));
   }
   return format_by_name(request, file.path());
 }

@@ -31,6 +31,7 @@ struct SampleCounts {
   std::int64_t dropped = 0;    // too long; left out
   std::int64_t cut = 0;        // too long; what does not fit a row is left out
   std::int64_t split = 0;      // too long; several samples now
+  std::int64_t unended = 0;    // answers without an end: no token that ends one is trained on
 };
 
 // One stream of tokens: those of its files one after the other, with nothing between them. Samples are cut from it by the

@@ -26,7 +26,7 @@ class Plans {
         size_(size),
         room_(room),
         catalogue_(room.machine.machine.rates, {}),
-        graph_(request.build(size)),
+        graph_(request.build(size, request.base)),
         blocks_(find_blocks(graph_.model.graph)) {
     heap_ += adapter_heap(graph_.model.graph);
   }
@@ -82,10 +82,27 @@ struct Chosen {
   std::size_t size = 0, number = 0;
 };
 
-Error no_room(const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
+// The first way to store layers with which all fits into memory, as an argument.
+std::optional<std::string> smaller_base(InferenceRequest request, const InferenceRoom& room) {
+  if (request.source == nullptr || request.base.format != BaseFormat::none) return {};
+  for (const auto& [name, format] : {std::pair("file", BaseFormat::file), {"bf16", BaseFormat::bf16}, {"nf4", BaseFormat::nf4}}) {
+    try {
+      request.base = base_of(format, request.source->model, request.source->folder);
+      Plans plans(request, request.sizes.back(), room);
+      if (plans.fits(plans.plan(0))) return fmt::format("--set quantize.base={}", name);
+    } catch (const Error& error) {  // of a file that holds no blocks
+      if (error.kind == ErrorKind::internal) throw;
+    }
+  }
+  return {};
+}
+
+Error no_room(const InferenceRequest& request, const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
   const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
   const Bytes floor = on_disk ? std::min(smallest.process, memory.process) : memory.process;
-  std::vector<std::string> remedies{fmt::format("--memory {}", floor.n)};
+  std::vector<std::string> remedies;
+  if (std::optional<std::string> base = smaller_base(request, room)) remedies.push_back(*std::move(base));
+  remedies.push_back(fmt::format("--memory {}", floor.n));
   if (!on_disk && smallest.process <= room.memory) {
     const std::string folder = room.disk ? room.disk->folder.string() : "/tmp/plimsoll";
     remedies.push_back(fmt::format("--disk {}:{}", folder, smallest.stored[1].n));
@@ -109,7 +126,7 @@ Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
   auto [found, smallest] = plans.smallest();
   std::size_t low = 1;
   const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
-  if (!on_disk || !plans.fits(smallest)) throw no_room(room, plans.plan(0), smallest);
+  if (!on_disk || !plans.fits(smallest)) throw no_room(request, room, plans.plan(0), smallest);
   while (low < found) {
     const std::size_t middle = low + (found - low) / 2;
     if (plans.fits(plans.plan(middle))) {

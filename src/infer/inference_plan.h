@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "infer/model_source.h"
 #include "measure/machine_file.h"
 #include "plan/plan.h"
 #include "prepare/setup.h"
@@ -29,8 +30,12 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
 struct InferenceRequest {
   // The graph of a size: so many samples that go together, or the context of a chat. Of `sizes` the first that fits is taken,
   // largest first.
-  std::function<InferenceGraph(std::int64_t size)> build;
+  // `base`: how linear layers are stored.
+  std::function<InferenceGraph(std::int64_t size, const FrozenBase& base)> build;
   std::vector<std::int64_t> sizes{1};
+  FrozenBase base = {};
+  // Whose layers may be stored in fewer bytes, where nothing fits; null: that is not proposed.
+  const ModelSource* source = nullptr;
   Bytes heap = {};  // beside the plan's own, and beside what loading an adapter takes: "vocabulary"
 };
 

@@ -96,11 +96,8 @@ json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t co
                  {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
   const SampleCounts& counts = train.counts;
   if (counts.read > 0) {
-    object["data"] = {{"samples", counts.read},
-                      {"untrained", counts.untrained},
-                      {"dropped", counts.dropped},
-                      {"cut", counts.cut},
-                      {"split", counts.split}};
+    object["data"] = {{"samples", counts.read}, {"untrained", counts.untrained}, {"dropped", counts.dropped},
+                      {"cut", counts.cut},      {"split", counts.split},         {"unended", counts.unended}};
   }
   return object;
 }

@@ -82,6 +82,12 @@ void save_companions(const Config& config, const PrepareOptions& options) {
       BpeVocabulary::load(tokens).save(folder);
     }
   }
+  // Conversations go on with the template that they were trained with.
+  constexpr std::int64_t kMostTemplate = 1 << 20;
+  const std::filesystem::path &own = config.data.chat_template, kept = folder / "chat_template.jinja";
+  if (has_samples(config) && !own.empty() && (replace || !is_there(kept))) {
+    write_file_atomically(kept, read_text(own, kMostTemplate, "E-CHAT-TEMPLATE"));
+  }
   if (init.empty()) return;
   if (is_gguf(init)) {
     if (is_there(init)) write_gguf_config(GgufFile::open(init), folder, replace);

@@ -188,6 +188,12 @@ def refusals(test):
         written = json.loads((test.path("untied") / "config.json").read_text())
         test.that(written["tie_word_embeddings"] is False, "config.json says so")
         logits(test, "--weights", "untied")
+    # Nothing goes on without the state of its optimizer; the adapter can begin anew.
+    stateless = test.path("stateless")
+    shutil.copytree(test.path("llama-lora"), stateless)
+    (stateless / "checkpoint.safetensors").unlink()
+    test.fails(5, "E-CKPT-MISSING", "train", "--run", stateless, "--resume", "--updates", 6)
+    test.succeeds("train", config, *RUN, *sets([f"adapter.init={stateless}"]), "--run", "anew", "--updates", 1, "--json")
     # A run goes on over the base with which it began, and over no other.
     changed = test.path("base-llama") / "weights" / "model.safetensors"
     data = bytearray(changed.read_bytes())

@@ -89,6 +89,27 @@ def with_a_disk(test):
     test.that("disk" not in tomllib.loads(text)["memory"], "no disk where memory is enough")
 
 
+def padded(test):
+    """A model with more tokens than its tokenizer has: trained, merged, and asked."""
+    write_folder(test)
+    vocab = tomllib.loads(test.path("chat.toml").read_text())["model"]["vocab"]
+    more = sets(model__vocab=vocab + 40, data__validation="")
+    test.succeeds("train", test.path("chat.toml"), *more, "--updates", 1, "--memory", "2GiB", "--run", "padded", "--json")
+    folder = test.path("padded/weights")
+    config, _ = begin(test, folder, test.path("chats.jsonl"), "--memory", "1GiB", name="padded.toml")
+    adapter = sets(adapter__kind="lora", adapter__targets="all-linear", adapter__modules_to_save='["model.embed_tokens"]')
+    run = test.succeeds("train", config, *adapter, "--updates", 2, "--run", "adapted-padded", "--audit", "--json")
+    test.equal("live bytes", run["measured"]["live_bytes"], run["predicted"]["live_bytes"])
+    merged = test.path("merged-padded")
+    test.succeeds("merge", "--adapter", test.path("adapted-padded"), "--out", merged, "--json")
+    test.equal("tokens of the merged model", json.loads((merged / "config.json").read_text())["vocab_size"], vocab + 40)
+    ask = ("--prompt", "the red sea", "--tokens", 8, "--temperature", 0, "--json")
+    answers = [test.succeeds("generate", *model, *ask)["samples"]
+               for model in (("--weights", merged), ("--adapter", test.path("adapted-padded")))]  # fmt: skip
+    test.equal("answers, merged and adapted", answers[0], answers[1])
+    test.succeeds("export", "--weights", merged, "--gguf", test.path("padded.gguf"), "--type", "F16")
+
+
 def texts(test):
     folder, _ = write_folder(test)
     words = " ".join(turn["content"] for each in conversations(400, 9) for turn in each["messages"])
@@ -115,7 +136,7 @@ def refused(test):
 
 def main():
     test = Test("beginning")
-    test.run_parts(trains, what_fits, with_a_disk, texts, refused)
+    test.run_parts(trains, what_fits, with_a_disk, padded, texts, refused)
     test.finish()
 
 

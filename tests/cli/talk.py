@@ -160,6 +160,12 @@ def others(test):
     said = test.succeeds(*talk(test, "--prompt", "hi", "--template", own, "--tokens", 3, "--json"))
     test.equal("its own template", said["samples"][0]["rendered"], "[user] hi\n[assistant]")
     config = prepare(test)
+    # What a run was trained with is the template of its weights, and of its adapter.
+    trained = test.write("trained.jinja", TEMPLATE.replace("<|im_start|>", "<|im_end|>"))
+    test.succeeds("train", config, *sets(data__template=trained), "--updates", 1, "--memory", "2GiB", "--run", "marked", "--json")
+    words = ["--prompt", "hi", "--tokens", 3, "--memory", "1GiB", "--json"]
+    said = test.succeeds("generate", "--chat", "--weights", "marked", *words)
+    test.that(said["samples"][0]["rendered"].startswith(f"{END}user"), "the template of the training")
     more = sets(model__init="weights", adapter__kind="lora", model__context=160)
     text = pathlib.Path(config).read_text()
     begin, end = text.index("[model]"), text.index("[data]")
@@ -168,6 +174,10 @@ def others(test):
     command = ["generate", "--chat", "--prompt", "red sea", "--temperature", 0, "--tokens", 5, "--memory", "1GiB", "--json"]
     said = test.succeeds(*command, "--adapter", "tuned")
     test.equal("the base's template", said["samples"][0]["rendered"], turn("user", "red sea") + HEAD)
+    tuned = [*more, *sets(data__template=trained)]
+    test.succeeds("train", tune, *tuned, "--updates", 1, "--memory", "2GiB", "--run", "retuned", "--json")
+    said = test.succeeds(*command, "--adapter", "retuned")
+    test.that(said["samples"][0]["rendered"].startswith(f"{END}user"), "the template of the adapter's training")
     test.succeeds("export", "--weights", "weights", "--gguf", "model.gguf", "--type", "F32", "--json")
     there, here = test.succeeds(*command, "--weights", "model.gguf"), test.succeeds(*command, "--weights", "weights")
     for key in ("rendered", "prompt_tokens", "tokens"):

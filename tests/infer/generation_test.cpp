@@ -86,7 +86,7 @@ class Model {
 
   template <class Build>
   InferencePlan plan(const Build& build) const {
-    return plan_inference({[&](std::int64_t) { return build(); }}, room_);
+    return plan_inference({[&](std::int64_t, const FrozenBase&) { return build(); }}, room_);
   }
   InferenceRun run(InferencePlan plan) const {
     return {std::move(plan), room_, ModelSource{.folder = folder_.path(), .model = config_, .adapter = {}},

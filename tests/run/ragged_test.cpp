@@ -220,7 +220,8 @@ class OneCounts final : public Changed {
     for (const PlacedSample& sample : samples) {
       if (sample.ref.sample != counted_) std::ranges::fill(part(targets, sample), -1);
       if (sample.ref.sample != altered_) continue;
-      for (const Numbers field : {part(tokens, sample), part(targets, sample)}) std::ranges::transform(field, field.begin(), next);
+      for (const Numbers field : {part(tokens, sample), part(targets, sample)})
+        std::ranges::transform(field, field.begin(), next);
     }
     if (joined_) std::ranges::fill(segments, 0);
   }

@@ -305,6 +305,7 @@ std::string long_samples_text(const json& epoch) {
   add("split", "split");
   add("dropped", "dropped as too long");
   add("untrained", "left out: no token is trained on");
+  add("unended", "train no token that ends an answer");
   return text.empty() ? "" : "samples: " + text + "\n";
 }
 
