@@ -9,8 +9,6 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "plan/layout/apart.h"
-#include "plan/layout/conflict.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 #include "plan/passes/paging.h"
@@ -26,16 +24,6 @@ constexpr double kGoodEnough = 1.001;
 struct Placed {
   std::vector<Bytes> offsets;
   Bytes height, load;
-};
-
-// What decisions come to.
-struct Built {
-  Simulation simulation;
-  Placed placed;
-  Costs costs;
-
-  double stall() const { return static_cast<double>(simulation.timeline.rounds) * costs.micro_stall + costs.update_stall; }
-  double seconds() const { return static_cast<double>(simulation.timeline.rounds) * costs.micro + costs.update + stall(); }
 };
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
@@ -93,40 +81,6 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   placed.height = Bytes{solution.height};
   placed.load = Bytes{layout::load(problem)};
   return placed;
-}
-
-// What is too high is handed back to the schedule: a transfer that would bring something beside what ends before it is needed
-// begins behind that, where the layout is lower for it and the update no slower.
-constexpr double kWorthHandingBack = 1.005;
-constexpr int kMostHandedBack = 3;
-
-std::vector<std::size_t> conflict_of(const Built& built) {
-  const layout::Problem problem = layout_problem(built.simulation.lifetimes, built.simulation.timeline);
-  layout::Solution solution;
-  for (const Bytes offset : built.placed.offsets) solution.offsets.push_back(offset.n);
-  solution.height = built.placed.height.n;
-  return layout::conflict(problem, solution, built.placed.load.n);
-}
-
-template <class Build>
-Built hand_back(Built built, PlanDecisions& decisions, Build&& build) {
-  const Paging& paging = decisions.paging;
-  if (!paging.parameters && !paging.accumulators && paging.activations == 0) return built;  // nothing is on its way
-  std::vector<LateFetch> refused;
-  for (int turn = 0; turn < kMostHandedBack; ++turn) {
-    const double gap = static_cast<double>(built.placed.height.n) / static_cast<double>(built.placed.load.n);
-    if (gap <= kWorthHandingBack) break;
-    const std::optional<LateFetch> late = keep_apart(built.simulation, conflict_of(built), refused);
-    if (!late) break;
-    Built next = build(*apply_late(built.simulation.graph, {*late}));
-    if (next.placed.height < built.placed.height && next.seconds() <= built.seconds()) {
-      built = std::move(next);
-      decisions.late.push_back(*late);
-    } else {
-      refused.push_back(*late);
-    }
-  }
-  return built;
 }
 
 Symbol owner_line(const Graph& graph, const Buffer& buffer, const Timeline& timeline) {
@@ -190,7 +144,6 @@ std::string hash_plan(const Plan& plan) {
     hasher.add(fmt::format("activations {}", plan.decisions.paging.activations));
     if (plan.decisions.paging.near != Paging::kAllNear) hasher.add(fmt::format("near {}", plan.decisions.paging.near.n));
   }
-  for (const LateFetch& late : plan.decisions.late) hasher.add(fmt::format("late {} {}", late.fetch.index, late.after.index));
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));
   }
@@ -269,21 +222,12 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
 
 Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
                 const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  const auto build = [&](Graph decided) {
-    Built built;
-    built.simulation = simulate(std::move(decided), decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
-    built.placed = place_buffers(built.simulation.lifetimes, built.simulation.timeline, offsets);
-    built.costs = costs_of(built.simulation, decisions.paging, machine);
-    return built;
-  };
-  std::optional<Graph> decided =
-      apply_late(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()), decisions.late);
-  if (!decided) throw not_of_this_graph("it begins a transfer where none can begin");
+  Simulation simulation = simulate(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()),
+                                   decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
+  Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
+  const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
   plan.decisions = decisions;
-  Built built = build(*std::move(decided));
-  if (offsets == nullptr) built = hand_back(std::move(built), plan.decisions, build);
-  auto& [simulation, placed, costs] = built;
   plan.units = describe_units(graph, blocks, decisions.replays);
   plan.effective_batch = request.effective_batch;
   plan.ragged = request.ragged;
@@ -299,14 +243,14 @@ Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const
   if (decisions.paging.active()) plan.transfers = transfers_of(machine);
   for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
   const auto micro_steps = static_cast<double>(decisions.window().rounds());
-  plan.stall_seconds = built.stall();
+  plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
   plan.lanes.kernels = micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels;
   for (std::size_t i = 0; i < plan.lanes.in.size(); ++i) {
     plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
     plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
   }
   plan.micro_seconds = costs.micro + costs.micro_stall;
-  plan.update_seconds = built.seconds();
+  plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;
   plan.costs_measured = costs.measured;
   plan.costs_recorded = costs.recorded;
   plan.costs_bound = costs.bound;

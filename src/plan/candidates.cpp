@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "plan/bounds/bound.h"
-#include "plan/replays/from_graph.h"
 #include "plan/step_roles.h"
 
 namespace plimsoll {
@@ -46,15 +45,14 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
   look_at(keep, request, machine, floor);
   add_level(0, keep, request, machine);
-  if (offloads(request) && (only_offloaded_ || looks_for_floor_ || levels_.front().regions.inputs_count()))
-    add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
+  if (offloads(request)) add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
-  if (offloads(request) && (only_offloaded_ || (!ends_suffice && levels_.front().regions.inputs_count()))) {
+  if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
     const int most = static_cast<int>(model_->blocks.size()) - 1;
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
@@ -62,11 +60,11 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
     }
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
-  constexpr std::size_t kMostSteps = 1500;
-  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_steps_ <= kMostSteps);
+  constexpr std::int64_t kMostSteps = 1500;
+  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) add_schedules(machine);
+  if (wanted && possible) levels_.front().regions.add_schedules();
   paged_ = {};
 }
 
@@ -110,7 +108,6 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
     const std::vector<Candidate> some = of_level(batch_index, level);
     candidates.insert(candidates.end(), some.begin(), some.end());
   }
-  for (std::size_t i = 0; !only_offloaded_ && i < wholes_.size(); ++i) add_candidates(batch_index, i, candidates);
   return candidates;
 }
 
@@ -125,47 +122,23 @@ Simulation BatchCandidates::simulate_window(Graph graph) {
   return simulate(std::move(graph), window_.rounds(), chunks_simulated_, saves_, model_->kernels);
 }
 
-// Every micro-batch of a group needs at least what it would need by itself.
-Bytes BatchCandidates::find_bound(const Simulation& keep, Floor floor) {
-  const Bytes loss = least_loss_scratch();
-  if (window_.group == 1) return working_set_bound(keep, loss, floor.enough);
-  const WindowOrder alone{window_.rounds(), 1};
-  ++simulations_;
-  return working_set_bound(simulate(apply_choices(paged_, model_->blocks, {}, paging_, alone), alone.rounds(), chunks_simulated_,
-                                    saves_, model_->kernels),
-                           loss, floor.enough);
-}
-
 // What does not depend on what runs again.
 void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
   find_chunks(request, keep, machine);
   outside_ = total(paging_reserve(keep.graph, paging_, machine, 0));
-  arena_bound_ = find_bound(keep, floor);
-  least_steps_ = keep.timeline.steps.size();
-  if (!has_host(machine)) encoding_ = encoding_bytes(keep.graph);
+  arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
   const auto simplest =
       std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
-  least_primitives_ = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives;
-}
-
-Bytes BatchCandidates::least_reserve(const Machine& machine, Bytes arena) const {
-  const ReserveCounts counts{least_primitives_, static_cast<std::int64_t>(least_steps_), 0, encoding_};
-  return total(reserve_items(machine.reserve, counts, arena));
+  least_counts_ = {
+      .primitives = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives,
+      .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
+      .encoding = has_host(machine) ? Bytes{} : encoding_bytes(keep.graph)};
 }
 
 bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
   return wanted && allowed && model_->blocks.size() > 1;
-}
-
-void BatchCandidates::add_schedules(const Machine& machine) {
-  const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
-  const replays::GraphProblem problem = replays::problem_of(keep, model_->blocks, false, chunks_.back().least);
-  for (std::vector<NodeReplay>& replays : replays::schedules(problem)) {
-    const WholeProfile profile = profile_whole(simulate_window(with_replays(paged_, replays, 0)), machine);
-    wholes_.push_back({std::move(replays), profile});
-  }
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
@@ -225,23 +198,6 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
       without_last_bits(base_seconds_ - costs.update_stall + static_cast<double>(window_.rounds()) * fastest.seconds);
 }
 
-BatchCandidates::WholeProfile BatchCandidates::profile_whole(const Simulation& simulation, const Machine& machine) const {
-  const Timeline& timeline = simulation.timeline;
-  WholeProfile profile{.peak = peak_of_other_phases(simulation)};
-  const std::vector<int> losses = find_losses(simulation);
-  const LiveProfile steady = live_profile(simulation.lifetimes, timeline, Phase::steady);
-  for (int step = timeline.micro.begin; step < timeline.update.end; ++step) {
-    if (std::ranges::binary_search(losses, step)) {
-      profile.loss_base = std::max(profile.loss_base, live_without_scratch(simulation, steady, step));
-    } else {
-      profile.peak = std::max(profile.peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
-    }
-    profile.seconds += clone_seconds(simulation, step);
-  }
-  profile.stall = costs_of(simulation, paging_, machine).micro_stall;
-  return profile;
-}
-
 Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
   const Paging own = paging(candidate);
   const Graph graph = apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_);
@@ -265,47 +221,25 @@ std::int64_t BatchCandidates::labels() const {
 }
 
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
-  if (candidate.whole >= 0) return wholes_[static_cast<std::size_t>(candidate.whole)].replays;
   const RegionPlans& regions = levels_[candidate.level].regions;
   return regions.replays(regions.plans()[candidate.chain]);
 }
 
 Paging BatchCandidates::paging(const Candidate& candidate) const {
   Paging paging = paging_;
-  if (candidate.whole < 0) paging.activations = levels_[candidate.level].activations;
+  paging.activations = levels_[candidate.level].activations;
   return paging;
 }
 
-double BatchCandidates::update_seconds(double micro) const {
-  return without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * micro);
-}
-
-double BatchCandidates::seconds_of(const WholeProfile& whole, const ChunkChoice& chunks) const {
-  return update_seconds(whole.seconds + chunks.seconds + whole.stall + chunks.stall);
-}
-
 Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {
-  const RegionPlans::Plan& plan = levels_[level].regions.plans()[chain];
+  const regions::ChainPlan& plan = levels_[level].regions.plans()[chain];
   return {.batch = batch_index,
-          .loss_chunks = chunks_[static_cast<std::size_t>(plan.chunks)].chunks,
+          .loss_chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks,
           .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
           .outside = levels_[level].outside,
-          .update_seconds = update_seconds(plan.seconds)};
-}
-
-// With each number of loss chunks.
-void BatchCandidates::add_candidates(std::size_t batch_index, std::size_t whole, std::vector<Candidate>& to) const {
-  const Whole& what = wholes_[whole];
-  for (const ChunkChoice& chunk : chunks_) {
-    to.push_back({.batch = batch_index,
-                  .loss_chunks = chunk.chunks,
-                  .whole = static_cast<int>(whole),
-                  .live = Bytes{std::max(what.profile.peak, what.profile.loss_base + chunk.scratch)},
-                  .outside = outside_,
-                  .update_seconds = seconds_of(what.profile, chunk)});
-  }
+          .update_seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds)};
 }
 
 }  // namespace plimsoll

@@ -48,10 +48,8 @@ class BatchCandidates {
   std::vector<Candidate> all(std::size_t batch_index) const;
   // Whether bytes and seconds of a candidate are those of its plan. Else bytes are an upper bound, and a simulation tells
   // seconds.
-  bool exact(const Candidate& candidate) const { return candidate.whole >= 0 || levels_[candidate.level].regions.exact(); }
-  bool exact_seconds(const Candidate& candidate) const {
-    return candidate.whole >= 0 || levels_[candidate.level].regions.exact_seconds();
-  }
+  bool exact(const Candidate& candidate) const { return levels_[candidate.level].regions.exact(); }
+  bool exact_seconds(const Candidate& candidate) const { return levels_[candidate.level].regions.exact_seconds(); }
   // The candidate with bytes and seconds from a simulation of its own.
   Candidate simulated(Candidate candidate, const Machine& machine) const;
 
@@ -66,7 +64,9 @@ class BatchCandidates {
   // No schedule of these ops needs less arena (plan/bounds/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
-  Bytes least_reserve(const Machine& machine, Bytes arena) const;
+  Bytes least_reserve(const Machine& machine, Bytes arena) const {
+    return total(reserve_items(machine.reserve, least_counts_, arena));
+  }
   // No plan of these candidates needs less of a process.
   Bytes bound(const Machine& machine) const { return arena_bound_ + least_reserve(machine, arena_bound_) + outside_; }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
@@ -74,11 +74,6 @@ class BatchCandidates {
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
 
  private:
-  struct WholeProfile {
-    std::int64_t peak = 0, loss_base = 0;  // most live bytes of all steps but the loss; at the loss, less scratch
-    double seconds = 0;                    // of all clones
-    double stall = 0;
-  };
   struct ChunkChoice {
     int chunks;
     std::int64_t scratch;  // of the loss that needs most
@@ -86,11 +81,6 @@ class BatchCandidates {
     double seconds;        // of all losses of a micro-step
     int primitives;
     double stall;  // more than in the simulation, where the loss streams
-  };
-  // A schedule of single nodes.
-  struct Whole {
-    std::vector<NodeReplay> replays;
-    WholeProfile profile;
   };
   // The inputs of so many units rest elsewhere between the passes.
   struct Level {
@@ -102,18 +92,12 @@ class BatchCandidates {
   Graph with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const;
   Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
-  Bytes find_bound(const Simulation& keep, Floor floor);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
-  WholeProfile profile_whole(const Simulation& simulation, const Machine& machine) const;
   bool offloads(const PlanRequest& request) const;
   void add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine);
   void add_offloaded(int activations, const PlanRequest& request, const Machine& machine);
-  void add_schedules(const Machine& machine);
-  double update_seconds(double micro) const;
-  double seconds_of(const WholeProfile& whole, const ChunkChoice& chunks) const;
   Candidate candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const;
   std::vector<Candidate> of_level(std::size_t batch_index, std::size_t level) const;
-  void add_candidates(std::size_t batch_index, std::size_t whole, std::vector<Candidate>& to) const;
 
   BatchModel* model_;
   Paging paging_;
@@ -124,16 +108,13 @@ class BatchCandidates {
   bool looks_for_floor_;
   Graph paged_;  // while candidates are simulated
   std::vector<Level> levels_;
-  std::vector<Whole> wholes_;
   std::vector<ChunkChoice> chunks_;
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   double kernel_seconds_ = 0;
   Bytes arena_bound_;
   Bytes outside_;  // for transfers
   int simulations_ = 0;
-  Bytes encoding_;  // of frozen matrices
-  std::size_t least_steps_ = 0;
-  int least_primitives_ = 0;
+  ReserveCounts least_counts_;
 };
 
 }  // namespace plimsoll

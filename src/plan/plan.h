@@ -19,7 +19,6 @@
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/grouping.h"
-#include "plan/passes/late.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/replay.h"
 #include "plan/tiers/lanes.h"
@@ -105,7 +104,6 @@ struct PlanDecisions {
   int loss_chunks = 1;
   Paging paging;
   std::vector<NodeReplay> replays;
-  std::vector<LateFetch> late;  // what the layout found too much beside something else
 
   WindowOrder window() const { return {accumulation, group}; }
 };
@@ -172,8 +170,7 @@ struct Infeasible {
 struct Candidate {
   std::size_t batch = 0;  // which micro-batch size, paging and group
   int loss_chunks = 1;
-  int whole = -1;                    // one of the batch's plans that were simulated as a whole
-  std::size_t level = 0, chain = 0;  // or one of its chain plans, at a level of what rests elsewhere
+  std::size_t level = 0, chain = 0;  // one of the batch's chain plans, at a level of what rests elsewhere
   bool simulated = false;            // by itself: bytes and seconds are those of its plan
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone

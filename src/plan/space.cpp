@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/tasks.h"
 #include "plan/bounds/time_bound.h"
@@ -94,10 +96,7 @@ struct PlanSpace::State {
 
   void leave_out_beaten();
   void climb();
-  Plan build(const PlanDecisions& decisions, const BatchCandidates& batch) {
-    BatchModel& model = batch.model();
-    return build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
-  }
+  PlanningEffort effort() const;
   const Plan& rung(std::size_t index);
   Plan plan_of(const Candidate& candidate);
   void build_rungs(std::vector<std::size_t> indices);
@@ -105,8 +104,7 @@ struct PlanSpace::State {
   std::optional<std::size_t> fastest_within(Bytes memory);
   TimeBound time_bound(Bytes memory);
   Bytes least_process(const Candidate& candidate) const;
-  // What a budget has to have for a rung. Transfers that begin later may leave a plan less than its candidate holds: budgets in
-  // between are taken for too small, as they are before there is a plan.
+  // What a budget has to have for a rung: no less than what was known before there was a plan.
   Bytes needs(std::size_t index) {
     return agrees(index) ? std::max(rung(index).process, least_process(ladder[index])) : kNoBound;
   }
@@ -180,9 +178,9 @@ std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
 }
 
 // The ladder does not depend on any budget. Where only a simulation tells what a rung comes to, it is simulated, and the ladder
-// made anew; rungs that are too many for that are left out.
+// made anew. Of more than there are simulations for, half are spread over the rungs each time; candidates that are left go.
 void PlanSpace::State::climb() {
-  constexpr std::size_t kMostSimulated = 200;
+  constexpr int kMostMore = 200;  // simulations, beside one for each combination
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     if (beaten[i]) continue;
@@ -194,24 +192,38 @@ void PlanSpace::State::climb() {
                        "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
                        {"--set plan.activations=auto"});
   }
-  for (std::size_t left = kMostSimulated;;) {
-    std::vector<std::size_t> rungs = undominated(all), unknown;
-    for (const std::size_t i : rungs) {
-      if (!all[i].simulated && !batches[all[i].batch].exact_seconds(all[i])) unknown.push_back(i);
-    }
-    if (left == 0) std::erase_if(rungs, [&](std::size_t i) { return std::ranges::count(unknown, i) > 0; });
-    if (unknown.empty() || left == 0) {
+  const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
+  const PlanningEffort before = effort();
+  for (auto left = static_cast<std::size_t>(std::max(0, kMostMore - (before.simulations - before.combinations)));;) {
+    const std::vector<std::size_t> rungs = undominated(all);
+    std::vector<std::size_t> open;
+    std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
+    if (open.empty()) {
       for (const std::size_t i : rungs) ladder.push_back(all[i]);
       return;
     }
-    unknown.resize(std::min(unknown.size(), left));
-    left -= unknown.size();
-    simulated_rungs += static_cast<int>(unknown.size());
-    run_tasks(unknown.size(), [&](std::size_t i) {
-      Candidate& candidate = all[unknown[i]];
+    if (left == 0) {
+      std::erase_if(all, unknown);
+      continue;
+    }
+    const std::size_t count = open.size() <= left ? open.size() : ceil_div(left, std::size_t{2});
+    left -= count;
+    simulated_rungs += static_cast<int>(count);
+    run_tasks(count, [&](std::size_t i) {  // the smallest is among them
+      Candidate& candidate = all[open[open.size() - 1 - i * open.size() / count]];
       candidate = batches[candidate.batch].simulated(candidate, machine);
     });
   }
+}
+
+PlanningEffort PlanSpace::State::effort() const {
+  PlanningEffort effort{.simulations = simulated_rungs};
+  for (const BatchCandidates& batch : batches) {
+    effort.combinations += static_cast<int>(batch.levels());
+    effort.simulations += batch.simulations();
+    effort.labels += batch.labels();
+  }
+  return effort;
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -231,16 +243,15 @@ void PlanSpace::State::build_rungs(std::vector<std::size_t> indices) {
 
 Plan PlanSpace::State::plan_of(const Candidate& candidate) {
   const BatchCandidates& batch = batches[candidate.batch];
-  const BatchModel& model = batch.model();
-  PlanDecisions decisions{.micro_batch = model.micro_batch,
-                          .accumulation = model.accumulation,
-                          .group = batch.window().group,
-                          .loss_chunks = candidate.loss_chunks,
-                          .paging = batch.paging(candidate),
-                          .replays = batch.replays(candidate)};
-  Plan plan = build(decisions, batch);
-  // The sum that put the rung into its place, not the same sum in another order, nor the little less of transfers that begin
-  // later: no rung is faster than those before it.
+  BatchModel& model = batch.model();
+  const PlanDecisions decisions{.micro_batch = model.micro_batch,
+                                .accumulation = model.accumulation,
+                                .group = batch.window().group,
+                                .loss_chunks = candidate.loss_chunks,
+                                .paging = batch.paging(candidate),
+                                .replays = batch.replays(candidate)};
+  Plan plan = build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
+  // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;
 }
@@ -249,7 +260,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
 bool PlanSpace::State::agrees(std::size_t index) {
   const Plan& plan = rung(index);
   const Candidate& candidate = ladder[index];
-  const bool exact = plan.decisions.late.empty() && (candidate.simulated || batches[candidate.batch].exact(candidate));
+  const bool exact = candidate.simulated || batches[candidate.batch].exact(candidate);
   return exact ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
@@ -337,15 +348,7 @@ Bytes PlanSpace::knee() {
 
 const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder; }
 
-PlanningEffort PlanSpace::effort() const {
-  PlanningEffort effort{.simulations = state_->simulated_rungs};
-  for (const BatchCandidates& batch : state_->batches) {
-    effort.combinations += static_cast<int>(batch.levels());
-    effort.simulations += batch.simulations();
-    effort.labels += batch.labels();
-  }
-  return effort;
-}
+PlanningEffort PlanSpace::effort() const { return state_->effort(); }
 
 std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> budgets) {
   std::vector<Bytes> wanted{floor(), knee(), ceiling()};

@@ -42,19 +42,16 @@ std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfil
   return live;
 }
 
-std::int64_t peak_of_other_phases(const Simulation& simulation) {
+std::int64_t peak_around(const Simulation& simulation, const LiveProfile& steady) {
   std::int64_t peak = 0;
   for (const Phase phase : simulation.timeline.phases()) {
     if (phase == Phase::first || phase == Phase::steady) continue;
     peak = std::max(peak, live_profile(simulation.lifetimes, simulation.timeline, phase).peak.n);
   }
+  const Timeline& timeline = simulation.timeline;
+  for (int step = timeline.update.begin; step < timeline.update.end; ++step)
+    peak = std::max(peak, steady.bytes[static_cast<std::size_t>(step - timeline.micro.begin)].n);
   return peak;
-}
-
-double clone_seconds(const Simulation& simulation, int step) {
-  const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
-  if (what.kind != Step::Kind::node || !simulation.graph.nodes[what.node].clone_of.valid()) return 0;
-  return simulation.kernels[static_cast<std::size_t>(step)].add.seconds;
 }
 
 }  // namespace plimsoll

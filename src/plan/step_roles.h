@@ -16,9 +16,7 @@ std::vector<int> find_losses(const Simulation& simulation);
 
 // Bytes live at a step of a micro-step, less the scratch of its kernel and of those that stream with it.
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step);
-std::int64_t peak_of_other_phases(const Simulation& simulation);
-
-// Of the kernel of a step; 0 for what is no clone.
-double clone_seconds(const Simulation& simulation, int step);
+// The most that is live where no choice of a micro-step changes anything: in other phases, and at the steps of the update.
+std::int64_t peak_around(const Simulation& simulation, const LiveProfile& steady);
 
 }  // namespace plimsoll

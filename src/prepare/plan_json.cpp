@@ -143,25 +143,23 @@ Paging paging_from(const json& object) {
   return paging;
 }
 
-// Pairs of nodes as rows: [node, before which it runs again], [transfer, node that it begins behind].
-template <class Pair>
-json rows_json(const std::vector<Pair>& pairs) {
+// Rows of a node and the node before which it runs again.
+json replays_json(const std::vector<NodeReplay>& replays) {
   json rows = json::array();
-  for (const auto& [first, second] : pairs) rows.push_back({first.index, second.index});
+  for (const auto& [node, before] : replays) rows.push_back({node.index, before.index});
   return rows;
 }
 
-template <class Pair>
-std::vector<Pair> rows_from(const json& rows) {
-  std::vector<Pair> pairs;
-  for (const json& row : rows) pairs.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
-  return pairs;
+std::vector<NodeReplay> replays_from(const json& rows) {
+  std::vector<NodeReplay> replays;
+  for (const json& row : rows) replays.push_back({NodeId{row.at(0).get<std::size_t>()}, NodeId{row.at(1).get<std::size_t>()}});
+  return replays;
 }
 
+// `late`: transfers that begin later than their pass lets them, for whoever reads the format; none does.
 json decisions_json(const PlanDecisions& decisions, const std::vector<UnitDecision>& units) {
-  return {{"loss_chunks", decisions.loss_chunks}, {"group", decisions.group},
-          {"recompute", units_json(units)},       {"replays", rows_json(decisions.replays)},
-          {"late", rows_json(decisions.late)},    {"paging", paging_json(decisions.paging)}};
+  return {{"loss_chunks", decisions.loss_chunks},       {"group", decisions.group}, {"recompute", units_json(units)},
+          {"replays", replays_json(decisions.replays)}, {"late", json::array()},    {"paging", paging_json(decisions.paging)}};
 }
 
 std::string action_of(const Value& value) {
@@ -354,8 +352,7 @@ json to_json(const PlanRecord& record) {
           {"accumulation", record.decisions.accumulation},
           {"group", record.decisions.group},
           {"loss_chunks", record.decisions.loss_chunks},
-          {"replays", rows_json(record.decisions.replays)},
-          {"late", rows_json(record.decisions.late)},
+          {"replays", replays_json(record.decisions.replays)},
           {"paging", paging_json(record.decisions.paging)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
@@ -370,9 +367,9 @@ PlanRecord record_from_json(const json& object) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value),
                        fmt::format("a whole number from 1 to {}", kMost));
   };
-  if (object.contains("blocks")) {
-    throw config_error("E-PLAN-FILE", "plan",
-                       "an older program made this plan: it says what blocks do, not which nodes run again",
+  // Older programs said what blocks do, and which transfers begin later.
+  if (object.contains("blocks") || (object.contains("late") && !object.at("late").empty())) {
+    throw config_error("E-PLAN-FILE", "plan", "an older program made this plan, with decisions that this one does not take",
                        "a file that this program's `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});
   }
   try {
@@ -385,8 +382,7 @@ PlanRecord record_from_json(const json& object) {
                          fmt::format("a divisor of the accumulation, {}, up to {}", record.decisions.accumulation, kMostGroup));
     }
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
-    record.decisions.replays = rows_from<NodeReplay>(object.at("replays"));
-    record.decisions.late = rows_from<LateFetch>(object.value("late", json::array()));
+    record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.paging = paging_from(object.at("paging"));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {

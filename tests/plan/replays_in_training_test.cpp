@@ -223,7 +223,8 @@ TEST(ReplaysInTraining, EveryNodeFindsWhatItFindsWithoutThem) {
     std::vector<std::vector<NodeReplay>> all{{}};
     for (int i = 0; i < 3; ++i) all.push_back(random_replays(network.graph, random));
     if (seed % 5 == 0) {
-      for (auto& found : replays::schedules(replays::problem_of(keep, {}, false, 0))) all.push_back(std::move(found));
+      const replays::GraphProblem problem = replays::problem_of(keep, {}, false, 0);
+      for (const auto& found : replays::schedules(problem.problem)) all.push_back(replays::nodes_of(problem, found));
     }
     for (const std::vector<NodeReplay>& replays : all) {
       for (const NodeReplay& replay : replays) late += behind_an_update(keep, replay);

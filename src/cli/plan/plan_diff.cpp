@@ -60,7 +60,6 @@ ordered_json facts_of(const json& plan) {
   const json& decisions = plan.at("decisions");
   facts["decisions"] = some(decisions, {"group", "loss_chunks", "paging"});
   facts["decisions"]["replays"] = decisions.at("replays").size();
-  facts["decisions"]["late"] = decisions.value("late", nlohmann::json::array()).size();
   facts["decisions"]["recompute"] = by_name(decisions.at("recompute"), "block", mode_of);
   facts["predicted"] = predicted_facts(plan.at("predicted"));
   facts["bounds"] = plan.at("bounds");

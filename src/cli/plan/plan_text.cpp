@@ -35,8 +35,6 @@ std::string blocks_text(const json& decisions) {
   if (joined > 0) text += fmt::format(", {} with the block before", joined);
   if (text.empty()) text = "none repeated";
   if (const std::size_t again = decisions.at("replays").size(); again > 0) text += fmt::format(", {} nodes recomputed", again);
-  const std::size_t late = decisions.value("late", json::array()).size();
-  if (late > 0) text += fmt::format(", transfers begin later in {} places", late);
   return text;
 }
 

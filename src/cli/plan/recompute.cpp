@@ -35,7 +35,7 @@ replays::Work limited_work(std::int64_t units) {
 int run_recompute(const RecomputeArguments& arguments) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
   constexpr std::int64_t kMostWork = 1 << 30;
-  constexpr int kLocal = 4;  // regions of a stretch whose ops are decided on one by one
+  constexpr int kLocal = 8;  // regions of a stretch whose ops are decided on one by one
   if (arguments.work && (*arguments.work < 1 || *arguments.work > kMostWork)) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), fmt::format("1 to {}", kMostWork));
   }

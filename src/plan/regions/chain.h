@@ -1,7 +1,7 @@
 // The chain program: what every region does, for all budgets at once. A plan is a path of edges from the first region to the
-// last. A suffix of the chain is one stretch of time, so few numbers describe it: the most that is live in it while all regions
-// before it keep everything, its seconds, and the link seconds that are left of the window in which it ends. What comes before
-// only adds to these, so of two suffixes the one that is better in nothing is dropped, and no bytes are rounded.
+// last. A suffix of the chain is one stretch of time, so two numbers describe it: the most that is live in it while all regions
+// before it keep everything, and its seconds. What comes before only adds to these, so of two suffixes the one that is better in
+// nothing is dropped, and no bytes are rounded.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,9 @@ struct End {
   double seconds = 0;
 };
 
-// While the backward pass is in a unit, a link brings what the next unit needs. What that takes longer than the kernels hides
-// what runs again there.
-struct Windows {
-  std::vector<int> unit;      // by region; -1: of none
-  std::vector<double> slack;  // by unit: link seconds beyond those of the kernels
-};
-
 struct ChainPlan {
   std::int64_t bytes = 0;  // the most that is live
-  double seconds = 0;      // of what runs again and is not hidden, and of the end
+  double seconds = 0;      // of what runs again, and of the end
   int end = 0;             // which of the ends
   std::vector<const Edge*> edges;
 };
@@ -39,7 +32,6 @@ std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path);
 // The plans that no other beats, from the most bytes to the fewest. `outside`: bytes that no choice changes. `most`: labels that
 // each region keeps; past them those go that lie closest to others. `labels`, if given, grows by those that were looked at.
 std::vector<ChainPlan> solve_chain(const std::vector<std::vector<Edge>>& edges, const std::vector<End>& ends,
-                                   std::int64_t outside, std::size_t most, const Windows& windows = {},
-                                   std::int64_t* labels = nullptr);
+                                   std::int64_t outside, std::size_t most, std::int64_t* labels = nullptr);
 
 }  // namespace plimsoll::regions

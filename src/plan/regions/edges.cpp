@@ -13,8 +13,8 @@ namespace plimsoll::regions {
 namespace {
 
 using replays::at;
-using replays::Op;
 using replays::Problem;
+using replays::Replay;
 
 constexpr int kNone = -1;
 
@@ -30,15 +30,15 @@ struct SetCost {
 class Sets {
  public:
   explicit Sets(const Stretch& stretch)
-      : stretch_(stretch), candidate_(at(stretch.size()), kNone), saved_(at(stretch.items()), 0) {
+      : stretch_(stretch), candidate_(at(stretch.size()), kNone), saved_(stretch.problem().items.size(), 0) {
     for (int position = stretch.turn(); position < stretch.size(); ++position) {
-      for (const int item : stretch.reads(position)) saved_[at(item)] = stretch.own(item) && maker_decides(item) ? 1 : 0;
+      for (const int item : stretch.what(position).reads) saved_[at(item)] = stretch.own(item) && maker_decides(item) ? 1 : 0;
     }
     std::vector<char> reached = saved_;
     for (int position = stretch.turn(); position-- > 0;) {
       if (!decides(position) || !stretch.may_run_again(position) || !makes_any(position, reached)) continue;
       candidates_.push_back(position);
-      for (const int item : stretch.reads(position)) reached[at(item)] = stretch.own(item) ? 1 : 0;
+      for (const int item : stretch.what(position).reads) reached[at(item)] = stretch.own(item) ? 1 : 0;
     }
     std::reverse(candidates_.begin(), candidates_.end());
     for (std::size_t i = 0; i < candidates_.size(); ++i) candidate_[at(candidates_[i])] = static_cast<int>(i);
@@ -66,7 +66,7 @@ class Sets {
   }
   bool maker_decides(int item) const { return stretch_.maker(item) < stretch_.turn() && decides(stretch_.maker(item)); }
   bool makes_any(int position, const std::vector<char>& wanted) const {
-    return std::any_of(stretch_.writes(position).begin(), stretch_.writes(position).end(),
+    return std::any_of(stretch_.what(position).writes.begin(), stretch_.what(position).writes.end(),
                        [&](int item) { return wanted[at(item)] != 0; });
   }
 
@@ -77,13 +77,14 @@ class Sets {
     for (int position = stretch_.turn(); position-- > 0;) {
       const int candidate = candidate_[at(position)];
       if (candidate == kNone || !dropped[at(candidate)]) {
-        for (const int item : stretch_.writes(position)) cost.kept += needed_[at(item)] ? stretch_.bytes(item) : 0;
+        for (const int item : stretch_.what(position).writes)
+          cost.kept += needed_[at(item)] ? stretch_.problem().items[at(item)] : 0;
         continue;
       }
       if (!makes_any(position, needed_)) continue;
       if (again != nullptr) again->push_back(position);
       cost.seconds += stretch_.what(position).seconds;
-      for (const int item : stretch_.reads(position)) needed_[at(item)] |= stretch_.own(item) ? 1 : 0;
+      for (const int item : stretch_.what(position).reads) needed_[at(item)] |= stretch_.own(item) ? 1 : 0;
     }
     if (again != nullptr) std::reverse(again->begin(), again->end());
     return cost;
@@ -188,29 +189,29 @@ class Placement {
   // From here on what these ops made is not there.
   void drop(int position) { absent_[at(position)] = 1; }
   void bring_for(int position) {
-    for (const int item : stretch_.reads(position)) bring(item, position);
+    for (const int item : stretch_.what(position).reads) bring(item, position);
   }
   // The item, and all that it is made from and that is not there.
   void bring(int item, int before) {
     const int maker = stretch_.maker(item);
     if (maker < 0 || !absent_[at(maker)]) return;
     absent_[at(maker)] = 0;
-    for (const int read : stretch_.reads(maker)) bring(read, before);
+    for (const int read : stretch_.what(maker).reads) bring(read, before);
     replays_.push_back({maker, before});
   }
-  const std::vector<LocalReplay>& replays() const { return replays_; }
+  const std::vector<Replay>& replays() const { return replays_; }
 
  private:
   const Stretch& stretch_;
   std::vector<char> absent_;
-  std::vector<LocalReplay> replays_;
+  std::vector<Replay> replays_;
 };
 
 }  // namespace
 
 // One way of a stretch, whatever lies around it.
 struct Way {
-  std::vector<LocalReplay> replays;
+  std::vector<Replay> replays;
   std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
   std::int64_t saved;              // as of an edge
   double seconds;
@@ -244,25 +245,17 @@ class EdgeFinder {
  private:
   int count() const { return facts_.regions.count(); }
 
-  struct Kept {  // a stretch that keeps everything
-    const Stretch& stretch;
-    Stretch::Outcome outcome;
-  };
-
   // Stretches of equal structure have the same ways.
   void add(int begin, int end) {
     const Stretch stretch(facts_, begin, end);
     const std::shared_ptr<const std::vector<Way>> ways = ways_known(stretch, begin, end);
     for (const Way& way : *ways) {
       Edge edge{.begin = begin, .end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
-      for (int position = 0; position < stretch.size(); ++position)
-        edge.peak = std::max(edge.peak, live_[at(stretch.op(position))] + way.rise[at(position)]);
-      for (const LocalReplay& replay : way.replays) {
-        edge.replays.push_back({stretch.op(replay.op), stretch.op(replay.before)});
-        const int unit = stretch.unit(replay.before);
-        if (edge.windows.empty() || edge.windows.back().unit != unit) edge.windows.push_back({unit, 0});
-        edge.windows.back().seconds += stretch.what(replay.op).seconds;
+      for (int position = 0; position < stretch.size(); ++position) {
+        const int op = stretch.op(position);
+        if (op != kNone) edge.peak = std::max(edge.peak, live_[at(op)] + way.rise[at(position)]);
       }
+      for (const auto& [op, before] : way.replays) edge.replays.push_back({stretch.op(op), stretch.op(before)});
       edges_[at(begin)].push_back(std::move(edge));
     }
   }
@@ -280,38 +273,36 @@ class EdgeFinder {
   }
 
   std::vector<Way> ways_of(const Stretch& stretch, int length, bool last, int begin) const {
-    Kept kept{stretch, {}};
-    stretch.evaluate({}, kept.outcome);
+    Stretch::Outcome kept;
+    stretch.evaluate({}, kept);
     std::vector<Way> ways;
+    const auto add_way = [&](std::vector<Replay> replays) {
+      Stretch::Outcome outcome;
+      if (!brings_what_it_needs(stretch, replays) || !stretch.evaluate(replays, outcome)) return;
+      for (std::size_t i = 0; i < kept.live.size(); ++i) outcome.live[i] -= kept.live[i];
+      const std::int64_t saved = outcome.live[at(stretch.turn())];
+      ways.push_back({std::move(replays), std::move(outcome.live), saved, outcome.seconds});
+    };
     if (!limits_.some) {
-      add_way(kept, {}, ways);
+      add_way({});
       return ways;
     }
     if (length <= 2) {
       const std::vector<std::vector<int>> sets = Sets(stretch).hull(limits_.most_sets);
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
         // Each region by itself keeps everything, too.
-        if (!sets[i].empty() || length == 1) add_way(kept, replays_of(stretch, sets[i]), ways);
+        if (!sets[i].empty() || length == 1) add_way(replays_of(stretch, sets[i]));
       }
     }
     if (length <= limits_.local && limits_.keeps && suits_local(stretch)) {
-      for (const std::vector<LocalReplay>& replays : local_schedules(kept)) add_way(kept, replays, ways);
+      for (const std::vector<Replay>& replays : local_schedules(stretch)) add_way(replays);
     }
-    if (length >= 2 && length <= limits_.longest && !last) add_way(kept, segment_of(stretch, begin + length), ways);
-    if (length == 1 && ways.empty()) add_way(kept, {}, ways);  // nothing of it may run again
+    if (length >= 2 && length <= limits_.longest && !last) add_way(segment_of(stretch, begin + length));
+    if (length == 1 && ways.empty()) add_way({});  // nothing of it may run again
     return ways;
   }
 
-  void add_way(const Kept& kept, std::vector<LocalReplay> replays, std::vector<Way>& ways) const {
-    if (!brings_what_it_needs(kept.stretch, replays)) return;
-    Stretch::Outcome outcome;
-    if (!kept.stretch.evaluate(replays, outcome)) return;
-    Way way{std::move(replays), std::move(outcome.live), outcome.held - kept.outcome.held, outcome.seconds};
-    for (std::size_t i = 0; i < way.rise.size(); ++i) way.rise[i] -= kept.outcome.live[i];
-    ways.push_back(std::move(way));
-  }
-
-  std::vector<LocalReplay> replays_of(const Stretch& stretch, const std::vector<int>& set) const {
+  std::vector<Replay> replays_of(const Stretch& stretch, const std::vector<int>& set) const {
     Placement placement(stretch);
     for (const int position : all_alike(stretch, set)) placement.drop(position);
     for (int position = stretch.turn(); position < stretch.size(); ++position) placement.bring_for(position);
@@ -333,64 +324,46 @@ class EdgeFinder {
   // Ops that repeat others for another micro-batch would have to be decided on with those.
   static bool suits_local(const Stretch& stretch) {
     constexpr int kMostOps = 160;
-    for (int position = 0; position < stretch.size(); ++position) {
-      if (stretch.what(position).like >= 0) return false;
-    }
-    return stretch.size() <= kMostOps;
+    return stretch.size() <= kMostOps && std::ranges::all_of(stretch.problem().ops, [](const auto& op) { return op.like < 0; });
   }
 
-  // Schedules of single ops within some bytes of the stretch's own and some between its passes.
-  std::vector<std::vector<LocalReplay>> local_schedules(const Kept& kept) const {
+  // Schedules of single ops within some bytes of the stretch's own and some between its passes. What others make takes nothing;
+  // all that lies beside is scratch.
+  std::vector<std::vector<Replay>> local_schedules(const Stretch& stretch) const {
     constexpr int kLevels = 4;
-    const Stretch& stretch = kept.stretch;
-    // The stretch as a problem: what others made takes nothing, and all that lies beside is scratch.
-    Problem problem;
-    for (int item = 0; item < stretch.items(); ++item) problem.items.push_back(stretch.bytes(item));
-    const int gap = stretch.turn();
-    for (int position = 0; position <= stretch.size(); ++position) {
-      if (position == gap) problem.ops.emplace_back();
-      if (position == stretch.size()) break;
-      Op op;
-      op.reads = stretch.reads(position);
-      op.writes = stretch.writes(position);
-      op.seconds = stretch.what(position).seconds;
-      op.scratch = stretch.what(position).scratch;
-      op.replayable = stretch.may_run_again(position);
-      problem.ops.push_back(std::move(op));
+    Problem problem = stretch.problem();
+    problem.away.clear();
+    problem.narrow = false;
+    for (int position = 0; position < stretch.size(); ++position) {
+      if (stretch.op(position) == kNone) problem.ops[at(position)] = {};
+      problem.ops[at(position)].overwrites.clear();  // of what others make
+      problem.ops[at(position)].replayable = stretch.may_run_again(position);
     }
     std::vector<std::int64_t> live;
     if (!replays::evaluate(problem, {}, &live)) return {};
     std::int64_t least = std::numeric_limits<std::int64_t>::max(), peak = 0;
-    std::vector<std::int64_t> beside(live.size(), 0);
-    for (int i = 0; i < static_cast<int>(live.size()); ++i) {
-      if (i == gap) continue;
-      beside[at(i)] = live_[at(stretch.op(i < gap ? i : i - 1))] - live[at(i)];
-      least = std::min(least, beside[at(i)]);
+    for (int i = 0; i < stretch.size(); ++i) {
+      if (stretch.op(i) != kNone) least = std::min(least, live_[at(stretch.op(i))] - live[at(i)]);
     }
-    for (int i = 0; i < static_cast<int>(live.size()); ++i) {
-      if (i == gap) continue;
-      problem.ops[at(i)].scratch += beside[at(i)] - least;
-      peak = std::max(peak, live[at(i)] + beside[at(i)] - least);
+    for (int i = 0; i < stretch.size(); ++i) {
+      if (stretch.op(i) == kNone) continue;
+      problem.ops[at(i)].scratch += live_[at(stretch.op(i))] - live[at(i)] - least;
+      peak = std::max(peak, live_[at(stretch.op(i))] - least);
     }
-    const std::int64_t held = live[at(gap)];
-    std::vector<std::vector<LocalReplay>> all;
+    const std::int64_t held = live[at(stretch.turn())];
+    std::vector<std::vector<Replay>> all;
     const std::int64_t lowest = replays::largest_working_set(problem);
     for (int level = 0; level <= kLevels; ++level) {
       const std::int64_t bytes = lowest + (peak - lowest) * level / kLevels;
       for (int part = 0; part <= kLevels; ++part) {
         const std::int64_t most = held * part / kLevels;
-        problem.ops[at(gap)].scratch = std::max<std::int64_t>(0, bytes - most);
+        problem.ops[at(stretch.turn())].scratch = std::max<std::int64_t>(0, bytes - most);
         const replays::Evictor evictor(problem);
         const std::vector<double> keys(problem.items.size(), 1.0);
         for (const replays::Weights& weights :
              {replays::Weights{1, 1, 1}, {0, 1, 1}, {1, 0, 1}, {0, 0, 1}, {1, 1, 0}, {2, 1, 1}}) {
-          const std::optional<replays::Schedule> found = evictor.schedule(bytes, weights, keys);
-          if (!found) continue;
-          std::vector<LocalReplay> replays;
-          for (const replays::Replay& replay : found->replays)
-            replays.push_back(
-                {replay.op < gap ? replay.op : replay.op - 1, replay.before < gap ? replay.before : replay.before - 1});
-          if (std::find(all.begin(), all.end(), replays) == all.end()) all.push_back(std::move(replays));
+          std::optional<replays::Schedule> found = evictor.schedule(bytes, weights, keys);
+          if (found && std::find(all.begin(), all.end(), found->replays) == all.end()) all.push_back(std::move(found->replays));
         }
       }
     }
@@ -399,27 +372,27 @@ class EdgeFinder {
 
   // Only what comes into the first region stays. Before the last region's backward pass the regions run once more, for what
   // crosses into each; then each runs again for its own backward pass.
-  std::vector<LocalReplay> segment_of(const Stretch& stretch, int end) const {
+  std::vector<Replay> segment_of(const Stretch& stretch, int end) const {
     Placement placement(stretch);
     std::vector<char> dropped(at(stretch.size()), 0);
     for (int position = 0; position < stretch.turn(); ++position) {
       dropped[at(position)] = stretch.may_run_again(position) ? 1 : 0;
       if (dropped[at(position)]) placement.drop(position);
     }
-    const auto region_at = [&](int position) { return facts_.regions.of[at(stretch.op(position))]; };
     std::vector<char> read_by_another = crossing_items(stretch);
     const auto crosses = [&](int position) {  // whether another region reads what it makes
-      return std::any_of(stretch.writes(position).begin(), stretch.writes(position).end(),
+      return std::any_of(stretch.what(position).writes.begin(), stretch.what(position).writes.end(),
                          [&](int item) { return read_by_another[at(item)] != 0; });
     };
     int now = end;
     for (int position = stretch.turn(); position < stretch.size(); ++position) {
-      const bool enters = region_at(position) < now;
-      now = std::min(now, region_at(position));
+      if (stretch.op(position) == kNone) continue;
+      const bool enters = stretch.region(position) < now;
+      now = std::min(now, stretch.region(position));
       if (enters) {
         // What other regions left here of this one's passing run is gone, but for what crosses into later regions.
         for (int each = 0; each < stretch.turn() && now + 1 < end; ++each) {
-          if (dropped[at(each)] && region_at(each) == now && !crosses(each)) placement.drop(each);
+          if (dropped[at(each)] && stretch.region(each) == now && !crosses(each)) placement.drop(each);
         }
       }
       placement.bring_for(position);
@@ -429,11 +402,11 @@ class EdgeFinder {
 
   // By item: whether another region reads it than the one that makes it.
   std::vector<char> crossing_items(const Stretch& stretch) const {
-    std::vector<char> crossing(at(stretch.items()), 0);
+    std::vector<char> crossing(stretch.problem().items.size(), 0);
     for (int position = 0; position < stretch.size(); ++position) {
-      for (const int item : stretch.reads(position)) {
+      for (const int item : stretch.what(position).reads) {
         const int maker = stretch.maker(item);
-        const bool others = maker >= 0 && facts_.regions.of[at(stretch.op(maker))] != facts_.regions.of[at(stretch.op(position))];
+        const bool others = maker >= 0 && stretch.region(maker) != stretch.region(position);
         if (others) crossing[at(item)] = 1;
       }
     }
@@ -441,10 +414,10 @@ class EdgeFinder {
   }
 
   // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.
-  bool brings_what_it_needs(const Stretch& stretch, const std::vector<LocalReplay>& replays) const {
-    return std::none_of(replays.begin(), replays.end(), [&](const LocalReplay& replay) {
-      if (stretch.unit(replay.op) == stretch.unit(replay.before)) return false;
-      const std::vector<int>& reads = stretch.reads(replay.op);
+  bool brings_what_it_needs(const Stretch& stretch, const std::vector<Replay>& replays) const {
+    return std::none_of(replays.begin(), replays.end(), [&](const Replay& replay) {
+      if (stretch.what(replay.op).unit == stretch.what(replay.before).unit) return false;
+      const std::vector<int>& reads = stretch.what(replay.op).reads;
       if (std::any_of(reads.begin(), reads.end(), [&](int item) { return stretch.away(item); })) return true;
       return !facts_.problem.narrow && !stretch.what(replay.op).paged.empty();
     });

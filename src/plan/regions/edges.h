@@ -11,18 +11,12 @@
 
 namespace plimsoll::regions {
 
-struct UnitSeconds {
-  int unit = 0;
-  double seconds = 0;
-};
-
 struct Edge {
   int begin = 0, end = 0;  // regions
   double seconds = 0;      // of what runs again
   std::int64_t peak = 0;   // the most that is live at its steps, while all other regions keep everything
   std::int64_t saved = 0;  // what is held more between its passes than if it kept everything: negative
   std::vector<replays::Replay> replays;
-  std::vector<UnitSeconds> windows;  // of what runs again, while the backward pass is in each repeated layer, from the last one
 };
 
 struct EdgeLimits {

@@ -18,7 +18,7 @@ ProblemChain::ProblemChain(const replays::Problem& problem, const EdgeLimits& li
 }
 
 std::vector<ChainPlan> ProblemChain::solve(std::size_t most, std::int64_t* labels) const {
-  return solve_chain(edges_, {{between_, 0}}, outside_, most, {}, labels);
+  return solve_chain(edges_, {{between_, 0}}, outside_, most, labels);
 }
 
 std::optional<replays::Schedule> ProblemChain::fastest_within(std::int64_t bytes) const {

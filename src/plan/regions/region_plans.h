@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,22 +24,19 @@ struct LossChunks {
 
 class RegionPlans {
  public:
-  struct Plan {
-    std::int64_t bytes = 0;  // the most that is live
-    double seconds = 0;      // of clones, losses and waits in a micro-step
-    int chunks = 0;          // the number of a LossChunks
-    std::vector<const regions::Edge*> edges;
-  };
-
   // The simulation keeps everything.
   RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
               const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known);
 
-  // From the most live bytes to the fewest; with links, two such lists.
-  const std::vector<Plan>& plans() const { return plans_; }
-  std::vector<NodeReplay> replays(const Plan& plan) const;
-  // Whether what crosses into units is a good part of what is held where everything else is made again.
-  bool inputs_count() const;
+  // What decides on every op by itself, whatever the regions: more plans.
+  void add_schedules();
+
+  // From the most live bytes to the fewest; then those of schedules. Seconds are those of clones, losses and waits in a
+  // micro-step, ends are numbers of LossChunks.
+  const std::vector<regions::ChainPlan>& plans() const { return plans_; }
+  std::vector<NodeReplay> replays(const regions::ChainPlan& plan) const {
+    return replays::nodes_of(*graph_, replays_of(plan.edges));
+  }
 
   // Labels of the chain program that were looked at.
   std::int64_t labels() const { return labels_; }
@@ -54,19 +52,18 @@ class RegionPlans {
   bool exact_seconds() const { return exact_seconds_; }
 
  private:
-  void solve(const regions::Windows& windows);
-  double seconds_of(const std::vector<const regions::Edge*>& path) const;
-  std::int64_t bytes_of_inputs(const regions::Regions& regions) const;
+  void add(regions::ChainPlan plan);
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;
-  std::vector<int> unit_of_;        // by region
+  std::vector<std::int64_t> live_;  // by op, where everything is kept; without the scratch of a loss between the passes
+  std::vector<int> losses_;         // ops: losses between the passes
+  std::deque<regions::Edge> schedules_;
+  std::vector<LossChunks> chunks_;
   std::optional<TierLanes> lanes_;  // where something rests on another tier
   std::vector<regions::End> ends_;
-  std::int64_t outside_ = 0;
-  std::int64_t between_ = 0;  // live between the passes, where everything is kept
-  std::int64_t inputs_ = 0;   // of what crosses into units
-  std::vector<Plan> plans_;
+  std::int64_t outside_ = 0, around_ = 0;  // of the latter, in other phases and in the update
+  std::vector<regions::ChainPlan> plans_;
   std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;
 };

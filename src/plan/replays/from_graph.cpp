@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
+
 namespace plimsoll::replays {
 namespace {
 
@@ -136,11 +138,21 @@ GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlo
   return Conversion(simulation, units, narrow, least_loss_scratch).run();
 }
 
-std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
+std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Replay>& replays) {
+  std::vector<NodeReplay> nodes;
+  for (const auto& [op, before] : replays) {
+    const int like = graph.problem.ops[at(op)].like;
+    if (like >= 0 && like != op) continue;
+    ensure(graph.nodes[at(before)].valid(), "replays", "what runs again stands before no node");
+    nodes.push_back({graph.nodes[at(op)], graph.nodes[at(before)]});
+  }
+  return nodes;
+}
+
+std::vector<std::vector<Replay>> schedules(const Problem& problem) {
   constexpr int kLevels = 16;
   constexpr std::size_t kOpsTried = 12000, kLeast = 10, kMost = 60;  // schedules tried at a level, by the number of ops
-  const Problem& problem = graph.problem;
-  std::vector<std::vector<NodeReplay>> all;
+  std::vector<std::vector<Replay>> all;
   const std::optional<Outcome> keep = evaluate(problem, {});
   if (!keep) return all;
   const std::int64_t least = largest_working_set(problem);
@@ -148,14 +160,9 @@ std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& graph) {
   Search search(problem);
   for (int level = 1; level <= kLevels; ++level) {
     const std::int64_t bytes = keep->peak - (keep->peak - least) * level / kLevels;
-    const std::optional<Schedule> found = search.fastest(bytes, {work});
+    std::optional<Schedule> found = search.fastest(bytes, {work});
     if (!found) break;
-    std::vector<NodeReplay> replays;
-    for (const Replay& replay : found->replays) {
-      replays.push_back({graph.nodes[static_cast<std::size_t>(replay.op)], graph.nodes[static_cast<std::size_t>(replay.before)]});
-    }
-    const bool known = all.empty() ? replays.empty() : replays == all.back();
-    if (!known) all.push_back(std::move(replays));
+    if (all.empty() || found->replays != all.back()) all.push_back(std::move(found->replays));
   }
   return all;
 }

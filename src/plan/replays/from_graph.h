@@ -20,7 +20,10 @@ struct GraphProblem {
 GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow,
                         std::int64_t least_loss_scratch);
 
+// The replays of ops as those of nodes. What only repeats another node for another micro-batch follows from that one.
+std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Replay>& replays);
+
 // Schedules for bytes from what keeping everything needs down to where none is found: always the same ones, whatever the budget.
-std::vector<std::vector<NodeReplay>> schedules(const GraphProblem& problem);
+std::vector<std::vector<Replay>> schedules(const Problem& problem);
 
 }  // namespace plimsoll::replays

@@ -37,10 +37,6 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
   for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
     OpEvents& own = ops_[at(op)];
     own.events = model.events_of(keep.timeline.micro.begin + op);
-    if (own.events.size() == 1 && own.events[0].kind == LaneEvent::Kind::kernels) {
-      own.kernels = own.events[0].kernels;
-      own.events.clear();
-    }
     const NodeId id = graph.nodes[at(op)];
     if (!id.valid()) continue;
     const Node& node = keep.graph.nodes[id];
@@ -93,12 +89,6 @@ std::vector<int> TierLanes::fetches_by_first_use(const std::vector<replays::Repl
   return instead;
 }
 
-void TierLanes::run_op(LaneClock& clock, int op) const {
-  const OpEvents& what = ops_[at(op)];
-  if (what.events.empty()) return clock.run_kernels(what.kernels);
-  clock.run(what.events);
-}
-
 // Clones of an op stand before the transfers that bring something right before it, and behind those that take something away
 // right behind the op before. What the op's own unit needs begins before all that works for the unit.
 void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
@@ -108,7 +98,7 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
     if (fetches[at(op)] >= 0) op = fetches[at(op)];
     if (done[at(op)]) return;
     done[at(op)] = 1;
-    run_op(clock, op);
+    clock.run(ops_[at(op)].events);
   };
   const auto run_clone = [&](int op, int before) {
     for (const int value : needs_[at(op)]) {
@@ -120,7 +110,7 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
       if (wait == transfers.end() || done[at(*wait)]) continue;
       if (const int fetch = *std::prev(wait); !done[at(fetch)]) {
         done[at(fetch)] = 1;
-        run_op(clock, fetch);
+        clock.run(ops_[at(fetch)].events);
       }
       run_once(*wait);
     }
@@ -147,22 +137,6 @@ void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replay
 double TierLanes::stall(const std::vector<replays::Replay>& replays) const {
   const std::vector<int> fetches = fetches_by_first_use(replays);
   return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays, fetches); }).stall;
-}
-
-std::vector<double> TierLanes::slack(std::size_t units) const {
-  std::vector<double> slack(units, 0);
-  LaneClock clock(/*first=*/rounds_ == 1);
-  double before = 0;
-  int unit = -1;
-  for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
-    const bool backward = problem_->ops[at(op)].pass == replays::Pass::backward;
-    if (backward && problem_->ops[at(op)].unit >= 0) unit = problem_->ops[at(op)].unit;
-    run_op(clock, op);
-    const int waits = ops_[at(op)].transfer == Transfer::none ? unit : ops_[at(op)].unit;  // for what this unit needs
-    if (waits >= 0 && at(waits) + 1 < units && ops_[at(op)].backward) slack[at(waits) + 1] += clock.stall() - before;
-    before = clock.stall();
-  }
-  return slack;
 }
 
 }  // namespace plimsoll

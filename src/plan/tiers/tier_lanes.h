@@ -18,13 +18,9 @@ class TierLanes {
 
   // Seconds of a micro-step in which kernels wait, on average over the rounds of a window. The replays by their places.
   double stall(const std::vector<replays::Replay>& replays) const;
-  // By unit: what kernels wait for in the backward pass of the next unit if everything is kept. Kernels that run in this unit's
-  // backward pass hide as much.
-  std::vector<double> slack(std::size_t units) const;
 
  private:
   struct OpEvents {
-    double kernels = 0;  // where nothing else happens
     LaneEvents events;
     Transfer transfer = Transfer::none;
     int value = -1, unit = -1;  // of what a transfer moves; the value by its number here
@@ -35,7 +31,6 @@ class TierLanes {
     int unit = -1, backward_fetch = -1;  // its last fetch of a backward pass
   };
 
-  void run_op(LaneClock& clock, int op) const;
   std::vector<int> fetches_by_first_use(const std::vector<replays::Replay>& replays) const;
   void run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const;
 
