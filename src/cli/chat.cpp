@@ -1,6 +1,7 @@
 // plimsoll generate --chat. One plan and one run serve all turns. A child process renders and encodes each of them, so that the
 // tokenizer is no part of this process; its caches keep what a turn has in common with the one before.
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -98,8 +99,10 @@ class Lines {
         ended_ = true;
         if (buffer_.empty()) return {};
         buffer_ += '\n';
-      } else if (errno == EINTR) {
+      } else if (errno == EINTR || errno == EAGAIN) {  // some programs leave a terminal that does not make readers wait
         if (interrupted()) return {};
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        ::poll(&input, 1, -1);
       } else {
         throw data_error("E-IO-READ", "stdin", std::strerror(errno), "lines of a conversation", {"--prompt TEXT"});
       }

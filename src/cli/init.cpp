@@ -121,8 +121,7 @@ std::string typed(const InitArguments& arguments) {
                                       {"--disk", arguments.budgets.disk}}) {
     if (value) command += fmt::format(" {} {}", option, shell_quoted(*value));
   }
-  std::ranges::replace_if(
-      command, [](char letter) { return is_control(letter); }, '?');
+  std::ranges::replace_if(command, is_control, '?');
   return command;
 }
 

@@ -248,7 +248,7 @@ void check_names(const StartingRequest& request) {
   words.insert(words.end(), request.sets.begin(), request.sets.end());
   for (const std::string& word : words) {
     if (utf8_valid_prefix(word) == word.size()) continue;
-    throw config_error("E-USAGE", word, "the name is not UTF-8, and a configuration is", "a name in UTF-8");
+    throw config_error("E-USAGE", word, "the name is not UTF-8, and a configuration must be", "a name in UTF-8");
   }
 }
 
@@ -268,7 +268,7 @@ Given given_by(const std::vector<std::string>& sets) {
     faults.attempt([&] {
       if (section_of(one.key->name) != "data") {
         throw config_error("E-USAGE", "--set", fmt::format("init does not use {}", one.setting.name),
-                           "keys of the data, such as data.template; others can be changed in what it prints");
+                           "keys of the data, such as data.template; change any other key in the file that init prints");
       }
       one.set(given.config, one.setting);
       given.keys.push_back(one.key->name);
@@ -280,7 +280,8 @@ Given given_by(const std::vector<std::string>& sets) {
 
 void check_there(const DataPaths& data) {
   const std::optional<std::filesystem::path> missing = first_missing(data);
-  if (missing) throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "data that are there");
+  if (missing)
+    throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "text, tokens or JSON samples");
 }
 
 }  // namespace
