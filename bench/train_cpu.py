@@ -254,7 +254,10 @@ def arguments():
     p.add_argument("--gemm", type=float, help="GFLOP/s of the roofline")
     p.add_argument("--copy", type=float, help="GB/s of the roofline")
     p.add_argument("--json", type=pathlib.Path, help="write the rows here as well")
-    return p.parse_args()
+    args = p.parse_args()
+    if args.lora and MODELS[args.model]["kind"] == "gpt2":
+        p.error(f"--lora: PEFT is compared on smollm2, qwen2 and qwen2.5-1.5b, not on {args.model}")
+    return args
 
 
 def main():

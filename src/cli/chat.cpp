@@ -1,11 +1,13 @@
 // plimsoll generate --chat. One plan and one run serve all turns. A child process renders and encodes each of them, so that the
 // tokenizer is no part of this process; its caches keep what a turn has in common with the one before.
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -68,6 +70,12 @@ std::string valid(std::string_view text) {
   return out;
 }
 
+void check_text(std::string_view where, std::string_view text) {
+  const std::size_t good = utf8_valid_prefix(text);
+  if (good == text.size()) return;
+  throw data_error("E-DATA-TEXT", std::string(where), fmt::format("byte {} is not UTF-8", good), "text in UTF-8");
+}
+
 // Lines of stdin, one by one.
 class Lines {
  public:
@@ -91,8 +99,12 @@ class Lines {
         ended_ = true;
         if (buffer_.empty()) return {};
         buffer_ += '\n';
-      } else if (errno != EINTR || interrupted()) {
-        return {};
+      } else if (errno == EINTR || errno == EAGAIN) {  // some programs leave a terminal that does not make readers wait
+        if (interrupted()) return {};
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        ::poll(&input, 1, -1);
+      } else {
+        throw data_error("E-IO-READ", "stdin", std::strerror(errno), "lines of a conversation", {"--prompt TEXT"});
       }
     }
   }
@@ -115,6 +127,7 @@ class Chat {
       while (std::optional<std::string> line = lines_.next()) turns_.push_back(*std::move(line));
     }
     std::erase(turns_, "");
+    check_text("--system", arguments.system);
     if (!arguments.system.empty()) dialogue_.push_back({"system", arguments.system});
   }
 
@@ -238,6 +251,7 @@ class Chat {
   std::optional<DialoguePrompt> prompt_for(const std::string& user) {
     dialogue_.push_back({"user", user});
     try {
+      check_text(fmt::format("chat:{}", dialogue_.size()), user);
       const std::int64_t context = request_.context, reserve = std::min(most_tokens(), context / 4);
       const json found = json::parse(run_in_child([&] {
         Encoding encoding(*this);
@@ -249,8 +263,9 @@ class Chat {
       const auto first = dialogue_.begin() + (arguments_.system.empty() ? 0 : 1);
       dialogue_.erase(first, first + static_cast<std::ptrdiff_t>(prompt.dropped));
       return prompt;
-    } catch (const Error& error) {
+    } catch (Error& error) {
       dialogue_.pop_back();
+      if (error.code == "E-CHAT-TEMPLATE") error.remedies = {"--template FILE, with a template for this conversation"};
       if (!interactive_ || error.kind != ErrorKind::user) throw;
       report_failure(error, /*json=*/false);
       return {};

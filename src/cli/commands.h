@@ -133,6 +133,7 @@ int run_machine(const MachineArguments& arguments);
 struct InitArguments {
   std::string what;               // a preset, or the folder of a model
   std::vector<std::string> data;  // of that model
+  std::vector<std::string> sets;  // of the data
   BudgetArguments budgets;
   bool json = false;
 };

@@ -63,8 +63,7 @@ const CodeExplanation kExplanations[] = {
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
     {"E-CHAT-CONTEXT", "A turn of a conversation has no room in the context.",
      "Old turns are left out where a conversation outgrows its context. The system turn and the last one stay, and an answer "
-     "needs "
-     "a token at least.",
+     "needs at least one token.",
      "Shorten the turn, or allow a larger context, up to the positions of the model.",
      "plimsoll generate --chat --weights FOLDER --context 8192"},
     {"E-CHAT-FEATURE", "A sample has something that is not trained on.",

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/say.h"
@@ -107,20 +109,19 @@ std::string init_text(const StartingPoint& start, std::string_view command) {
 
 namespace {
 
-// `text` as a word of a shell.
-std::string word_of(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_of(" \t\n'\"\\$&|;<>()*?[]#~`!{}") == std::string::npos;
-  return plain ? text : nlohmann::json(text).dump();
-}
+bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
 
+// The command line, without what a comment cannot hold.
 std::string typed(const InitArguments& arguments) {
-  std::string command = "plimsoll init " + word_of(arguments.what);
-  for (const std::string& data : arguments.data) command += " " + word_of(data);
+  std::string command = "plimsoll init " + shell_quoted(arguments.what);
+  for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
+  for (const std::string& set : arguments.sets) command += " --set " + shell_quoted(set);
   for (const auto& [option, value] : {std::pair("--memory", arguments.budgets.memory),
                                       {"--host-memory", arguments.budgets.host_memory},
                                       {"--disk", arguments.budgets.disk}}) {
-    if (value) command += fmt::format(" {} {}", option, word_of(*value));
+    if (value) command += fmt::format(" {} {}", option, shell_quoted(*value));
   }
+  std::ranges::replace_if(command, is_control, '?');
   return command;
 }
 
@@ -134,15 +135,22 @@ void print(const InitArguments& arguments, const std::string& text) {
 
 void check_preset_alone(const InitArguments& arguments) {
   const BudgetArguments& budgets = arguments.budgets;
-  if (budgets.memory || budgets.host_memory || budgets.disk) {
-    throw config_error("E-USAGE", "init", "budgets are for a model and data of your own", "plimsoll init FOLDER DATA",
+  if (budgets.memory || budgets.host_memory || budgets.disk || !arguments.sets.empty()) {
+    throw config_error("E-USAGE", "init", "budgets and --set are for a model and data of your own", "plimsoll init FOLDER DATA",
                        {"plimsoll init FOLDER DATA --memory 2GiB"});
   }
   if (std::filesystem::exists(arguments.what)) {
     throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
                        "a preset, or a model and what it is to be trained on",
-                       {fmt::format("plimsoll init {} chats.jsonl", word_of(arguments.what))});
+                       {fmt::format("plimsoll init {} chats.jsonl", shell_quoted(arguments.what))});
   }
+}
+
+// A folder that is not there may be a preset, or a name of a model elsewhere.
+void check_model(const InitArguments& arguments) {
+  if (std::filesystem::exists(arguments.what)) return;
+  throw data_error("E-IO-MISSING", arguments.what, "there is no such folder or file",
+                   "a Hugging Face folder or a GGUF file; presets have no data", {"plimsoll init gpt2, without data"});
 }
 
 }  // namespace
@@ -153,13 +161,21 @@ int run_init(const InitArguments& arguments) {
     print(arguments, arguments.what.empty() ? init_text() : init_text(arguments.what));
     return 0;
   }
+  check_model(arguments);
   const BudgetArguments& budgets = arguments.budgets;
   const StartingRequest request{.model = arguments.what,
                                 .data = std::vector<std::filesystem::path>(arguments.data.begin(), arguments.data.end()),
                                 .budgets = {budgets.memory, budgets.host_memory, budgets.disk},
+                                .sets = arguments.sets,
                                 .cache = cache_folder(),
                                 .probe = probe_shape};
-  print(arguments, init_text(starting_point(request, [](const std::string& line) { say_line(line); }), typed(arguments)));
+  try {
+    const StartingPoint start = starting_point(request, [](const std::string& line) { say_line(line); });
+    print(arguments, init_text(start, typed(arguments)));
+  } catch (Error& error) {
+    if (error.code == "E-ADAPTER-FOLDER") error.remedies = {"plimsoll init BASE DATA, with the folder that the adapter is for"};
+    throw;
+  }
   return 0;
 }
 

@@ -53,7 +53,7 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
 
 // Of a command without a configuration.
 void add_base(CLI::App& command, std::vector<std::string>& sets) {
-  command.add_option("--set", sets, "--set quantize.base=nf4 (or int8, bf16): how linear layers are stored in memory")
+  command.add_option("--set", sets, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory")
       ->allow_extra_args(false);
 }
 
@@ -330,6 +330,8 @@ void add_others(CLI::App& app, Arguments& a) {
   init->add_option("PRESET|FOLDER", a.init.what,
                    "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
   init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
+  init->add_option("--set", a.init.sets, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat")
+      ->allow_extra_args(false);
   add_budgets(*init, a.init.budgets, "what the machine has");
   init->add_flag("--json", a.init.json, "one JSON object on stdout, with the text in it");
 

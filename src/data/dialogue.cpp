@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "formats/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -37,6 +36,10 @@ DialoguePrompt fit_dialogue(ChatEncoder& encoder, std::span<const Turn> turns, s
     }
     sample.messages = jinja::make_list(std::move(messages));
     EncodedPrompt prompt = encoder.encode_prompt(sample);
+    if (prompt.tokens.empty()) {
+      throw data_error("E-CHAT-TEMPLATE", sample.where(), "the template writes nothing for the conversation",
+                       "a template that writes turns, and the begin of an answer");
+    }
     std::size_t next = first + 1;  // the next turn of the user
     while (next < turns.size() && turns[next].role != "user") ++next;
     const bool last = next >= turns.size();

@@ -47,13 +47,6 @@ struct Row {
   bool counts() const { return tokens.size() > 1 && std::ranges::count(trained.subspan(1), std::uint8_t{1}) > 0; }
 };
 
-// Equal samples are on the same side.
-bool held_out(std::span<const Token> tokens, double share) {
-  if (share == 0) return false;
-  const std::uint64_t hash = Hasher().add(std::as_bytes(tokens)).low64();
-  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
-}
-
 class Maker {
  public:
   explicit Maker(const SampleRequest& request) : request_(request), folders_{request.cache, request.elsewhere} {
@@ -81,11 +74,14 @@ class Maker {
     const ChatLoss loss = request_.turns == TrainedTurns::last ? ChatLoss::last : ChatLoss::all;
     ChatEncoder encoder(*tokenizer_, templates_ ? &*templates_ : nullptr, {loss, end_, date_of_training()});
     SampleReader reader(request_.paths);
+    bool any = false;
     while (std::optional<ChatSample> sample = reader.next()) {
+      any = true;
       EncodedSample encoded = encoder.encode(*sample);
       if (request_.turns == TrainedTurns::all) std::ranges::fill(encoded.trained, std::uint8_t{1});
       if (!visit(*sample, encoded, *tokenizer_)) return;
     }
+    if (!any) throw data_error("E-DATA-EMPTY", request_.paths.text(), "it holds no sample", "JSON samples to train on");
   }
 
   std::optional<SampleFiles> find() {
@@ -145,7 +141,7 @@ class Maker {
     if (request_.held_out > 0) rest.emplace(folder / held_out_);
     SampleCounts counts, rest_counts;
     for_each_sample([&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
-      const bool out = held_out(encoded.tokens, request_.held_out);
+      const bool out = is_held_out(encoded.tokens, request_.held_out);
       add({encoded.tokens, encoded.trained}, sample, out ? *rest : train, out ? rest_counts : counts);
       return true;
     });
@@ -221,6 +217,12 @@ class Maker {
 };
 
 }  // namespace
+
+bool is_held_out(std::span<const Token> tokens, double share) {
+  if (share == 0) return false;
+  const std::uint64_t hash = Hasher().add(std::as_bytes(tokens)).low64();
+  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
+}
 
 SampleFiles open_samples(const SampleRequest& request) {
   Maker maker(request);

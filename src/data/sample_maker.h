@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "data/chat_encoder.h"
@@ -37,6 +38,7 @@ struct SampleFiles {
 
 // Makes the files where the cache lacks them. Errors are those of SampleReader, ChatEncoder and Tokenizer, and
 //   E-CONFIG-VALUE     no vocabulary is given
+//   E-DATA-EMPTY       there is no sample
 //   E-CHAT-UNTRAINED   no sample has a token that is trained on
 //   E-DATA-VALIDATION  the share held out is none of the samples, or all
 //   E-DATA-TOKEN       the vocabulary is larger than the model's
@@ -47,5 +49,8 @@ std::optional<SampleFiles> find_samples(const SampleRequest& request);
 // The first samples, before they are cut to rows, one by one; stops where `visit` says false. Nothing is kept.
 void show_samples(const SampleRequest& request,
                   const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit);
+
+// Whether a sample belongs to the share that is held out. Equal samples are on the same side.
+bool is_held_out(std::span<const Token> tokens, double share);
 
 }  // namespace plimsoll

@@ -28,9 +28,8 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
                              const std::function<void(const std::string&)>& say);
 
 struct InferenceRequest {
-  // The graph of a size: so many samples that go together, or the context of a chat. Of `sizes` the first that fits is taken,
-  // largest first.
-  // `base`: how linear layers are stored.
+  // The graph of a size: so many samples that go together, or the context of a chat. `sizes` are in descending order, and the
+  // first that fits is taken. `base`: how linear layers are stored.
   std::function<InferenceGraph(std::int64_t size, const FrozenBase& base)> build;
   std::vector<std::int64_t> sizes{1};
   FrozenBase base = {};

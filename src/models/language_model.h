@@ -6,8 +6,7 @@
 //   prefill          tokens i32 [rows, prompt], lengths i32 [rows], last i32 [rows] (the place of each row's last token);
 //                    results: logits f32 [rows, vocab] of the last tokens. What lies past a length is not read.
 //   extend           tokens i32 [rows, chunk], positions likewise; results: logits f32 [rows, vocab] of each row's last token.
-//   Where
-//                    a row has fewer tokens, the last one with its position stands there again.
+//                    A row with fewer tokens repeats its last one, with its position.
 //   decode           the same of one token
 //   forward          tokens i32 [samples, tokens], segments likewise: a token sees those of its own number
 //   logits           index i32 [rows] of the samples' tokens, one after the other; results: logits f32 [rows, vocab]

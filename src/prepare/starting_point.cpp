@@ -10,13 +10,16 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "config/config_keys.h"
+#include "config/config_rules.h"
 #include "data/conversation.h"
 #include "data/sample_maker.h"
+#include "formats/utf8.h"
 #include "models/family.h"
 #include "models/model_graph.h"
 #include "prepare/asked.h"
@@ -38,6 +41,15 @@ struct SampleLook {
   std::int64_t samples = 0, looked_at = 0, untrained = 0;
   std::array<std::int64_t, kSampleFormats> formats{};
   std::int64_t median = 0, most = 0, longest = 0;  // most: 99 of 100 are no longer
+  std::vector<std::int64_t> split;                 // lengths of those that become several samples where they are too long
+  std::string held_out;                            // a share, or nothing
+
+  // How many samples all of them become.
+  std::int64_t samples_of(std::int64_t context) const {
+    std::int64_t pieces = looked_at;
+    for (const std::int64_t length : split) pieces += std::max<std::int64_t>(1, ceil_div(length - 1, context)) - 1;
+    return samples * pieces / looked_at;
+  }
 };
 
 bool is_json(const std::filesystem::path& file) {
@@ -59,20 +71,27 @@ bool all_json(const DataPaths& data) {
 
 SampleLook look_at(const SampleRequest& request) {
   SampleLook look;
-  std::vector<std::int64_t> lengths;
-  show_samples(request, [&](const ChatSample&, const EncodedSample& encoded, const Tokenizer&) {
-    lengths.push_back(std::ssize(encoded.tokens));
-    look.untrained += encoded.trained_tokens() == 0 ? 1 : 0;
-    return std::ssize(lengths) < kLookedAt;
-  });
-  look.looked_at = std::ssize(lengths);
   SampleReader reader(request.paths);
   while (reader.next()) ++look.samples;
   look.formats = reader.counts();
+  const double share = look.samples < 200 ? 0 : look.samples < 2000 ? 0.05 : 0.02;
+  std::array<std::int64_t, 2> sides{};  // samples that train something: the others, and those held out
+  std::vector<std::int64_t> lengths;
+  show_samples(request, [&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
+    lengths.push_back(std::ssize(encoded.tokens));
+    const bool split =
+        request.too_long == LongSamples::split || (request.too_long == LongSamples::automatic && !sample.is_chat());
+    if (split) look.split.push_back(lengths.back());
+    const bool untrained = encoded.trained_tokens() == 0;
+    look.untrained += untrained ? 1 : 0;
+    sides[is_held_out(encoded.tokens, share) ? 1 : 0] += untrained ? 0 : 1;
+    return std::ssize(lengths) < kLookedAt;
+  });
+  look.looked_at = std::ssize(lengths);
+  // Equal samples stay together, so a side may have none.
+  if (sides[0] > 0 && sides[1] > 0) look.held_out = fmt::format("{:g}%", 100 * share);
   std::ranges::sort(lengths);
-  const auto at = [&](double share) {
-    return lengths.empty() ? 0 : lengths[static_cast<std::size_t>(share * static_cast<double>(lengths.size() - 1))];
-  };
+  const auto at = [&](double part) { return lengths[static_cast<std::size_t>(part * static_cast<double>(lengths.size() - 1))]; };
   look.median = at(0.5);
   look.most = at(0.99);
   look.longest = at(1);
@@ -85,14 +104,20 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+std::string counted(std::int64_t number, const char* what) {
+  return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
+}
+
 std::string samples_text(const SampleLook& look) {
   std::vector<std::string> formats;
   for (std::size_t i = 0; i < kSampleFormats; ++i) {
     if (look.formats[i] > 0) formats.emplace_back(name_of(static_cast<SampleFormat>(i)));
   }
-  return fmt::format("{} samples ({}). Of {}{}, half have at most {} tokens, 99 % at most {}, all at most {}.",
-                     grouped(look.samples), fmt::join(formats, ", "), look.looked_at < look.samples ? "the first " : "these ",
-                     grouped(look.looked_at), grouped(look.median), grouped(look.most), grouped(look.longest));
+  const std::string all = fmt::format("{} ({})", counted(look.samples, "sample"), fmt::join(formats, ", "));
+  if (look.samples == 1) return fmt::format("{} of {}.", all, counted(look.longest, "token"));
+  const std::string of = look.looked_at < look.samples ? fmt::format("Of the first {}", grouped(look.looked_at)) : "Of these";
+  return fmt::format("{}. {}, half have at most {}, 99 % at most {}, all at most {}.", all, of, counted(look.median, "token"),
+                     grouped(look.most), grouped(look.longest));
 }
 
 // ---- what fits ----
@@ -174,8 +199,12 @@ class Chooser {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "--memory",
                 fmt::format("nothing fits {}: the least that was found is {}, with LoRA and samples of {} tokens",
                             to_text(budget()), to_text(*least_), context),
-                "a larger budget, or a disk",
-                {fmt::format("--memory {}MiB", ceil_div(least_->n, kMiB.n)), "--disk /tmp/plimsoll:16GiB"});
+                disk_ ? "a larger budget" : "a larger budget, or a disk", remedies());
+  }
+  std::vector<std::string> remedies() const {
+    std::vector<std::string> all{fmt::format("--memory {}MiB", ceil_div(least_->n, kMiB.n))};
+    if (!disk_) all.push_back("--disk /tmp/plimsoll:16GiB");
+    return all;
   }
 
   PlanningInput input_;
@@ -211,17 +240,70 @@ std::string context_remark(const std::optional<SampleLook>& look, std::int64_t c
   return "99 % of the samples fit; data.too_long says what becomes of longer ones";
 }
 
+// ---- what is asked ----
+
+void check_names(const StartingRequest& request) {
+  std::vector<std::string> words{request.model.string(), request.budgets.disk.value_or("")};
+  for (const std::filesystem::path& name : request.data.names) words.push_back(name.string());
+  words.insert(words.end(), request.sets.begin(), request.sets.end());
+  for (const std::string& word : words) {
+    if (utf8_valid_prefix(word) == word.size()) continue;
+    throw config_error("E-USAGE", word, "the name is not UTF-8, and a configuration must be", "a name in UTF-8");
+  }
+}
+
+// What `sets` say.
+struct Given {
+  std::vector<std::string_view> keys;
+  Config config;  // of them alone
+
+  bool has(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
+};
+
+Given given_by(const std::vector<std::string>& sets) {
+  Given given;
+  std::vector<std::string> notes;
+  ConfigFaults faults;
+  for (const KeySetting& one : find_keys(typed_settings(sets, {}), notes, faults)) {
+    faults.attempt([&] {
+      if (section_of(one.key->name) != "data") {
+        throw config_error("E-USAGE", "--set", fmt::format("init does not use {}", one.setting.name),
+                           "keys of the data, such as data.template; change any other key in the file that init prints");
+      }
+      one.set(given.config, one.setting);
+      given.keys.push_back(one.key->name);
+    });
+  }
+  faults.check();
+  return given;
+}
+
+void check_there(const DataPaths& data) {
+  const std::optional<std::filesystem::path> missing = first_missing(data);
+  if (missing)
+    throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "text, tokens or JSON samples");
+}
+
 }  // namespace
 
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say) {
   keep_freed_memory();
-  const bool chat = all_json(request.data);
-  const std::string init = absolute_value(request.model), train = paths_value(request.data);
+  check_names(request);
+  const Given given = given_by(request.sets);
+  const DataPaths& data = given.has("data.train") ? given.config.data.train : request.data;
+  check_there(data);
+  check_there(given.config.data.validation);
+  const bool chat = given.has("data.format") ? given.config.data.format == "chat" : all_json(data);
+  const std::string init = absolute_value(request.model), train = paths_value(data);
   std::vector<std::string> known{"model.init=" + init, "data.train=" + train,
                                  fmt::format("data.format={}", chat ? "chat" : "auto"), "train.effective_batch=1",
                                  "optimizer.learning_rate=1e-4"};
   BudgetOptions budgets = request.budgets;
-  const auto settings = [&] { return RunSettings{.file = {}, .in_file = {}, .typed = typed_settings(known, budgets)}; };
+  const auto settings = [&] {
+    std::vector<std::string> all = known;
+    all.insert(all.end(), request.sets.begin(), request.sets.end());
+    return RunSettings{.file = {}, .in_file = {}, .typed = typed_settings(all, budgets)};
+  };
   const auto configured = [&] {
     RunSettings all = settings();
     return load_config(all);
@@ -233,12 +315,12 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   std::optional<SampleLook> look;
   if (chat) look = look_at(sample_request(config, config.data.train, 0, {}));
   if (look && look->untrained == look->looked_at) {
-    throw data_error("E-CHAT-UNTRAINED", request.data.text(), "no sample that was looked at has a token that is trained on",
-                     "turns of an assistant, completions or texts");
+    throw data_error("E-CHAT-UNTRAINED", data.text(), "no sample that was looked at has a token that is trained on",
+                     "turns of an assistant, completions or texts", {"--set data.loss=all"});
   }
   const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
   const bool packing = look && 2 * look->median <= first;
-  const std::string held_out = !look || look->samples < 200 ? "" : look->samples < 2000 ? "5%" : "2%";
+  const std::string held_out = look && !given.has("data.validation") ? look->held_out : "";
   known.push_back(fmt::format("model.context={}", first));
   if (packing) known.push_back("batch.packing=true");
   if (!held_out.empty()) known.push_back("data.validation=" + held_out);
@@ -247,31 +329,34 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   PlanningInput input = planning_input(config, request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
   const std::string format = chat ? "chat" : input.data.train.format;
+  known.push_back("data.format=" + format);
+  config = configured();
   const std::int64_t token_count = chat ? 0 : input.data.train.tokens;
-  const std::int64_t samples = look ? look->samples : token_count / first;
-  const std::int64_t batch = batch_for(samples), epochs = epochs_for(samples);
-  const std::int64_t updates = std::max<std::int64_t>(1, samples * epochs / batch);
+  const auto samples_of = [&](std::int64_t context) { return look ? look->samples_of(context) : token_count / context; };
+  const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
   known.push_back(fmt::format("train.effective_batch={}", batch));
   // Budgets of a disk are tried last.
   const std::optional<std::string> disk = std::exchange(budgets.disk, std::nullopt);
   input.source = ConfigSource{settings()};
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
+  const std::int64_t updates = std::max<std::int64_t>(1, samples_of(chosen.context) * epochs / batch);
 
   StartingPoint start{
       .model = {},
-      .data = look ? samples_text(*look) : fmt::format("{} tokens of format \"{}\".", grouped(token_count), format),
+      .data = look ? samples_text(*look) : fmt::format("{} of format \"{}\".", counted(token_count, "token"), format),
       .memory = {},
       .keys = {},
       .chat = chat};
   const Graph graph = build_evaluation_graph(config.model.config, 1, 1, 1).model.graph;
   start.model = fmt::format("{}, {} parameters, {} positions.", config.model.config.family().title,
                             grouped(parameter_count(graph)), grouped(facts.positions));
-  start.memory = fmt::format("{} needs at least {} of {}", chosen.method.text, to_text(chosen.floor), to_text(chooser.budget()));
-  if (chosen.method.adapter && chooser.full()) {
-    start.memory += fmt::format("; training all parameters, {}", to_text(*chooser.full()));
+  start.memory = fmt::format("{}{} needs at least {} of {}", chosen.method.text, chosen.disk ? ", with the disk," : "",
+                             to_text(chosen.floor), to_text(chooser.budget()));
+  if ((chosen.method.adapter || chosen.disk) && chooser.full()) {
+    start.memory += fmt::format("; training all parameters{}, {}", chosen.disk ? " without it" : "", to_text(*chooser.full()));
   }
-  start.memory += chosen.disk ? ", with the disk." : ".";
+  start.memory += ".";
 
   const auto put = [&](std::string name, std::string value, std::string remark = {}) {
     start.keys.push_back({std::move(name), std::move(value), std::move(remark)});
@@ -289,10 +374,15 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   put("data.train", train);
   put("data.format", quoted(format));
   if (!held_out.empty()) put("data.validation", quoted(held_out), "held out; or a file of such samples");
+  for (const ConfigKey& key : config_keys()) {
+    if (!given.has(key.name) || key.name == "data.train" || key.name == "data.format") continue;
+    if (std::string value = text_of(key, config); !value.empty()) put(std::string(key.name), std::move(value));
+  }
   if (packing) put("batch.packing", "true", "short samples share a row");
   put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
-  put("train.epochs", std::to_string(epochs), fmt::format("about {} updates", grouped(updates)));
-  if (!held_out.empty()) put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
+  put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
+  if (config.data.validation_share > 0 || !config.data.validation.empty())
+    put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
   put("optimizer.learning_rate", chosen.method.adapter ? "2e-4" : "2e-5");
   put("schedule.name", "\"cosine\"");
   put("schedule.warmup", "\"3%\"");

@@ -26,14 +26,16 @@ struct StartingPoint {
 };
 
 struct StartingRequest {
-  std::filesystem::path model;  // a Hugging Face folder, or a GGUF file
-  DataPaths data;
-  BudgetOptions budgets;  // without one of memory, what the machine has
+  std::filesystem::path model;    // a Hugging Face folder, or a GGUF file
+  DataPaths data;                 // `sets` may name others
+  BudgetOptions budgets;          // without one of memory, what the machine has
+  std::vector<std::string> sets;  // "data.KEY=VALUE": keys of the data, which become part of the configuration
   std::filesystem::path cache;
   Probe probe = {};  // of this machine, where no file has it
 };
 
-// Errors are those of load_config and of the readers of model and data, and E-PLAN-FIT where nothing fits. `say` may be empty.
+// Errors are those of load_config and of the readers of model and data, E-USAGE for a key of another section or a name that a
+// configuration cannot hold, and E-PLAN-FIT where nothing fits. `say` may be empty.
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say);
 
 }  // namespace plimsoll

@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// Where scales lie apart: elements that loading encodes at a time, a multiple of 4, and what it holds meanwhile. All
-// scales are: they lie behind the codes.
+// Of formats whose scales lie behind the codes: how many elements loading encodes at a time, a multiple of 4, and the bytes that
+// it holds meanwhile, with all scales of the matrix.
 std::int64_t encoded_at_once(const BlockMatrix& matrix);
 Bytes encoding_bytes(const BlockMatrix& matrix);
 

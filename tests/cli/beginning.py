@@ -6,6 +6,11 @@ an adapter over ever smaller layers; else with a disk, or shorter samples. What 
 """
 
 import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
 import tomllib
 
 from _plimsoll import Test
@@ -85,6 +90,8 @@ def with_a_disk(test):
     config, text = begin(test, folder, data, "--memory", below, "--disk", disk, name="disk.toml")
     test.equal("the disk", tomllib.loads(text)["memory"]["disk"], disk)
     test.equal("it fits with the disk", test.succeeds("plan", config, "--json")["status"], "fits")
+    error = test.fails(3, "E-PLAN-FIT", "init", folder, data, "--memory", "1MiB", "--disk", disk)
+    test.that(not any("--disk" in line for line in error["try"]), f"a disk is no remedy where there is one: {error['try']}")
     _, text = begin(test, folder, data, "--memory", "1GiB", "--disk", disk, name="roomy.toml")
     test.that("disk" not in tomllib.loads(text)["memory"], "no disk where memory is enough")
 
@@ -103,9 +110,11 @@ def padded(test):
     merged = test.path("merged-padded")
     test.succeeds("merge", "--adapter", test.path("adapted-padded"), "--out", merged, "--json")
     test.equal("tokens of the merged model", json.loads((merged / "config.json").read_text())["vocab_size"], vocab + 40)
-    ask = ("--prompt", "the red sea", "--tokens", 8, "--temperature", 0, "--json")
-    answers = [test.succeeds("generate", *model, *ask)["samples"]
-               for model in (("--weights", merged), ("--adapter", test.path("adapted-padded")))]  # fmt: skip
+    prompt = ["--prompt", "the red sea", "--tokens", 8, "--temperature", 0, "--json"]
+    answers = [
+        test.succeeds("generate", *model, *prompt)["samples"][0]["text"]
+        for model in (("--weights", merged), ("--adapter", test.path("adapted-padded")))
+    ]
     test.equal("answers, merged and adapted", answers[0], answers[1])
     test.succeeds("export", "--weights", merged, "--gguf", test.path("padded.gguf"), "--type", "F16")
 
@@ -121,6 +130,61 @@ def texts(test):
     test.succeeds("train", config, "--updates", 2, "--run", "text", "--json")
 
 
+def said_of_data(test):
+    """Keys of the data are part of what it writes; what remedies name works as it stands."""
+    folder, data = write_folder(test)
+    bare = test.path("bare")
+    shutil.copytree(folder, bare)
+    (bare / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+    error = test.fails(5, "E-CHAT-TEMPLATE", "init", bare, data, "--memory", "1GiB")
+    test.equal("what helps", error["try"], ["--set data.template=FILE"])
+    template = test.write("own.jinja", "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
+    more = sets(data__template="own.jinja", data__loss="all", data__validation="10%")
+    config, text = begin(test, "bare", "chats.jsonl", *more, "--memory", "1GiB", name="own.toml")
+    keys = tomllib.loads(text)["data"]
+    test.equal("keys that were given", (keys["loss"], keys["validation"]), ("all", "10%"))
+    test.that(pathlib.Path(keys["template"]).samefile(template), f"the template is found from anywhere: {keys}")
+    test.succeeds("train", config, "--updates", 1, "--run", "own", "--json")
+    shutil.copy(data, test.path("chats.txt"))
+    error = test.fails(5, "E-DATA-FORMAT", "init", folder, "chats.txt", "--memory", "1GiB")
+    test.that(any(line.startswith("--set data.format=chat") for line in error["try"]), f"what helps: {error['try']}")
+    _, text = begin(test, folder, "chats.txt", "--set", "data.format=chat", "--memory", "1GiB", name="named.toml")
+    test.that("240 samples (messages)" in text, "the file is read as samples")
+    test.fails(2, "E-USAGE", "init", folder, data, "--set", "train.epochs=1")
+    test.fails(2, "E-USAGE", "init", "gpt2", "--set", "data.format=chat")
+    test.fails(2, "E-CONFIG-CONFLICT", "init", folder, "train.txt", "--set", "data.template=own.jinja")
+    test.fails(5, "E-DATA-MISSING", "init", folder, "train.txt", "--set", "data.validation=none.txt")
+
+
+def odd_data(test):
+    """Equal samples cannot be parted, long texts become many samples, one sample is one, names hold anything that UTF-8 can."""
+    folder, data = write_folder(test)
+    sample = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "red sea"}]}
+    test.write("same.jsonl", (json.dumps(sample) + "\n") * 300)
+    config, text = begin(test, folder, test.path("same.jsonl"), "--memory", "1GiB", name="same.toml")
+    test.that("validation" not in tomllib.loads(text)["data"], "nothing is held out of equal samples")
+    test.succeeds("train", config, "--updates", 1, "--run", "same", "--json")
+    test.write("one.jsonl", json.dumps(sample))
+    config, text = begin(test, folder, test.path("one.jsonl"), "--memory", "1GiB", name="one.toml")
+    test.that("# Data: 1 sample (messages) of " in text and "about 1 update\n" in text, "one is one: " + text)
+    test.succeeds("train", config, "--run", "one", "--json")
+    test.write("long.jsonl", (json.dumps({"text": "red sea " * 2000}) + "\n") * 3)
+    config, text = begin(test, folder, test.path("long.jsonl"), "--memory", "1GiB", name="long.toml")
+    said, epochs = int(re.search(r"about (\d+) updates", text).group(1)), tomllib.loads(text)["train"]["epochs"]
+    run = test.succeeds("train", config, "--run", "long", "--json")
+    test.that(abs(said - run["updates"]) <= epochs, f"updates: {said} said, {run['updates']} made")
+    name = "a b$x\"'\n\\.jsonl"
+    shutil.copy(data, test.path(name))
+    config, text = begin(test, folder, test.path(name), "--memory", "1GiB", name="named.toml")
+    test.equal("the name", tomllib.loads(text)["data"]["train"], str(test.path(name)))
+    test.succeeds("plan", config, "--json")
+    broken = os.fsencode(test.folder) + b"/broken\xff.jsonl"
+    with open(broken, "wb") as file:
+        file.write(data.read_bytes())
+    result = subprocess.run([test.binary, "init", folder, broken, "--memory", "1GiB", "--json"], capture_output=True, check=False)
+    test.equal("a name that TOML cannot hold", (result.returncode, json.loads(result.stdout)["code"]), (2, "E-USAGE"))
+
+
 def refused(test):
     folder, data = write_folder(test)
     test.fails(2, "E-USAGE", "init", folder)
@@ -131,12 +195,20 @@ def refused(test):
     test.fails(5, "E-DATA-FORMAT", "init", folder, data, test.write("more.txt", "words"))
     only = test.write("only.jsonl", json.dumps({"messages": [{"role": "user", "content": "only"}]}) + "\n")
     test.fails(5, "E-CHAT-UNTRAINED", "init", folder, only)
-    test.fails(5, "E-IO-MISSING", "init", test.path("elsewhere"), data)
+    test.fails(5, "E-IO-MISSING", "init", test.path("tokenizer"), data)
+    test.fails(5, "E-DATA-MISSING", "init", folder, test.path("none.txt"))
+    test.fails(5, "E-DATA-EMPTY", "init", folder, test.write("empty.jsonl", "\n"))
+    error = test.fails(5, "E-IO-MISSING", "init", "gpt2", data)
+    test.equal("a preset is no model", error["try"], ["plimsoll init gpt2, without data"])
+    config, _ = begin(test, folder, data, "--memory", "1GiB", name="tune.toml")
+    test.succeeds("train", config, *sets(adapter__kind="lora"), "--updates", 1, "--run", "adapter", "--json")
+    error = test.fails(5, "E-ADAPTER-FOLDER", "init", test.path("adapter"), data)
+    test.that("init BASE DATA" in error["try"][0], f"what helps: {error['try']}")
 
 
 def main():
     test = Test("beginning")
-    test.run_parts(trains, what_fits, with_a_disk, padded, texts, refused)
+    test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, odd_data, refused)
     test.finish()
 
 

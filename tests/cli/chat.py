@@ -313,6 +313,7 @@ def zero_tokens(test):
         plan = test.succeeds("plan", config, *more, "--memory", "2GiB", "--json")["epoch"]
         kept = 4 if name == "empty" else 3  # an empty completion has its end token
         test.equal(f"samples, one {name}", (plan["samples"], plan["data"]["untrained"], run["samples"]), (kept, 4 - kept, kept))
+    test.fails(5, "E-DATA-EMPTY", "train", config, *alone, *sets(data__train=test.write("no.jsonl", "\n")), "--run", "none")
     # A template that does not show what the assistant says.
     silent = test.write("silent.jinja", "{% for m in messages if m.role == 'user' %}{{ m.content }}\n{% endfor %}")
     data = test.write("good.jsonl", good)

@@ -108,7 +108,13 @@ def lines(test):
     told = test.run(*command, "--json", stdin=b"red sea\nnorth\nstar\n").json()["samples"]
     test.equal("lines as JSON", told, want)
     test.equal("no line", test.run(*command, stdin=b"").out, b"")
-    test.equal("exit code of a broken line", test.run(*command, stdin=b"a\xff\n").code, 5)
+    broken = test.run(*command, "--json", stdin=b"north\na\xff\n")
+    test.equal("a broken line", (broken.code, broken.json()["code"], broken.json()["where"]), (5, "E-DATA-TEXT", "chat:3"))
+    test.that("byte 1 " in broken.json()["message"], f"the byte is that of the line: {broken.json()}")
+    folder = os.open(test.folder, os.O_RDONLY)  # it cannot be read
+    result = subprocess.run([test.binary, *map(str, command)], stdin=folder, cwd=test.folder, capture_output=True, check=False)
+    os.close(folder)
+    test.that(result.returncode == 5 and b"E-IO-READ" in result.stderr, f"stdin is not readable: {result.stderr}")
 
 
 def decoded(sample):
@@ -264,6 +270,9 @@ def refused(test):
     template = test.write("refuses.jinja", "{{ raise_exception('no system turns') }}")
     error = test.fails(5, "E-CHAT-TEMPLATE", *command, "--chat", "--weights", "weights", "--template", template)
     test.that("no system turns" in error["message"], f"the template says why: {error}")
+    test.that(error["try"][0].startswith("--template FILE"), f"what helps here: {error['try']}")
+    silent = test.write("silent.jinja", "")
+    test.fails(5, "E-CHAT-TEMPLATE", *command, "--chat", "--weights", "weights", "--template", silent)
     test.fails(5, "E-IO-MISSING", *command, "--chat", "--weights", "weights", "--template", "nowhere.jinja")
     for more in (["--context", 1], ["--context", POSITIONS + 1], ["--context", -5], ["--tokens", 0], ["--prompt", ""]):
         test.fails(2, "E-USAGE", *command, "--chat", "--weights", "weights", *more)

@@ -1,4 +1,4 @@
-"""scripts/demos/packages.py, over a dpkg-query that answers from a file: answers, what is held out, order, and what is left out."""
+"""scripts/demos/packages.py, over a dpkg-query of its own: answers, what is held out, the order, what is left out."""
 
 import collections
 import json

@@ -24,21 +24,6 @@ void widen(const std::byte* stored, std::span<float> out, Widen widen_one) {
   }
 }
 
-// Elements of one row from `first` on.
-void read_run(const StoredMatrix& matrix, const std::byte* stored, std::int64_t first, std::int64_t count, DType to,
-              std::byte* out) {
-  if (to == DType::f32) {
-    return read_elements(matrix, stored, first, {reinterpret_cast<float*>(out), static_cast<std::size_t>(count)});
-  }
-  std::array<float, kPiece> wide;
-  auto* bits = reinterpret_cast<std::uint16_t*>(out);
-  for (std::int64_t at = 0; at < count; at += kPiece) {
-    const std::span<float> piece = std::span(wide).first(static_cast<std::size_t>(std::min(kPiece, count - at)));
-    read_elements(matrix, stored, first + at, piece);
-    std::transform(piece.begin(), piece.end(), bits + at, to == DType::bf16 ? narrow_bf16 : narrow_f16);
-  }
-}
-
 }  // namespace
 
 std::string name(const StoredMatrix& matrix) {
@@ -66,6 +51,36 @@ void read_elements(const StoredMatrix& matrix, const std::byte* stored, std::int
   const bool bf16 = matrix.rounded == DType::bf16;
   for (float& x : out) x = bf16 ? widen_bf16(narrow_bf16(x)) : widen_f16(narrow_f16(x));
 }
+
+namespace {
+
+template <class Narrow>
+void narrow(std::span<const float> from, std::uint16_t* to, Narrow narrow_one) {
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] = narrow_one(from[i]);
+}
+
+// Elements of one row from `first` on.
+void read_run(const StoredMatrix& matrix, const std::byte* stored, std::int64_t first, std::int64_t count, DType to,
+              std::byte* out) {
+  if (to == DType::f32) {
+    return read_elements(matrix, stored, first, {reinterpret_cast<float*>(out), static_cast<std::size_t>(count)});
+  }
+  // What narrows to the same type rounds once.
+  const auto read = to == matrix.rounded ? read_exact : read_elements;
+  std::array<float, kPiece> wide;
+  auto* bits = reinterpret_cast<std::uint16_t*>(out);
+  for (std::int64_t at = 0; at < count; at += kPiece) {
+    const std::span<float> piece = std::span(wide).first(static_cast<std::size_t>(std::min(kPiece, count - at)));
+    read(matrix, stored, first + at, piece);
+    if (to == DType::bf16) {
+      narrow(piece, bits + at, [](float x) { return narrow_bf16(x); });
+    } else {
+      narrow(piece, bits + at, [](float x) { return narrow_f16(x); });
+    }
+  }
+}
+
+}  // namespace
 
 void read_part(const StoredMatrix& matrix, const std::byte* stored, const Part& part, DType to, void* out) {
   auto* const bytes = static_cast<std::byte*>(out);

@@ -33,8 +33,8 @@ struct ColumnsAttributes {
 // many as there are slots; row i has position i.
 // cached_attention: (q [b, t, heads * d], k [b, t, kv_heads * d], v likewise, positions i32 [b, t], cached keys, cached values)
 // -> out [b, t, heads * d], keys, values: token after token, stores k and v at its position, then attends to the positions up to
-// it. It reads no slot without a position. A token may be given again at its own position: that changes no cache. columns: a part
-// of the last axis.
+// it. It reads no slot without a position. A token may be given again at its own position: that changes no cache.
+// columns: a part of the last axis.
 extern const OpDef kCacheRows, kCachedAttention, kColumns;
 
 // The new version of the cache.
