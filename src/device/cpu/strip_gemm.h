@@ -1,17 +1,19 @@
 // Products with a frozen B that is decoded to the type of A strip by strip, in scratch: the columns of C that a strip makes are
-// done before the next one.
+// done before the next one. Rows of A go in bands, as the library writes a dense matrix, which is copied to its place in C.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/stored_matrix.h"
 
 namespace plimsoll::cpu {
 
-// The most bytes of a decoded strip.
-inline constexpr std::int64_t kStripBytes = 4 << 20;
+// The most bytes of a decoded strip, and of the part of C that it makes of a band.
+inline constexpr std::int64_t kStripBytes = 3 << 20, kBandBytes = 1 << 20;
 
 // Whether the library has a plan for such strips. `shape`: see stored_gemm.h.
 bool library_takes_strips(const GemmShape& shape, int threads);
@@ -29,7 +31,9 @@ class StripGemm {
  private:
   GemmShape shape_;
   StoredMatrix matrix_;
-  Gemm full_, last_;
+  std::vector<GemmShape> shapes_;                        // of the products that differ
+  std::vector<Gemm> gemms_;                              // by shape
+  std::array<std::array<std::size_t, 2>, 2> of_part_{};  // [last strip][last band]
   GemmPlan plan_;
 };
 
