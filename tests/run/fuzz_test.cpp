@@ -228,7 +228,7 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBits) {
     const auto make = [&](std::int64_t batch) {
       return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32, /*line=*/scaled);
     };
-    EXPECT_EQ(find_blocks(make(1).graph).size(), 5u);
+    EXPECT_EQ(find_blocks(make(1).graph).size(), 6u);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(make, {}, with_replays, with_disk);
   }
