@@ -67,8 +67,8 @@ run_demo() {
   head -n 1 "$dir/train.jsonl"
 
   say "A configuration for this model and these data"
-  "$plimsoll" init "$dir/model.gguf" "$dir/train.jsonl" --memory "$memory" |
-    sed "s|^seed = .*|seed = $seed|; s|^validation = .*|validation = \"$dir/validation.jsonl\"|; s|^evaluate_every = .*||" |
+  "$plimsoll" init "$dir/model.gguf" "$dir/train.jsonl" --memory "$memory" --set "data.validation=$dir/validation.jsonl" |
+    sed "s|^seed = .*|seed = $seed|; /^evaluate_every = /d" |
     tee "$dir/chat.toml"
   batch=$(sed -n 's/^effective_batch = \([0-9]*\).*/\1/p' "$dir/chat.toml")
 
