@@ -11,7 +11,7 @@
 namespace plimsoll::jinja {
 
 struct JsonStyle {
-  bool ascii = false;                 // other characters as \uXXXX
+  bool ascii = false;                 // other characters are escaped: \u and four digits
   std::optional<std::string> indent;  // of one level
   std::string between = ", ", behind_key = ": ";
   bool sort_keys = false;

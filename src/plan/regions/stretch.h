@@ -1,6 +1,6 @@
-// A stretch of regions cut out as a problem by itself. Its ops stand in their order; between them, ops that stand for all others
-// make what the stretch reads of those, and read what they need of the stretch, so that each way of the stretch is evaluated to
-// the byte.
+// A stretch of regions cut out as a problem by itself. Its ops stand in their order. Between them are ops that stand for all
+// others: they make what the stretch reads, and read what the others need of it. So each way of the stretch is evaluated to the
+// byte.
 #pragma once
 
 #include <cstdint>
