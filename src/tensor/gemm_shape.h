@@ -17,7 +17,6 @@ struct GemmShape {
   bool accumulate = false;      // adds to what C holds
   DType operands = DType::f32;  // of A and B
   DType result = DType::f32;    // or that of the operands; then nothing is accumulated
-  std::int64_t stride_c = 0;    // elements from row to row of C, where these are not n; on a CPU, of no batch
 
   friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };

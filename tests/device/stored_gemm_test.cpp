@@ -12,6 +12,7 @@
 
 #include "base/philox.h"
 #include "device/cpu/gemm_tiled.h"
+#include "device/cpu/library_gemm.h"
 #include "device/cpu/parallel.h"
 #include "tensor/encoded.h"
 #include "tensor/half.h"
@@ -144,14 +145,16 @@ TEST(DecodingProduct, HasTheBitsOfTheDecodedCopy) {
   set_thread_count(2);
 }
 
-// Of fp32, which every processor multiplies. The strips of the last shape are several, the last one shorter.
+// Of fp32, which every processor multiplies. The strips of the second shape are several, the last one shorter; those of the last
+// one have several bands, too.
 TEST(StripProduct, AgreesWithTheWholeProduct) {
   set_thread_count(2);
   for (const auto& format :
        {std::optional<BlockFormat>(), std::optional(BlockFormat::nf4_nested), std::optional(BlockFormat::int8)}) {
     for (const bool transposed : {false, true}) {
       for (const GemmShape& shape : {GemmShape{.m = 9, .n = 70, .k = 65, .transpose_b = transposed, .bias = true},
-                                     GemmShape{.m = 5, .n = 901, .k = 1300, .transpose_b = transposed, .bias = true}}) {
+                                     GemmShape{.m = 5, .n = 901, .k = 1300, .transpose_b = transposed, .bias = true},
+                                     GemmShape{.m = 803, .n = 1300, .k = 700, .transpose_b = transposed, .bias = true}}) {
         const Operand b(format, transposed ? shape.n : shape.k, transposed ? shape.k : shape.n);
         SCOPED_TRACE(name(b.matrix) + " " + text_of(shape));
         const StripGemm gemm(shape, b.matrix, 2);
@@ -160,7 +163,8 @@ TEST(StripProduct, AgreesWithTheWholeProduct) {
         fill(a.floats(), shape.m * shape.k), fill(bias.floats(), shape.n);
         gemm.run(a.data(), b.stored.data(), bias.floats(), c.data(), scratch.data());
         EXPECT_TRUE(c.intact() && scratch.intact());
-        for (std::int64_t row = 0; row < shape.m; ++row) {
+        // The first rows of each 400, which is some of each band.
+        for (std::int64_t row = 0; row < shape.m; row += row % 400 == 20 ? 380 : 1) {
           for (std::int64_t column = 0; column < shape.n; ++column) {
             double sum = bias.floats()[column];
             for (std::int64_t i = 0; i < shape.k; ++i) {
@@ -176,14 +180,31 @@ TEST(StripProduct, AgreesWithTheWholeProduct) {
   }
 }
 
-TEST(StripProduct, DecodesAtMostFourMebibytes) {
+TEST(StripProduct, TakesAtMostFourMebibytes) {
   for (const std::int64_t k : {64, 1536, 8960, 70000}) {
     const GemmShape shape{.m = 4, .n = 4000, .k = k};
     const GemmPlan plan = StripGemm::plan_of(shape, {DType::bf16, {}}, 2);
     Bytes product;  // of a strip, whatever number of columns it has
     for (std::int64_t n = 1; n <= shape.n; n = n < 64 ? n + 1 : n + 64)
-      product = std::max(product, plan_gemm({.m = 4, .n = n, .k = k, .stride_c = n < shape.n ? shape.n : 0}, 2).scratch);
-    EXPECT_LE(plan.scratch.n, kStripBytes + align_up(product, kCacheLine).n) << k;
+      product = std::max(product, plan_gemm({.m = 4, .n = n, .k = k}, 2).scratch);
+    EXPECT_LE(plan.scratch.n, (std::int64_t{4} << 20) + align_up(product, kCacheLine).n) << k;
+  }
+}
+
+// Where the library multiplies 16-bit numbers at all, also where B takes several strips: a product that falls back to our kernel
+// is several times as slow.
+TEST(StripProduct, ReachesTheLibraryWhereverItMultiplies16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const bool transposed : {false, true}) {
+      for (const std::int64_t k : {1536, 8960}) {
+        GemmShape shape{.m = 1024, .n = 8960, .k = k, .transpose_b = transposed, .operands = dtype, .result = dtype};
+        const StoredMatrix matrix{DType::u8,
+                                  BlockMatrix{BlockFormat::nf4, transposed ? shape.n : shape.k, transposed ? shape.k : shape.n}};
+        const bool library = LibraryGemm::plan_of(shape, 2).has_value();
+        const std::string chosen = plan_stored_gemm(shape, matrix, 2).implementation;
+        EXPECT_EQ(chosen.starts_with("strips"), library) << chosen << " " << text_of(shape);
+      }
+    }
   }
 }
 

@@ -39,7 +39,6 @@ std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
 }
 // Products that are the library's where it has a plan for them.
 bool may_be_foreign(const GemmShape& shape) {
-  ensure(shape.stride_c == 0 || (shape.batch == 1 && shape.stride_c >= shape.n), "gemm", "rows of C overlap");
   ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
   return !own_kernel_pays(shape);
 }
@@ -49,7 +48,6 @@ GemmPlan foreign_plan(const LibraryGemm::Plan& plan) {
 }
 
 GemmPlan widened_plan(const GemmShape& shape, GemmPlan wide) {
-  ensure(shape.stride_c == 0, "gemm", "what is widened is dense");
   wide.implementation = fmt::format("widened {}", wide.implementation);
   for (const std::int64_t elements : wide_elements(shape)) wide.scratch += wide_bytes(elements);
   return wide;

@@ -256,8 +256,7 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
                                const float* b_panels, float* a_panel, Ahead& ahead) {
   const GemmShape& shape = product.shape;
   const float* const a = product.a + slice.element * shape.m * shape.k;
-  const std::int64_t stride_c = shape.stride_c == 0 ? shape.n : shape.stride_c;
-  float* const c = product.c + slice.element * shape.m * stride_c;
+  float* const c = product.c + slice.element * shape.m * shape.n;
   const bool add = shape.accumulate || slice.k > 0;
   const std::int64_t steps = slice.depth / kStepsPerLine;
   for (std::int64_t panel = begin; panel < end; panel += kPanelRows) {
@@ -268,8 +267,8 @@ HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::
       const float* left = kPacked ? a_panel + row - panel : a + row * shape.k + slice.k;
       for (std::int64_t column = 0; column < slice.columns; column += kTileColumns) {
         const std::int64_t at = slice.column + column;
-        const Target target{.c = c + row * stride_c + at,
-                            .stride = stride_c,
+        const Target target{.c = c + row * shape.n + at,
+                            .stride = shape.n,
                             .columns = slice.columns - column,
                             .bias = product.bias != nullptr && slice.k == 0 ? product.bias + at : nullptr,
                             .add = add};

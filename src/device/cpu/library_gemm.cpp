@@ -86,9 +86,7 @@ dnnl::matmul::primitive_desc describe(const GemmShape& shape, bool packed) {
   const memory::desc a = matrix(shape, shape.m, shape.k, shape.transpose_a, shape.operands);
   const memory::desc b = packed ? memory::desc({shape.k, shape.n}, memory::data_type::f32, Tag::any)
                                 : matrix(shape, shape.k, shape.n, shape.transpose_b, shape.operands);
-  const memory::desc c = shape.stride_c == 0
-                             ? matrix(shape, shape.m, shape.n, false, shape.result)
-                             : memory::desc({shape.m, shape.n}, type_of(shape.result), memory::dims{shape.stride_c, 1});
+  const memory::desc c = matrix(shape, shape.m, shape.n, false, shape.result);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (shape.accumulate) {
