@@ -48,6 +48,12 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
 std::string bits_hex(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
 
 }  // namespace plimsoll

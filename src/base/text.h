@@ -1,6 +1,7 @@
 // Small text helpers: lines of a text, the nearest name to a misspelt one, numbers that round-trip.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 
 // The first line without its break ("\n" or "\r\n"), which is taken off `text`.
 std::string_view next_line(std::string_view& text);
+
+// 124,439,808; the number is not negative.
+std::string grouped(std::int64_t number);
 
 // The 16 hex digits of the bits of an fp64.
 std::string bits_hex(double value);

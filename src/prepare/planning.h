@@ -80,7 +80,8 @@ struct PlanningResult {
   std::optional<Plan> plan;  // absent: infeasible
 };
 
-// What the heap gets back stays with it, for a process that plans and ends.
+// What the heap gets back stays with it, for a process that plans and ends. After planning_input: it may measure this machine,
+// and would count what the heap keeps.
 void keep_freed_memory();
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
 // The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes

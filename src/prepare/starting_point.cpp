@@ -8,13 +8,13 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "data/conversation.h"
@@ -26,13 +26,12 @@
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 #include "prepare/setup.h"
+#include "settings/setting.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kLookedAt = 1000, kStep = 64, kLeastContext = 128, kMostContext = 4096;
-
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
 // ---- what is there ----
 
@@ -98,12 +97,6 @@ SampleLook look_at(const SampleRequest& request) {
   return look;
 }
 
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::ptrdiff_t i = std::ssize(text) - 3; i > 0; i -= 3) text.insert(static_cast<std::size_t>(i), ",");
-  return text;
-}
-
 std::string counted(std::int64_t number, const char* what) {
   return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
 }
@@ -122,24 +115,35 @@ std::string samples_text(const SampleLook& look) {
 
 // ---- what fits ----
 
-// How the model may be trained.
+// How the model may be trained: the keys that say so beside those of every way.
 struct Method {
   std::string text;  // "LoRA over layers in bf16"
-  std::string base;  // quantize.base
-  Arguments arguments;
-  bool adapter = true;
+  std::vector<StartingKey> keys;
+
+  bool adapter() const { return !keys.empty(); }
 };
 
 std::vector<Method> methods() {
-  const auto lora = [](const char* text, const std::string& base) {
-    return Method{text, base,
-                  sets({"adapter.kind=lora", "adapter.rank=16", "adapter.alpha=32", "adapter.targets=all-linear",
-                        "quantize.base=" + base})};
+  const auto lora = [](const char* text, const char* base) {
+    return Method{
+        text,
+        {{"adapter.kind", toml_text("lora"), "small matrices beside each linear layer; the model itself stays as it is"},
+         {"adapter.rank", "16", ""},
+         {"adapter.alpha", "32", ""},
+         {"adapter.targets", toml_text("all-linear"), ""},
+         {"quantize.base", toml_text(base), "how the frozen layers are stored"}}};
   };
-  return {{"training all parameters", "", {}, false},
+  return {{"training all parameters", {}},
           lora("LoRA over the blocks of the file", "file"),
           lora("LoRA over layers in bf16", "bf16"),
           lora("LoRA over layers in NF4", "nf4")};
+}
+
+// "name=value" of each, as --set has it.
+std::vector<std::string> assignments(const std::vector<StartingKey>& keys) {
+  std::vector<std::string> all;
+  for (const StartingKey& key : keys) all.push_back(key.name + "=" + key.value);
+  return all;
 }
 
 struct Chosen {
@@ -176,7 +180,8 @@ class Chooser {
  private:
   // Nothing where the configuration refuses it: blocks of a file that has none.
   std::optional<Bytes> floor_of(const Method& method, std::int64_t context, bool disk) {
-    Arguments arguments = both(sets({fmt::format("model.context={}", context)}), method.arguments);
+    Arguments arguments = sets({fmt::format("model.context={}", context)});
+    for (const std::string& assignment : assignments(method.keys)) arguments.insert(arguments.end(), {"--set", assignment});
     if (disk) arguments.insert(arguments.end(), {"--disk", *disk_});
     try {
       const Asked asked = with_arguments(input_, arguments);
@@ -184,7 +189,7 @@ class Chooser {
       const Bytes floor =
           PlanSpace(source_of(asked.config, asked.facts), asked.request, input_.machine.machine, catalogue).floor();
       if (floor.n == std::numeric_limits<std::int64_t>::max()) return {};
-      if (!method.adapter && !full_) full_ = floor;
+      if (!method.adapter() && !full_) full_ = floor;
       least_ = std::min(least_.value_or(floor), floor);
       return floor;
     } catch (const Error& error) {
@@ -224,7 +229,7 @@ std::int64_t batch_for(std::int64_t samples) {
 int epochs_for(std::int64_t samples) { return samples < 2000 ? 3 : samples < 20000 ? 2 : 1; }
 
 std::string absolute_value(const std::filesystem::path& path) {
-  return quoted(std::filesystem::absolute(path).lexically_normal().string());
+  return toml_text(std::filesystem::absolute(path).lexically_normal().string());
 }
 
 std::string paths_value(const DataPaths& data) {
@@ -284,112 +289,133 @@ void check_there(const DataPaths& data) {
     throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "text, tokens or JSON samples");
 }
 
+// The keys that are decided so far. They are what is planned, and what is written in the end.
+class Decided {
+ public:
+  explicit Decided(const StartingRequest& request) : request_(request) {}
+
+  void put(std::string name, std::string value, std::string remark = {}) {
+    const auto known = std::ranges::find(keys_, name, &StartingKey::name);
+    StartingKey key{std::move(name), std::move(value), std::move(remark)};
+    known != keys_.end() ? void(*known = std::move(key)) : keys_.push_back(std::move(key));
+  }
+
+  RunSettings settings(const BudgetOptions& budgets) const {
+    std::vector<std::string> all = assignments(keys_);
+    all.insert(all.end(), request_.sets.begin(), request_.sets.end());
+    return {.file = {}, .in_file = {}, .typed = typed_settings(all, budgets)};
+  }
+  Config config() const {
+    RunSettings all = settings(request_.budgets);
+    return load_config(all);
+  }
+
+  // In the order of the configuration.
+  std::vector<StartingKey> keys() const {
+    std::vector<StartingKey> sorted;
+    for (const ConfigKey& key : config_keys()) {
+      const auto decided = std::ranges::find(keys_, key.name, &StartingKey::name);
+      if (decided != keys_.end()) sorted.push_back(*decided);
+    }
+    return sorted;
+  }
+
+ private:
+  const StartingRequest& request_;
+  std::vector<StartingKey> keys_;
+};
+
+std::string memory_text(const Chosen& chosen, const Chooser& chooser) {
+  std::string text = fmt::format("{}{} needs at least {} of {}", chosen.method.text, chosen.disk ? ", with the disk," : "",
+                                 to_text(chosen.floor), to_text(chooser.budget()));
+  if ((chosen.method.adapter() || chosen.disk) && chooser.full()) {
+    text += fmt::format("; training all parameters{}, {}", chosen.disk ? " without it" : "", to_text(*chooser.full()));
+  }
+  return text + ".";
+}
+
+std::string model_text(const ModelConfig& model) {
+  const Graph graph = build_evaluation_graph(model, 1, 1, 1).model.graph;
+  return fmt::format("{}, {} parameters, {} positions.", model.family().title, grouped(parameter_count(graph)),
+                     grouped(facts_of(model).positions));
+}
+
+// What is trained on; E-CHAT-UNTRAINED where that is nothing.
+SampleLook look_for_training(const Config& config) {
+  SampleLook look = look_at(sample_request(config, config.data.train, 0, {}));
+  if (look.untrained < look.looked_at) return look;
+  throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "no sample that was looked at has a token that is trained on",
+                   "turns of an assistant, completions or texts", {"--set data.loss=all"});
+}
+
 }  // namespace
 
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say) {
-  keep_freed_memory();
   check_names(request);
   const Given given = given_by(request.sets);
   const DataPaths& data = given.has("data.train") ? given.config.data.train : request.data;
   check_there(data);
   check_there(given.config.data.validation);
   const bool chat = given.has("data.format") ? given.config.data.format == "chat" : all_json(data);
-  const std::string init = absolute_value(request.model), train = paths_value(data);
-  std::vector<std::string> known{"model.init=" + init, "data.train=" + train,
-                                 fmt::format("data.format={}", chat ? "chat" : "auto"), "train.effective_batch=1",
-                                 "optimizer.learning_rate=1e-4"};
-  BudgetOptions budgets = request.budgets;
-  const auto settings = [&] {
-    std::vector<std::string> all = known;
-    all.insert(all.end(), request.sets.begin(), request.sets.end());
-    return RunSettings{.file = {}, .in_file = {}, .typed = typed_settings(all, budgets)};
-  };
-  const auto configured = [&] {
-    RunSettings all = settings();
-    return load_config(all);
-  };
 
-  Config config = configured();
-  const ModelFacts facts = facts_of(config.model.config);
-  const std::int64_t most = std::min(facts.positions, kMostContext), least = std::min(most, kLeastContext);
+  Decided decided(request);
+  decided.put("seed", "1");
+  decided.put("model.init", absolute_value(request.model));
+  decided.put("data.train", paths_value(data));
+  decided.put("data.format", toml_text(chat ? "chat" : "auto"));
+  decided.put("train.effective_batch", "1");
+  decided.put("optimizer.learning_rate", "2e-5");
+  decided.put("schedule.name", toml_text("cosine"));
+  decided.put("schedule.warmup", toml_text("3%"));
+  Config config = decided.config();
   std::optional<SampleLook> look;
-  if (chat) look = look_at(sample_request(config, config.data.train, 0, {}));
-  if (look && look->untrained == look->looked_at) {
-    throw data_error("E-CHAT-UNTRAINED", data.text(), "no sample that was looked at has a token that is trained on",
-                     "turns of an assistant, completions or texts", {"--set data.loss=all"});
-  }
-  const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
-  const bool packing = look && 2 * look->median <= first;
-  const std::string held_out = look && !given.has("data.validation") ? look->held_out : "";
-  known.push_back(fmt::format("model.context={}", first));
-  if (packing) known.push_back("batch.packing=true");
-  if (!held_out.empty()) known.push_back("data.validation=" + held_out);
-  config = configured();
+  if (chat) look = look_for_training(config);
 
-  PlanningInput input = planning_input(config, request.cache, say,
+  const std::int64_t most = std::min(facts_of(config.model.config).positions, kMostContext),
+                     least = std::min(most, kLeastContext);
+  const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
+  decided.put("model.context", std::to_string(first));
+  if (look && 2 * look->median <= first) decided.put("batch.packing", "true", "short samples share a row");
+  if (look && !look->held_out.empty() && !given.has("data.validation")) {
+    decided.put("data.validation", toml_text(look->held_out), "held out; or a file of such samples");
+  }
+  PlanningInput input = planning_input(decided.config(), request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
   const std::string format = chat ? "chat" : input.data.train.format;
-  known.push_back("data.format=" + format);
-  config = configured();
-  const std::int64_t token_count = chat ? 0 : input.data.train.tokens;
-  const auto samples_of = [&](std::int64_t context) { return look ? look->samples_of(context) : token_count / context; };
+  decided.put("data.format", toml_text(format));
+
+  const std::int64_t tokens = chat ? 0 : input.data.train.tokens;
+  const auto samples_of = [&](std::int64_t context) { return look ? look->samples_of(context) : tokens / context; };
   const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
-  known.push_back(fmt::format("train.effective_batch={}", batch));
+  decided.put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
   // Budgets of a disk are tried last.
-  const std::optional<std::string> disk = std::exchange(budgets.disk, std::nullopt);
-  input.source = ConfigSource{settings()};
+  BudgetOptions in_memory = request.budgets;
+  const std::optional<std::string> disk = std::exchange(in_memory.disk, std::nullopt);
+  input.source = ConfigSource{decided.settings(in_memory)};
+  keep_freed_memory();  // after this machine has been measured, which counts what the heap keeps
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
+
+  decided.put("model.context", std::to_string(chosen.context), context_remark(look, chosen.context));
+  for (const StartingKey& key : chosen.method.keys) decided.put(key.name, key.value, key.remark);
+  if (chosen.method.adapter()) decided.put("optimizer.learning_rate", "2e-4");
+  config = decided.config();
+  for (const std::string_view name : given.keys) {
+    if (std::string value = text_of(config_key(name), config); !value.empty()) decided.put(std::string(name), std::move(value));
+  }
   const std::int64_t updates = std::max<std::int64_t>(1, samples_of(chosen.context) * epochs / batch);
-
-  StartingPoint start{
-      .model = {},
-      .data = look ? samples_text(*look) : fmt::format("{} of format \"{}\".", counted(token_count, "token"), format),
-      .memory = {},
-      .keys = {},
-      .chat = chat};
-  const Graph graph = build_evaluation_graph(config.model.config, 1, 1, 1).model.graph;
-  start.model = fmt::format("{}, {} parameters, {} positions.", config.model.config.family().title,
-                            grouped(parameter_count(graph)), grouped(facts.positions));
-  start.memory = fmt::format("{}{} needs at least {} of {}", chosen.method.text, chosen.disk ? ", with the disk," : "",
-                             to_text(chosen.floor), to_text(chooser.budget()));
-  if ((chosen.method.adapter || chosen.disk) && chooser.full()) {
-    start.memory += fmt::format("; training all parameters{}, {}", chosen.disk ? " without it" : "", to_text(*chooser.full()));
-  }
-  start.memory += ".";
-
-  const auto put = [&](std::string name, std::string value, std::string remark = {}) {
-    start.keys.push_back({std::move(name), std::move(value), std::move(remark)});
-  };
-  put("seed", "1");
-  put("model.init", init);
-  put("model.context", std::to_string(chosen.context), context_remark(look, chosen.context));
-  if (chosen.method.adapter) {
-    put("adapter.kind", "\"lora\"", "small matrices beside each linear layer; the model itself stays as it is");
-    put("adapter.rank", "16");
-    put("adapter.alpha", "32");
-    put("adapter.targets", "\"all-linear\"");
-    put("quantize.base", quoted(chosen.method.base), "how the frozen layers are stored");
-  }
-  put("data.train", train);
-  put("data.format", quoted(format));
-  if (!held_out.empty()) put("data.validation", quoted(held_out), "held out; or a file of such samples");
-  for (const ConfigKey& key : config_keys()) {
-    if (!given.has(key.name) || key.name == "data.train" || key.name == "data.format") continue;
-    if (std::string value = text_of(key, config); !value.empty()) put(std::string(key.name), std::move(value));
-  }
-  if (packing) put("batch.packing", "true", "short samples share a row");
-  put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
-  put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
+  decided.put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
   if (config.data.validation_share > 0 || !config.data.validation.empty())
-    put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
-  put("optimizer.learning_rate", chosen.method.adapter ? "2e-4" : "2e-5");
-  put("schedule.name", "\"cosine\"");
-  put("schedule.warmup", "\"3%\"");
-  if (request.budgets.memory) put("memory.budget", quoted(*request.budgets.memory), "of the whole process");
-  if (request.budgets.host_memory) put("memory.host_memory", quoted(*request.budgets.host_memory));
-  if (chosen.disk) put("memory.disk", quoted(*disk));
-  return start;
+    decided.put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
+  if (request.budgets.memory) decided.put("memory.budget", toml_text(*request.budgets.memory), "of the whole process");
+  if (request.budgets.host_memory) decided.put("memory.host_memory", toml_text(*request.budgets.host_memory));
+  if (chosen.disk) decided.put("memory.disk", toml_text(*disk));
+
+  return {.model = model_text(config.model.config),
+          .data = look ? samples_text(*look) : fmt::format("{} of format \"{}\".", counted(tokens, "token"), format),
+          .memory = memory_text(chosen, chooser),
+          .keys = decided.keys(),
+          .chat = chat};
 }
 
 }  // namespace plimsoll

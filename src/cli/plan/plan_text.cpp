@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/shell.h"
+#include "base/text.h"
 #include "cli/progress.h"
 
 namespace plimsoll {
@@ -284,13 +285,6 @@ std::string precision_text(const json& precision) {
 std::string long_duration(double seconds) {
   constexpr double kDay = 24 * 3600;
   return seconds < 2 * kDay ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / kDay);
-}
-
-// 124,439,808
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
-  return text;
 }
 
 // What became of samples that do not fit a row, or train nothing.
