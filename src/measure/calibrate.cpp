@@ -124,6 +124,7 @@ void settle_process() {
   ::mallopt(M_MMAP_THRESHOLD, kMapAbove);
   ::mallopt(M_TRIM_THRESHOLD, kGiveBackAbove);
   ::mallopt(M_TOP_PAD, kTakeMore);
+  ::malloc_trim(0);
 }
 
 // outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps

@@ -9,6 +9,7 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
+#include "measure/calibrate.h"
 
 namespace plimsoll {
 
@@ -26,6 +27,7 @@ Bytes measure_primitive(int threads) {
     return all;
   };
   const std::string answer = run_in_child([&] {
+    settle_process();
     cpu::set_thread_count(threads);
     std::vector<cpu::Gemm> bound;
     const auto bind = [&](std::int64_t rows) {

@@ -156,6 +156,22 @@ def said_of_data(test):
     test.fails(5, "E-DATA-MISSING", "init", folder, "train.txt", "--set", "data.validation=none.txt")
 
 
+def measured(test):
+    """A machine that init measures first is the one that `machine` measures: what a process keeps changes no budget."""
+    folder, data = write_folder(test)
+    reserves = []
+    for name, command in (("machine", ["machine"]), ("init", ["init", folder, data, "--memory", "1GiB"])):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(test.path(f"cache-{name}"))}
+        test.equal(f"exit code of {name}", test.run(*command, "--json", environment=environment).code, 0)
+        file = next(test.path(f"cache-{name}").glob("plimsoll/machine-*.json"))
+        reserves.append(json.loads(file.read_text())["reserve"])
+    for key in ("per_step", "per_primitive"):
+        low, high = sorted(reserve[key] for reserve in reserves)
+        test.that(0 < low and high < 1.5 * low, f"{key}: {low} and {high}")
+    low, high = sorted(reserve["code"] for reserve in reserves)
+    test.that(high - low <= 3 * 2**20, f"code: {low} and {high}")
+
+
 def odd_data(test):
     """Equal samples cannot be parted, long texts become many samples, one sample is one, names hold anything that UTF-8 can."""
     folder, data = write_folder(test)
@@ -208,7 +224,7 @@ def refused(test):
 
 def main():
     test = Test("beginning")
-    test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, odd_data, refused)
+    test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, measured, odd_data, refused)
     test.finish()
 
 
