@@ -56,20 +56,6 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-// What a model writes need not be UTF-8: other bytes become U+FFFD.
-std::string valid(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t good = utf8_valid_prefix(text);
-    out += text.substr(0, good);
-    text.remove_prefix(good);
-    if (text.empty()) break;
-    out += "\xEF\xBF\xBD";
-    text.remove_prefix(1);
-  }
-  return out;
-}
-
 void check_text(std::string_view where, std::string_view text) {
   const std::size_t good = utf8_valid_prefix(text);
   if (good == text.size()) return;
@@ -290,7 +276,7 @@ class Chat {
     });
     ++request_.first_row;
     if (!arguments_.json) put("\n");
-    text = valid(text);
+    text = utf8_repaired(text);  // a model may write other bytes
     tell_end(result.row);
     take_interrupt();
     if (text.empty() && result.row.stopped == Stopped::interrupt) {

@@ -39,4 +39,33 @@ std::size_t utf8_valid_prefix(std::string_view text) {
   return position;
 }
 
+std::string utf8_repaired(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const std::size_t valid = utf8_valid_prefix(bytes);
+    out += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    out += kReplacementCharacter;
+    // As many bytes as a valid character could begin with.
+    const auto first = static_cast<unsigned char>(bytes[0]);
+    std::size_t size = 1;
+    const std::size_t most = first >= 0xF0 && first <= 0xF4 ? 3 : first >= 0xE0 && first < 0xF0 ? 2 : 1;
+    while (size < most && size < bytes.size()) {
+      const auto next = static_cast<unsigned char>(bytes[size]);
+      unsigned low = 0x80, high = 0xBF;
+      if (size == 1) {
+        if (first == 0xE0) low = 0xA0;
+        if (first == 0xED) high = 0x9F;
+        if (first == 0xF0) low = 0x90;
+        if (first == 0xF4) high = 0x8F;
+      }
+      if (next < low || next > high) break;
+      ++size;
+    }
+    bytes.remove_prefix(size);
+  }
+  return out;
+}
+
 }  // namespace plimsoll

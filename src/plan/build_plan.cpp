@@ -23,7 +23,7 @@ constexpr double kGoodEnough = 1.001;
 
 struct Placed {
   std::vector<Bytes> offsets;
-  Bytes height, load;
+  Bytes load;
 };
 
 // Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
@@ -78,7 +78,6 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   }
   Placed placed;
   for (const std::int64_t offset : solution.offsets) placed.offsets.push_back(Bytes{offset});
-  placed.height = Bytes{solution.height};
   placed.load = Bytes{layout::load(problem)};
   return placed;
 }
@@ -195,13 +194,13 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
                        .launches = launches.kernels};  // a device holds code and parameters of kernels, of copies next to nothing
-  Bytes& encoding = counts.encoding;
-  if (!has_host(machine)) encoding = encoding_bytes(simulation.graph);
+  const bool host = has_host(machine);  // which then loads
+  if (!host) counts.encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
-  if (!has_host(machine)) return;
-  encoding = encoding_bytes(simulation.graph);
+  if (!host) return;
+  counts.encoding = encoding_bytes(simulation.graph);
   counts.launches += launches.copies;
   plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));

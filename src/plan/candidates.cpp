@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "base/error.h"
 #include "plan/bounds/bound.h"
 #include "plan/step_roles.h"
 
@@ -42,7 +41,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       only_offloaded_(request.activations == RestPolicy::disk),
       looks_for_floor_(floor.counts),
       paged_(apply_paging(model.graph, model.blocks, paging)) {
-  const Simulation keep = simulate_window(with_replays(paged_, {}, 0));
+  const Simulation keep = simulate_window(keeping_all(0));
   look_at(keep, request, machine, floor);
   add_level(0, keep, request, machine);
   if (offloads(request)) add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
@@ -79,7 +78,7 @@ void BatchCandidates::add_level(int activations, const Simulation& keep, const P
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.
 void BatchCandidates::add_offloaded(int activations, const PlanRequest& request, const Machine& machine) {
-  Graph graph = with_replays(paged_, {}, activations);
+  Graph graph = keeping_all(activations);
   if (!has_room(stored_layout(graph), paging_, request.beyond)) return;
   add_level(activations, simulate_window(std::move(graph)), request, machine);
 }
@@ -111,10 +110,10 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   return candidates;
 }
 
-Graph BatchCandidates::with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const {
+Graph BatchCandidates::keeping_all(int activations) const {
   Paging paging = paging_;
   paging.activations = activations;
-  return apply_choices(std::move(paged), model_->blocks, replays, paging, window_);
+  return apply_choices(paged_, model_->blocks, {}, paging, window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) {
@@ -125,7 +124,6 @@ Simulation BatchCandidates::simulate_window(Graph graph) {
 // What does not depend on what runs again.
 void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
   find_chunks(request, keep, machine);
-  outside_ = total(paging_reserve(keep.graph, paging_, machine, 0));
   arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
   const auto simplest =
       std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
@@ -200,8 +198,8 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
 
 Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
   const Paging own = paging(candidate);
-  const Graph graph = apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_);
-  const Simulation simulation = simulate(graph, window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
+  const Simulation simulation = simulate(apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_),
+                                         window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
   candidate.simulated = true;
   candidate.live = {};
   for (const Phase phase : simulation.timeline.phases()) {

@@ -1,5 +1,5 @@
 // All candidates of one micro-batch size, paging and group: the plans of its chain of regions (plan/regions/region_plans), which
-// one simulation tells, and a few that are simulated as a whole. The full simulator judges whatever is chosen in the end.
+// one simulation tells for each level of offloaded inputs. The full simulator judges whatever is chosen in the end.
 #pragma once
 
 #include <limits>
@@ -34,7 +34,7 @@ class BatchCandidates {
   // The model outlives this.
   BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
                   Floor floor);
-  // What is simulated as a whole.
+  // More levels, and schedules of single nodes.
   void complete(const PlanRequest& request, const Machine& machine);
 
   BatchModel& model() const { return *model_; }
@@ -68,7 +68,9 @@ class BatchCandidates {
     return total(reserve_items(machine.reserve, least_counts_, arena));
   }
   // No plan of these candidates needs less of a process.
-  Bytes bound(const Machine& machine) const { return arena_bound_ + least_reserve(machine, arena_bound_) + outside_; }
+  Bytes bound(const Machine& machine) const {
+    return arena_bound_ + least_reserve(machine, arena_bound_) + levels_.front().outside;
+  }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
   double kernel_seconds() const { return kernel_seconds_; }
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
@@ -85,11 +87,11 @@ class BatchCandidates {
   // The inputs of so many units rest elsewhere between the passes.
   struct Level {
     int activations;
-    Bytes outside;
+    Bytes outside;  // for transfers
     RegionPlans regions;
   };
 
-  Graph with_replays(Graph paged, const std::vector<NodeReplay>& replays, int activations) const;
+  Graph keeping_all(int activations) const;
   Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
   void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
@@ -112,7 +114,6 @@ class BatchCandidates {
   double base_seconds_ = 0;  // of an update that keeps everything, without the loss
   double kernel_seconds_ = 0;
   Bytes arena_bound_;
-  Bytes outside_;  // for transfers
   int simulations_ = 0;
   ReserveCounts least_counts_;
 };

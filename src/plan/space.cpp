@@ -96,7 +96,6 @@ struct PlanSpace::State {
 
   void leave_out_beaten();
   void climb();
-  PlanningEffort effort() const;
   const Plan& rung(std::size_t index);
   Plan plan_of(const Candidate& candidate);
   void build_rungs(std::vector<std::size_t> indices);
@@ -180,7 +179,7 @@ std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
 // The ladder does not depend on any budget. Where only a simulation tells what a rung comes to, it is simulated, and the ladder
 // made anew. Of more than there are simulations for, half are spread over the rungs each time; candidates that are left go.
 void PlanSpace::State::climb() {
-  constexpr int kMostMore = 200;  // simulations, beside one for each combination
+  constexpr std::size_t kMostSimulated = 200;
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     if (beaten[i]) continue;
@@ -193,8 +192,7 @@ void PlanSpace::State::climb() {
                        {"--set plan.activations=auto"});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
-  const PlanningEffort before = effort();
-  for (auto left = static_cast<std::size_t>(std::max(0, kMostMore - (before.simulations - before.combinations)));;) {
+  for (std::size_t left = kMostSimulated;;) {
     const std::vector<std::size_t> rungs = undominated(all);
     std::vector<std::size_t> open;
     std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
@@ -214,16 +212,6 @@ void PlanSpace::State::climb() {
       candidate = batches[candidate.batch].simulated(candidate, machine);
     });
   }
-}
-
-PlanningEffort PlanSpace::State::effort() const {
-  PlanningEffort effort{.simulations = simulated_rungs};
-  for (const BatchCandidates& batch : batches) {
-    effort.combinations += static_cast<int>(batch.levels());
-    effort.simulations += batch.simulations();
-    effort.labels += batch.labels();
-  }
-  return effort;
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -348,7 +336,15 @@ Bytes PlanSpace::knee() {
 
 const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder; }
 
-PlanningEffort PlanSpace::effort() const { return state_->effort(); }
+PlanningEffort PlanSpace::effort() const {
+  PlanningEffort effort{.simulations = state_->simulated_rungs};
+  for (const BatchCandidates& batch : state_->batches) {
+    effort.combinations += static_cast<int>(batch.levels());
+    effort.simulations += batch.simulations();
+    effort.labels += batch.labels();
+  }
+  return effort;
+}
 
 std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> budgets) {
   std::vector<Bytes> wanted{floor(), knee(), ceiling()};

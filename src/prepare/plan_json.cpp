@@ -156,7 +156,7 @@ std::vector<NodeReplay> replays_from(const json& rows) {
   return replays;
 }
 
-// `late`: transfers that begin later than their pass lets them, for whoever reads the format; none does.
+// `late` is always empty: no transfer begins later than it could. The key stays for programs that read the format.
 json decisions_json(const PlanDecisions& decisions, const std::vector<UnitDecision>& units) {
   return {{"loss_chunks", decisions.loss_chunks},       {"group", decisions.group}, {"recompute", units_json(units)},
           {"replays", replays_json(decisions.replays)}, {"late", json::array()},    {"paging", paging_json(decisions.paging)}};

@@ -228,8 +228,7 @@ TEST(Chain, FindsWhatAllPathsFind) {
     for (int begin = 0; begin < count; ++begin) {
       for (int end = begin + 1; end <= std::min(begin + 3, count); ++end) {
         for (int i = 0; i < (end == begin + 1 ? 3 : 1); ++i) {
-          edges[static_cast<std::size_t>(begin)].push_back({.begin = begin,
-                                                            .end = end,
+          edges[static_cast<std::size_t>(begin)].push_back({.end = end,
                                                             .seconds = static_cast<double>(random() % 50),
                                                             .peak = 1000 + static_cast<std::int64_t>(random() % 1000),
                                                             .saved = -static_cast<std::int64_t>(random() % 300),

@@ -13,38 +13,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// Each maximal part that begins no valid character becomes one U+FFFD.
-std::string lossy(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const std::size_t valid = utf8_valid_prefix(bytes);
-    out += bytes.substr(0, valid);
-    bytes.remove_prefix(valid);
-    if (bytes.empty()) break;
-    out += kReplacement;
-    // As many bytes as a valid character could begin with.
-    const auto first = static_cast<unsigned char>(bytes[0]);
-    std::size_t size = 1;
-    const std::size_t most = first >= 0xF0 && first <= 0xF4 ? 3 : first >= 0xE0 && first < 0xF0 ? 2 : 1;
-    while (size < most && size < bytes.size()) {
-      const auto next = static_cast<unsigned char>(bytes[size]);
-      unsigned low = 0x80, high = 0xBF;
-      if (size == 1) {
-        if (first == 0xE0) low = 0xA0;
-        if (first == 0xED) high = 0x9F;
-        if (first == 0xF0) low = 0x90;
-        if (first == 0xF4) high = 0x8F;
-      }
-      if (next < low || next > high) break;
-      ++size;
-    }
-    bytes.remove_prefix(size);
-  }
-  return out;
-}
-
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
   if (what.empty()) return;
   std::string out;
@@ -72,7 +40,7 @@ class BytesStep : public DecoderStep {
   void apply(std::vector<std::string>& tokens) const override {
     std::string bytes;
     for (const std::string& token : tokens) bytes += unwritten(token);
-    tokens = {lossy(bytes)};
+    tokens = {utf8_repaired(bytes)};
   }
   void apply_inside(std::string& token) const override { token = unwritten(token); }
 };
@@ -86,7 +54,7 @@ class FallbackStep : public DecoderStep {
       if (utf8_valid_prefix(bytes) == bytes.size()) {
         if (!bytes.empty()) out.push_back(bytes);
       } else {
-        out.insert(out.end(), bytes.size(), std::string(kReplacement));
+        out.insert(out.end(), bytes.size(), std::string(kReplacementCharacter));
       }
       bytes.clear();
     };

@@ -25,8 +25,7 @@ struct ChainPlan {
   std::vector<const Edge*> edges;
 };
 
-// The replays of a path, by their places. A run before an op stands before those of earlier regions there, which it reads nothing
-// of.
+// The replays of a path, by their places.
 std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path);
 
 // The plans that no other beats, from the most bytes to the fewest. `outside`: bytes that no choice changes. `most`: labels that

@@ -45,11 +45,11 @@ class Sets {
   }
 
   // From what keeps everything to the fewest bytes.
-  std::vector<std::vector<int>> hull(int most) {
-    constexpr std::size_t kMostEnumerated = 14;
+  std::vector<std::vector<int>> hull() {
+    constexpr std::size_t kMostEnumerated = 14, kMostSets = 7;
     const bool all = candidates_.size() <= kMostEnumerated;
     std::vector<std::vector<int>> sets;
-    for (const SetCost& cost : thinned(lower_hull(all ? every_set() : one_by_one()), most)) {
+    for (const SetCost& cost : thinned(lower_hull(all ? every_set() : one_by_one()), kMostSets)) {
       std::vector<char> dropped(candidates_.size(), 0);
       for (std::size_t i = 0; i < dropped.size(); ++i)
         dropped[i] = all ? static_cast<char>(cost.set >> i & 1) : found_[cost.set][i];
@@ -159,13 +159,13 @@ class Sets {
   }
 
   // Takes out the points that the curve misses least; the ends stay.
-  static std::vector<SetCost> thinned(std::vector<SetCost> curve, int most) {
+  static std::vector<SetCost> thinned(std::vector<SetCost> curve, std::size_t most) {
     const auto area = [&](std::size_t i) {
       const SetCost &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
       return (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept) -
              (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept);
     };
-    while (curve.size() > at(most)) {
+    while (curve.size() > most) {
       std::size_t least = 1;
       for (std::size_t i = 2; i + 1 < curve.size(); ++i) least = area(i) < area(least) ? i : least;
       curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
@@ -250,7 +250,7 @@ class EdgeFinder {
     const Stretch stretch(facts_, begin, end);
     const std::shared_ptr<const std::vector<Way>> ways = ways_known(stretch, begin, end);
     for (const Way& way : *ways) {
-      Edge edge{.begin = begin, .end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
+      Edge edge{.end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
       for (int position = 0; position < stretch.size(); ++position) {
         const int op = stretch.op(position);
         if (op != kNone) edge.peak = std::max(edge.peak, live_[at(op)] + way.rise[at(position)]);
@@ -288,7 +288,7 @@ class EdgeFinder {
       return ways;
     }
     if (length <= 2) {
-      const std::vector<std::vector<int>> sets = Sets(stretch).hull(limits_.most_sets);
+      const std::vector<std::vector<int>> sets = Sets(stretch).hull();
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
         // Each region by itself keeps everything, too.
         if (!sets[i].empty() || length == 1) add_way(replays_of(stretch, sets[i]));
@@ -446,8 +446,7 @@ class EdgeFinder {
 }  // namespace
 
 std::string EdgeLimits::text() const {
-  return {static_cast<char>(keeps), static_cast<char>(some), static_cast<char>(most_sets), static_cast<char>(longest),
-          static_cast<char>(local)};
+  return {static_cast<char>(keeps), static_cast<char>(some), static_cast<char>(longest), static_cast<char>(local)};
 }
 
 // Schedules of single ops take into account what lies beside the stretch, which other problems know nothing of.

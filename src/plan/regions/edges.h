@@ -12,7 +12,7 @@
 namespace plimsoll::regions {
 
 struct Edge {
-  int begin = 0, end = 0;  // regions
+  int end = 0;             // the region behind it
   double seconds = 0;      // of what runs again
   std::int64_t peak = 0;   // the most that is live at its steps, while all other regions keep everything
   std::int64_t saved = 0;  // what is held more between its passes than if it kept everything: negative
@@ -22,7 +22,6 @@ struct Edge {
 struct EdgeLimits {
   bool keeps = true;  // keeping everything is one way
   bool some = true;   // running some ops again is
-  int most_sets = 7;  // of one stretch
   int longest = 8;    // regions of a segment that keeps its input alone
   int local = 2;      // regions of a stretch whose ops are decided on one by one, within some bytes
 

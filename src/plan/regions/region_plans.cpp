@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "plan/step_roles.h"
 
 namespace plimsoll {
@@ -77,7 +76,6 @@ void RegionPlans::add_schedules() {
       std::int64_t& most = std::ranges::binary_search(losses_, static_cast<int>(op)) ? loss : peak;
       most = std::max(most, live_[op] + live[op] - kept[op]);
     }
-    std::ranges::stable_sort(replays, {}, &replays::Replay::before);
     schedules_.push_back({.end = static_cast<int>(edges_.size()), .seconds = seconds, .replays = std::move(replays)});
     for (std::size_t end = 0; end < ends_.size(); ++end)
       add({std::max({around_, peak, loss + chunks_[end].scratch}), 0, static_cast<int>(end), {&schedules_.back()}});

@@ -62,7 +62,8 @@ class RegionPlans {
   std::vector<LossChunks> chunks_;
   std::optional<TierLanes> lanes_;  // where something rests on another tier
   std::vector<regions::End> ends_;
-  std::int64_t outside_ = 0, around_ = 0;  // of the latter, in other phases and in the update
+  std::int64_t outside_ = 0;
+  std::int64_t around_ = 0;  // what is live in other phases and in the update, which no schedule changes either
   std::vector<regions::ChainPlan> plans_;
   std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;

@@ -140,6 +140,7 @@ std::string Stretch::signature() const {
     }
     add(static_cast<int>(op.overwrites.size()));
     for (const auto& [read, written] : op.overwrites) name(read), name(written);
+    add(static_cast<int>(op.paged.size()));
     for (const replays::Paged& paged : op.paged) {
       const auto found = std::find(values.begin(), values.end(), paged.value);
       add(static_cast<int>(found - values.begin()));

@@ -31,7 +31,7 @@ struct LaneEvent {
   // The first micro-step of a window writes what the others add to, and need not bring it in.
   enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
-  ValueId home;                 // where it starts from or goes to, or what is waited for: equal in all options of a block
+  ValueId home;                 // where it starts from or goes to, or what is waited for
   double kernels = 0;           // seconds
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
   PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
