@@ -27,11 +27,12 @@ class Plans {
         room_(room),
         catalogue_(room.machine.machine.rates, {}),
         graph_(request.build(size, request.base)),
-        blocks_(find_blocks(graph_.model.graph)) {
+        blocks_(find_blocks(graph_.model.graph)),
+        layers_(static_cast<std::size_t>(layer_count(blocks_))) {
     heap_ += adapter_heap(graph_.model.graph);
   }
 
-  std::size_t count() const { return blocks_.size() + 4; }
+  std::size_t count() const { return layers_ + 4; }
 
   Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
     PlanDecisions decisions{.micro_batch = size_};
@@ -48,7 +49,7 @@ class Plans {
 
   // The smallest of those that leave no block's parameters in memory, with its number.
   std::pair<std::size_t, Plan> smallest() {
-    std::pair best(blocks_.size(), plan(blocks_.size()));
+    std::pair best(layers_, plan(layers_));
     for (std::size_t number = best.first + 1; number < count(); ++number) {
       Plan other = plan(number);
       if (other.process < best.second.process) best = {number, std::move(other)};
@@ -63,10 +64,10 @@ class Plans {
   Paging paging(std::size_t number) const {
     if (number == 0) return {};
     Paging paging{.page = kLargePage, .slots = kPageSlots, .parameters = true};
-    paging.resident = static_cast<int>(blocks_.size() - std::min(number, blocks_.size()));
-    paging.tables = number > blocks_.size();
-    paging.narrow = number > blocks_.size() + 1;
-    if (number > blocks_.size() + 2) paging.page = kSmallPage;
+    paging.resident = static_cast<int>(layers_ - std::min(number, layers_));
+    paging.tables = number > layers_;
+    paging.narrow = number > layers_ + 1;
+    if (number > layers_ + 2) paging.page = kSmallPage;
     return paging;
   }
 
@@ -76,6 +77,7 @@ class Plans {
   OpCatalogue catalogue_;
   InferenceGraph graph_;
   std::vector<GraphBlock> blocks_;
+  std::size_t layers_;
 };
 
 struct Chosen {

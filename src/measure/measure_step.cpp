@@ -23,6 +23,7 @@ constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
 std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   PerNode<char> absent(graph.nodes.size(), 0);
   for (const GraphBlock& block : blocks) {
+    if (!block.layer) break;
     for (const NodeId id : block.nodes) absent[id] = id != block.nodes.back() && may_run_again(graph, graph.nodes[id]) ? 1 : 0;
   }
   std::vector<NodeReplay> replays;

@@ -3,88 +3,91 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <unordered_map>
 
-#include "base/hash.h"
+#include "plan/regions/regions.h"
 
 namespace plimsoll {
 namespace {
 
 using Piece = std::vector<NodeId>;  // forward nodes up to a cut
 
-std::vector<NodeId> forward_nodes(const Graph& graph) {
-  std::vector<NodeId> nodes;
+std::vector<Piece> pieces_of(const Graph& graph) {
+  replays::Problem problem;
+  std::vector<NodeId> forward;
+  std::map<ValueId, int> item_of;
   for (const NodeId id : graph.section_order(main_section(graph))) {
-    if (!graph.nodes[id].backward) nodes.push_back(id);
-  }
-  return nodes;
-}
-
-// Cuts after each node where exactly one computed value is still needed by later forward nodes.
-std::vector<Piece> cut(const Graph& graph, const std::vector<NodeId>& forward) {
-  std::map<ValueId, std::size_t> last_use;
-  for (std::size_t i = 0; i < forward.size(); ++i) {
-    for (const ValueId input : graph.nodes[forward[i]].inputs) {
-      if (graph.values[input].producer.valid()) last_use[input] = i;
+    const Node& node = graph.nodes[id];
+    if (node.backward) continue;
+    replays::Op op{.pass = replays::Pass::forward};
+    for (const ValueId input : node.inputs) {
+      if (const auto item = item_of.find(input); item != item_of.end()) op.reads.push_back(item->second);
     }
-  }
-  std::vector<Piece> pieces(1);
-  std::size_t crossing = 0;
-  for (std::size_t i = 0; i < forward.size(); ++i) {
-    pieces.back().push_back(forward[i]);
-    for (const ValueId output : graph.nodes[forward[i]].outputs) crossing += last_use.contains(output) ? 1 : 0;
-    for (const ValueId input : graph.nodes[forward[i]].inputs) {
-      const auto use = last_use.find(input);
-      if (use == last_use.end() || use->second != i) continue;
-      last_use.erase(use);
-      --crossing;
+    for (const ValueId output : node.outputs) {
+      op.writes.push_back(item_of[output] = static_cast<int>(problem.items.size()));
+      problem.items.push_back(graph.values[output].bytes().n);
     }
-    if (crossing == 1 && i + 1 < forward.size()) pieces.emplace_back();
+    problem.ops.push_back(std::move(op));
+    forward.push_back(id);
+  }
+  std::vector<Piece> pieces;
+  int begin = 0;
+  for (const int end : regions::find_cuts(problem)) {
+    pieces.emplace_back(forward.begin() + begin, forward.begin() + end);
+    begin = end;
   }
   return pieces;
 }
 
-// Op, types and where inputs come from, relative to the piece; names, sites and noise keys do not count.
-std::string structure(const Graph& graph, const Piece& piece) {
-  std::map<ValueId, std::size_t> inside;
-  std::string text;
-  for (const NodeId id : piece) {
-    const Node& node = graph.nodes[id];
-    text += node.op->name;
-    text += node.attributes.text_without_noise();
-    for (const ValueId input : node.inputs) {
-      const Value& value = graph.values[input];
-      const auto local = inside.find(input);
-      text += fmt::format(" {}{}{}", name(value.type.dtype), to_text(value.type.shape),
-                          local == inside.end() ? (value.persistent() ? "p" : "x") : fmt::format("#{}", local->second));
+// By piece, the first one of its structure: op, types and where inputs come from, relative to the piece. Names, sites and noise
+// keys do not count.
+std::vector<std::size_t> classes_of(const Graph& graph, const std::vector<Piece>& pieces) {
+  std::map<std::string, std::size_t> known;
+  std::vector<std::size_t> classes;
+  for (const Piece& piece : pieces) {
+    std::map<ValueId, std::size_t> inside;
+    std::string text;
+    for (const NodeId id : piece) {
+      const Node& node = graph.nodes[id];
+      text += node.op->name;
+      text += node.attributes.text_without_noise();
+      for (const ValueId input : node.inputs) {
+        const Value& value = graph.values[input];
+        const auto local = inside.find(input);
+        text += fmt::format(" {}{}{}", name(value.type.dtype), to_text(value.type.shape),
+                            local == inside.end() ? (value.persistent() ? "p" : "x") : fmt::format("#{}", local->second));
+      }
+      for (const ValueId output : node.outputs) inside.emplace(output, inside.size());
+      text += "\n";
     }
-    for (const ValueId output : node.outputs) inside.emplace(output, inside.size());
-    text += "\n";
+    classes.push_back(known.emplace(std::move(text), classes.size()).first->second);
   }
-  return hash_hex(text);
+  return classes;
 }
 
 struct Run {
   std::size_t begin = 0, period = 0, repeats = 0;
-  std::size_t pieces() const { return period * repeats; }
+  std::size_t end() const { return begin + period * repeats; }
 };
 
 // The periodic run among pieces [first, behind) that covers most nodes; of equal ones the shortest period. The period holds more
 // than one node, so that a chain of single ops is not taken for layers.
-Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes, std::size_t first, std::size_t behind) {
+Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
+                std::size_t behind) {
   std::vector<std::size_t> nodes_before{0};
   for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.size());
   Run best;
   std::size_t most = 0;
+  std::vector<std::size_t> end(behind + 1, behind);  // by piece: where it and those behind it stop to repeat
   for (std::size_t period = 1; period <= (behind - first) / 2; ++period) {
+    for (std::size_t i = behind; i-- > first + period;) end[i] = classes[i] == classes[i - period] ? end[i + 1] : i;
     for (std::size_t begin = first; begin + 2 * period <= behind; ++begin) {
       if (nodes_before[begin + period] - nodes_before[begin] < 2) continue;
-      std::size_t end = begin + period;
-      while (end < behind && hashes[end] == hashes[end - period]) ++end;
-      const Run run{begin, period, (end - begin) / period};
-      const std::size_t nodes = nodes_before[begin + run.pieces()] - nodes_before[begin];
+      const Run run{begin, period, (end[begin + period] - begin) / period};
+      const std::size_t nodes = nodes_before[run.end()] - nodes_before[begin];
       if (run.repeats < 2 || nodes <= most) continue;
       best = run;
       most = nodes;
@@ -94,22 +97,23 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::string>
 }
 
 // In order: the longest run, and those before and behind it.
-void add_runs(const std::vector<Piece>& pieces, const std::vector<std::string>& hashes, std::size_t first, std::size_t behind,
+void add_runs(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first, std::size_t behind,
               std::vector<Run>& runs) {
-  const Run run = longest_run(pieces, hashes, first, behind);
+  const Run run = longest_run(pieces, classes, first, behind);
   if (run.repeats == 0) return;
-  add_runs(pieces, hashes, first, run.begin, runs);
+  add_runs(pieces, classes, first, run.begin, runs);
   runs.push_back(run);
-  add_runs(pieces, hashes, run.begin + run.pieces(), behind, runs);
+  add_runs(pieces, classes, run.end(), behind, runs);
 }
 
-// Where nothing repeats (one layer), the stretch from the first to the last piece of several nodes counts as a single block.
-Run whole_stretch(const std::vector<Piece>& pieces) {
-  const auto several = [](const Piece& piece) { return piece.size() > 1; };
-  const auto begin = std::find_if(pieces.begin(), pieces.end(), several);
-  const auto end = std::find_if(pieces.rbegin(), pieces.rend(), several).base();
-  if (begin == pieces.end()) return {};
-  return {static_cast<std::size_t>(begin - pieces.begin()), static_cast<std::size_t>(end - begin), 1};
+// "h.3" of "h.3.attn": a line up to its first number. Empty where it has none.
+std::string_view numbered_part(std::string_view line) {
+  for (std::size_t begin = 0; begin < line.size();) {
+    const std::size_t end = std::min(line.find('.', begin), line.size());
+    if (end > begin && line[end - 1] >= '0' && line[end - 1] <= '9') return line.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
 }
 
 std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
@@ -131,33 +135,51 @@ Section main_section(const Graph& graph) {
 }
 
 std::vector<GraphBlock> find_blocks(const Graph& graph) {
-  const std::vector<Piece> pieces = cut(graph, forward_nodes(graph));
-  std::vector<std::string> hashes;
-  for (const Piece& piece : pieces) hashes.push_back(structure(graph, piece));
+  const std::vector<Piece> pieces = pieces_of(graph);
   std::vector<Run> runs;
-  add_runs(pieces, hashes, 0, pieces.size(), runs);
-  if (runs.empty()) runs.push_back(whole_stretch(pieces));
-  std::vector<GraphBlock> blocks;
-  for (const Run& run : runs) {
-    for (std::size_t i = 0; i < run.repeats; ++i) {
-      GraphBlock block;
-      for (std::size_t j = 0; j < run.period; ++j) {
-        const Piece& piece = pieces[run.begin + i * run.period + j];
-        block.nodes.insert(block.nodes.end(), piece.begin(), piece.end());
-        block.cuts.push_back(piece.back());
-      }
-      block.name = shared_line(graph, block.nodes);
-      if (block.name.empty()) block.name = fmt::format("block {}", blocks.size());
-      blocks.push_back(std::move(block));
+  add_runs(pieces, classes_of(graph, pieces), 0, pieces.size(), runs);
+  std::vector<GraphBlock> layers, others;
+  std::size_t next = 0;  // piece
+  const auto take = [&](std::size_t count) {
+    GraphBlock block;
+    for (; count > 0; --count, ++next) {
+      block.nodes.insert(block.nodes.end(), pieces[next].begin(), pieces[next].end());
+      block.cuts.push_back(pieces[next].back());
     }
+    return block;
+  };
+  const auto part = [&](std::size_t piece) { return numbered_part(graph.nodes[pieces[piece].front()].line.text()); };
+  const auto add_others = [&](std::size_t end) {
+    while (next < end) {
+      const std::string_view own = part(next);
+      std::size_t count = 1;
+      while (!own.empty() && next + count < end && part(next + count) == own) ++count;
+      GraphBlock block = take(count);
+      block.layer = !own.empty() && block.nodes.size() > 1;
+      (block.layer ? layers : others).push_back(std::move(block));
+    }
+  };
+  for (const Run& run : runs) {
+    add_others(run.begin);
+    for (std::size_t i = 0; i < run.repeats; ++i) layers.push_back(take(run.period));
   }
-  return blocks;
+  add_others(pieces.size());
+  std::ranges::move(others, std::back_inserter(layers));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layers[i].name = shared_line(graph, layers[i].nodes);
+    if (layers[i].name.empty()) layers[i].name = fmt::format("block {}", i);
+  }
+  return layers;
+}
+
+int layer_count(const std::vector<GraphBlock>& blocks) {
+  return static_cast<int>(std::ranges::count(blocks, true, &GraphBlock::layer));
 }
 
 std::unordered_map<Symbol, int> blocks_of_lines(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   std::unordered_map<Symbol, int> block_of_line;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const NodeId id : blocks[i].nodes) block_of_line[graph.nodes[id].line] = static_cast<int>(i);
+    for (const NodeId id : blocks[i].nodes) block_of_line.emplace(graph.nodes[id].line, static_cast<int>(i));
   }
   return block_of_line;
 }

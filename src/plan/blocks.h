@@ -1,6 +1,6 @@
-// The repeated blocks of a model, found from the graph alone: the forward nodes are cut wherever a single value crosses, the
-// pieces are hashed by structure, and the periods of periodic runs of equal pieces are the blocks (a transformer's layers; the
-// stages of a network that has several kinds).
+// The units of a model, found from the graph alone: what is fetched at once, goes together for several micro-batches, and has a
+// name in a plan. The forward nodes are cut wherever a single value crosses (plan/regions); the periods of periodic runs of equal
+// pieces are the layers (of a transformer; of the stages of a network that has several kinds).
 #pragma once
 
 #include <string>
@@ -15,6 +15,7 @@ struct GraphBlock {
   std::string name;           // the part of the model line that its nodes share: "h.3"
   std::vector<NodeId> nodes;  // forward nodes of the main section, in order
   std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
+  bool layer = true;         // else it is what lies outside the layers: an embedding, a head
 };
 
 // The block that a model line belongs to, by its number; gradients and clones have the lines of their forward nodes.
@@ -23,7 +24,10 @@ std::unordered_map<Symbol, int> blocks_of_lines(const Graph& graph, const std::v
 // Of the training pass; without one of the first forward pass.
 Section main_section(const Graph& graph);
 
-// In forward order. Where nothing repeats, one block at the most: everything between the single nodes at both ends.
+// The layers in forward order, and then what lies outside of them. Pieces that repeat nothing are one layer if their lines share
+// a number ("h.0") and they have several nodes.
 std::vector<GraphBlock> find_blocks(const Graph& graph);
+// How many of them are layers: the first ones.
+int layer_count(const std::vector<GraphBlock>& blocks);
 
 }  // namespace plimsoll

@@ -194,7 +194,7 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
                        .launches = launches.kernels};  // a device holds code and parameters of kernels, of copies next to nothing
-  const bool host = has_host(machine);  // which then loads
+  const bool host = has_host(machine);                 // which then loads
   if (!host) counts.encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));

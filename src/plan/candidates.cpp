@@ -29,6 +29,7 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
       micro_batch(micro_batch),
       accumulation(accumulation),
       blocks(find_blocks(graph)),
+      layers(layer_count(blocks)),
       kernels(threads, catalogue) {}
 
 BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
@@ -44,7 +45,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
   const Simulation keep = simulate_window(keeping_all(0));
   look_at(keep, request, machine, floor);
   add_level(0, keep, request, machine);
-  if (offloads(request)) add_offloaded(static_cast<int>(model.blocks.size()) - 1, request, machine);
+  if (offloads(request)) add_offloaded(model.layers - 1, request, machine);
   paged_ = {};
 }
 
@@ -52,7 +53,7 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   paged_ = apply_paging(model_->graph, model_->blocks, paging_);
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
   if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
-    const int most = static_cast<int>(model_->blocks.size()) - 1;
+    const int most = model_->layers - 1;
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
       if (activations > 0) add_offloaded(activations, request, machine);
@@ -60,7 +61,7 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
   constexpr std::int64_t kMostSteps = 1500;
-  const bool wanted = decides_on_nodes() && (model_->blocks.size() <= 1 || least_counts_.steps <= kMostSteps);
+  const bool wanted = decides_on_nodes() && (model_->layers <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) levels_.front().regions.add_schedules();
@@ -136,7 +137,7 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
 bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
-  return wanted && allowed && model_->blocks.size() > 1;
+  return wanted && allowed && model_->layers > 1;
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {

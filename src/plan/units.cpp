@@ -12,7 +12,7 @@ class Reached {
  public:
   Reached(const Graph& graph, const std::vector<GraphBlock>& blocks) : graph_(graph), block_of_(graph.nodes.size(), -1) {
     reached_.resize(graph.nodes.size(), 0);
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (std::size_t i = 0; i < blocks.size() && blocks[i].layer; ++i) {
       for (const NodeId id : blocks[i].nodes) block_of_[id] = static_cast<int>(i);
       for (const NodeId id : blocks[i].cuts) block_of_[id] = -1;
     }
@@ -62,6 +62,7 @@ std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<G
   std::vector<UnitDecision> units;
   NodeId before;  // the last node of the block before
   for (const GraphBlock& block : blocks) {
+    if (!block.layer) break;
     UnitDecision unit{.unit = block.name, .values = {}};
     bool all = true;
     for (const NodeId id : block.nodes) {
@@ -77,7 +78,7 @@ std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<G
   }
   PerNode<char> inside(graph.nodes.size(), 0);
   for (const GraphBlock& block : blocks) {
-    for (const NodeId id : block.nodes) inside[id] = 1;
+    for (const NodeId id : block.nodes) inside[id] = block.layer;
   }
   std::map<std::string, std::size_t> others;  // by line: its place among the units
   for (const NodeId id : graph.order) {

@@ -39,7 +39,7 @@ std::vector<std::string> tables_of(const Graph& graph) {
 std::vector<std::string> lower_half_of(const Graph& graph) {
   const std::vector<GraphBlock> blocks = find_blocks(graph);
   std::string last_parts, stem;
-  for (std::size_t i = 0; i < blocks.size() / 2; ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(layer_count(blocks) / 2); ++i) {
     const std::string_view name = blocks[i].name, before = without_last(name);
     if (i > 0 && before != stem) return {};
     stem = before;

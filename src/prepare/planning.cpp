@@ -336,7 +336,7 @@ Error stored_passes(std::string message, std::string disk) {
 }
 
 bool fits_blocks(const PlanDecisions& decisions, const std::vector<GraphBlock>& blocks) {
-  const auto count = static_cast<int>(blocks.size());
+  const int count = layer_count(blocks);
   return decisions.paging.activations <= count && decisions.paging.resident <= count;
 }
 

@@ -29,7 +29,7 @@ Graph recomputed(const Graph& graph, const std::vector<GraphBlock>& blocks, cons
 TEST(Blocks, AreTheLayersOfTheModel) {
   for (const ModelShape& shape : kShapes) {
     const Graph graph = training_graph(shape);
-    const std::vector<GraphBlock> blocks = find_blocks(graph);
+    const std::vector<GraphBlock> blocks = layers_of(graph);
     ASSERT_EQ(blocks.size(), static_cast<std::size_t>(shape.layers));
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       EXPECT_EQ(blocks[i].name, "h." + std::to_string(i));
@@ -44,7 +44,7 @@ TEST(Blocks, AreTheLayersOfTheModel) {
 
 TEST(Recompute, KeepingEverythingChangesNothing) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<GraphBlock> blocks = layers_of(graph);
   EXPECT_EQ(graph_hash(recomputed(graph, blocks, uniform(graph, blocks, BlockMode::keep))), graph_hash(graph));
 }
 
@@ -73,7 +73,7 @@ void expect_clones_are_copies(const Graph& graph, const Graph& before) {
 
 TEST(Recompute, ClonesCarryOpAttributesAndSite) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<GraphBlock> blocks = layers_of(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
     const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, mode));
     verify(rewritten);
@@ -88,7 +88,7 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
 
 TEST(Recompute, OriginalIdsKeepTheirMeaning) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<GraphBlock> blocks = layers_of(graph);
   const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);

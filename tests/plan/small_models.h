@@ -115,12 +115,18 @@ inline BlockChoice random_choice(std::mt19937& random) {
   return {BlockMode::cheap, std::move(again)};
 }
 
+inline std::vector<GraphBlock> layers_of(const Graph& graph) {
+  std::vector<GraphBlock> layers = find_blocks(graph);
+  layers.resize(static_cast<std::size_t>(layer_count(layers)));
+  return layers;
+}
+
 // A plan with these decisions, whatever the planner would have chosen.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
                       DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1,
                       const Machine& machine = round_machine()) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<GraphBlock> layers = layers_of(graph);
   PlanDecisions decisions{.micro_batch = micro_batch,
                           .accumulation = plan_request(config, facts.ragged).accumulation(micro_batch),
                           .group = group,
@@ -128,14 +134,14 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
                           .paging = paging,
                           .replays = {}};
   std::vector<BlockChoice> all;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
     const BlockChoice& choice = choices.at(i % choices.size());
-    all.push_back(choice.again.empty() ? choice_of(graph, blocks[i], choice.mode) : choice);
+    all.push_back(choice.again.empty() ? choice_of(graph, layers[i], choice.mode) : choice);
   }
-  decisions.replays = replays_of_blocks(graph, blocks, all);
+  decisions.replays = replays_of_blocks(graph, layers, all);
   const bool gpu = machine.instruction_set == kCudaInstructions;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
-  return build_plan(graph, blocks, decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
+  return build_plan(graph, find_blocks(graph), decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
 }
 
 }  // namespace plimsoll

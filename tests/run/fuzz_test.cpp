@@ -160,7 +160,7 @@ TEST(Adapters, EveryBudgetIsExactAndHasTheSameBitsOverAnyBase) {
     SCOPED_TRACE("format " + std::to_string(static_cast<int>(base.format)));
     const auto small = [&](std::int64_t batch) { return adapter_network(batch, 20, base); };
     const auto narrow = [&](std::int64_t batch) { return adapter_network(batch, 36, base, DType::bf16); };
-    EXPECT_EQ(find_blocks(small(1).graph).size(), 5u);
+    EXPECT_EQ(layer_count(find_blocks(small(1).graph)), 5);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(small, {}, with_replays, with_disk);
     run_irregular(narrow, {}, with_replays, with_disk);
@@ -212,7 +212,7 @@ TEST(SharedMatrix, EveryBudgetIsExactAndHasTheSameBits) {
   optimizer.gradients = DType::bf16;
   for (const DType compute : {DType::f32, DType::bf16}) {
     const auto make = [&](std::int64_t batch) { return shared_network(batch, optimizer, compute); };
-    EXPECT_EQ(find_blocks(make(1).graph).size(), 6u);
+    EXPECT_EQ(layer_count(find_blocks(make(1).graph)), 6);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(make, {}, with_replays, with_disk);
   }
@@ -228,7 +228,7 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBits) {
     const auto make = [&](std::int64_t batch) {
       return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32, /*line=*/scaled);
     };
-    EXPECT_EQ(find_blocks(make(1).graph).size(), 6u);
+    EXPECT_EQ(layer_count(find_blocks(make(1).graph)), 6);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(make, {}, with_replays, with_disk);
   }
@@ -285,6 +285,34 @@ TEST(Classifier, EveryBudgetIsExactAndHasTheSameBits) {
   run_irregular([](std::int64_t batch) { return classifier_network(batch, 24); }, {}, with_replays, with_disk);
   run_irregular([](std::int64_t batch) { return classifier_network(batch, 256); }, {kGiB}, with_replays, with_disk);
   EXPECT_GE(with_disk, 1u);
+}
+
+// What comes out of the first stack lives through the second one, and is carried across its layers.
+TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBits) {
+  const Graph graph = stacked_network(1, 96, 24).graph;
+  std::vector<std::string> layers, others, expected;
+  for (const GraphBlock& block : find_blocks(graph)) (block.layer ? layers : others).push_back(block.name);
+  for (const char* stack : {"encoder.", "decoder."}) {
+    for (int i = 0; i < 6; ++i) expected.push_back(stack + std::to_string(i));
+  }
+  EXPECT_EQ(layers, expected);
+  for (const char* name : {"stem", "neck"}) EXPECT_EQ(std::ranges::count(others, name), 1) << name;
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular([](std::int64_t batch) { return stacked_network(batch, 96, 24); }, {}, with_replays, with_disk);
+  EXPECT_GE(with_replays, 8u);
+}
+
+// With the tables, matrices outside the layers rest on the disk as well, and come in whole.
+TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  const Graph graph = stacked_network(1, 8, 256).graph;
+  for (const bool tables : {false, true}) {
+    const Graph paged = apply_paging(graph, find_blocks(graph), {kLargePage, kPageSlots, true, true, 0, tables});
+    for (const char* name : {"stem.w", "neck.w", "stem.w.grad"}) EXPECT_EQ(paged.values[paged.find(name)].tier, tables) << name;
+    for (const char* name : {"encoder.0.w", "decoder.3.w"}) EXPECT_EQ(paged.values[paged.find(name)].tier, 1) << name;
+  }
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular([](std::int64_t batch) { return stacked_network(batch, 8, 256); }, {kGiB}, with_replays, with_disk);
+  EXPECT_GE(with_disk, 4u);
 }
 
 TEST(Fuzz, RandomNetworks) {

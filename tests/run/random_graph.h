@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -429,6 +431,40 @@ inline RandomNetwork classifier_network(std::int64_t batch, std::int64_t width) 
     x = ops::add(builder, x, frame.dropout(wide), "sum");
   }
   return frame.end(x, blocks.back().first, blocks.back().second);
+}
+
+// Two stacks of layers, of which the second reads in each layer what came out of the first; and matrices outside of both.
+inline RandomNetwork stacked_network(std::int64_t batch, std::int64_t context, std::int64_t width) {
+  constexpr int kLayers = 6;
+  FramedNetwork frame(batch, context, 40, width);
+  GraphBuilder& builder = frame.builder;
+  const std::string ends[] = {"stem", "neck"};
+  std::vector<std::string> names(std::begin(ends), std::end(ends));
+  for (const char* stack : {"encoder.", "decoder."}) {
+    for (int i = 0; i < kLayers; ++i) names.push_back(stack + std::to_string(i));
+  }
+  std::map<std::string, std::pair<ValueId, ValueId>> matrices;
+  for (const std::string& name : names)
+    matrices[name] = {frame.parameter(name + ".w", {width, width}), frame.parameter(name + ".b", Shape{width})};
+  const auto linear = [&](const std::string& name, ValueId x) {
+    return ops::linear(builder, x, matrices[name].first, matrices[name].second, "linear");
+  };
+  const auto layer = [&](const std::string& name, ValueId x, ValueId beside) {
+    const GraphBuilder::Scope scope(builder, name);
+    const ValueId from = beside.valid() ? ops::add(builder, x, beside, "both") : x;
+    return ops::add(builder, x, frame.dropout(ops::gelu(builder, linear(name, from), "gelu")), "sum");
+  };
+  const auto end = [&](const std::string& name, ValueId x) {
+    const GraphBuilder::Scope scope(builder, name);
+    return linear(name, x);
+  };
+  const ValueId tokens = frame.begin();
+  ValueId x = end(ends[0], tokens);
+  for (int i = 0; i < kLayers; ++i) x = layer("encoder." + std::to_string(i), x, {});
+  const ValueId memory = x;
+  x = tokens;
+  for (int i = 0; i < kLayers; ++i) x = layer("decoder." + std::to_string(i), x, memory);
+  return frame.end(end(ends[1], x));
 }
 
 inline RandomNetwork random_network(unsigned seed, std::int64_t batch) { return NetworkMaker(seed, batch).make(); }

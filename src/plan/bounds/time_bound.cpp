@@ -148,7 +148,8 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
       const NodeId producer = graph.values[value].producer;
       const bool forward = producer.valid() && !graph.nodes[producer].backward && before_loss[producer] != 0;
       if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;
-      saved[value] |= block_of_line.contains(graph.nodes[id].line);
+      const auto block = block_of_line.find(graph.nodes[id].line);
+      saved[value] |= block != block_of_line.end() && block->second < model.layers;
     }
   }
   // What one node made counts together, and where blocks read some of it, that part alone.

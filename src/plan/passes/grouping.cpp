@@ -16,7 +16,9 @@ using Segment = std::vector<NodeId>;
 // The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
 // of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
 std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBlock>& blocks, bool narrow) {
+  constexpr int kOutside = -1;
   const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, blocks);
+  const int layers = layer_count(blocks);
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
@@ -30,9 +32,9 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBloc
     for (const ValueId input : node.inputs) {
       if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
     }
-    const auto block = block_of_line.find(node.line);
-    const std::tuple key(block == block_of_line.end() ? -1 : block->second, node.backward, node.pages.valid() ? id : NodeId{},
-                         matrix);
+    const auto found = block_of_line.find(node.line);
+    const int layer = found == block_of_line.end() || found->second >= layers ? kOutside : found->second;
+    const std::tuple key(layer, node.backward, node.pages.valid() ? id : NodeId{}, matrix);
     if (segments.empty() || key != last) segments.emplace_back();
     segments.back().insert(segments.back().end(), again.begin(), again.end());
     again.clear();
@@ -167,12 +169,12 @@ class Rewrite {
 }  // namespace
 
 bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  return !blocks.empty() && keeps_order(graph, segments_of(graph, blocks, false));
+  return layer_count(blocks) > 0 && keeps_order(graph, segments_of(graph, blocks, false));
 }
 
 std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& blocks, std::int64_t group) {
   if (group == 1) return {};
-  if (blocks.empty()) return "the model has no repeated blocks";
+  if (layer_count(blocks) == 0) return "the model has no repeated blocks";
   if (!may_group(graph, blocks))
     return "a gradient of this model adds up in several of its blocks, in an order that would change";
   const auto nodes = static_cast<std::int64_t>(graph.section_order(Section::micro).size());

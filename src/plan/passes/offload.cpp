@@ -44,9 +44,9 @@ class Rewrite {
   Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near)
       : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
     const std::unordered_map<Symbol, int> unit_of_line = blocks_of_lines(result_, blocks);
-    find_begins(unit_of_line, blocks.size());
+    find_begins(unit_of_line, layer_count(blocks));
     PerValue<int> goes(result_.values.size(), kStays);  // the unit that it crosses into
-    for (std::size_t i = 0; i < std::min(count, blocks.size()); ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       const ValueId crossing = crossing_into(result_, blocks[i]);
       if (crossing.valid()) goes[crossing] = static_cast<int>(i);
     }
@@ -78,19 +78,19 @@ class Rewrite {
 
   // Where the backward pass enters each unit, with what runs again for its first node; nowhere where several micro-batches go
   // together, each of which enters it.
-  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, std::size_t units) {
-    begins_.assign(units + 1, kNowhere);
+  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, int layers) {
+    begins_.assign(static_cast<std::size_t>(layers) + 1, kNowhere);
     std::size_t clones = 0;  // right before a place
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
       const Node& node = result_.nodes[result_.order[place]];
-      if (node.replica_of.valid()) return begins_.assign(units + 1, kNowhere);
+      if (node.replica_of.valid()) return begins_.assign(begins_.size(), kNowhere);
       if (node.section != Section::micro || !node.backward) continue;
       if (node.clone_of.valid()) {
         ++clones;
         continue;
       }
       const auto unit = unit_of_line.find(node.line);
-      if (unit != unit_of_line.end() && node.op->transfer == Transfer::none) {
+      if (unit != unit_of_line.end() && unit->second < layers && node.op->transfer == Transfer::none) {
         std::size_t& begin = begins_[static_cast<std::size_t>(unit->second)];
         if (begin == kNowhere) begin = place - clones;
       }

@@ -88,11 +88,20 @@ PerValue<int> blocks_of_state(const Graph& graph, const std::vector<GraphBlock>&
 PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks) {
   constexpr int kSmallestPart = 32;
   PerValue<int> block_of = readers_of_parameters(graph, blocks);
+  const int layers = layer_count(blocks);
+  // What an op outside the layers reads in ranges is a table, or stays.
+  for (const NodeId id : graph.section_order(main_section(graph))) {
+    if (graph.nodes[id].op->ranges == nullptr) continue;
+    for (const ValueId input : graph.nodes[id].inputs) {
+      if (block_of[input] >= layers) block_of[input] = kSeveral;
+    }
+  }
   std::vector<std::int64_t> bytes(blocks.size(), 0);
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     const int block = block_of[ValueId{i}];
     if (block >= 0) bytes[static_cast<std::size_t>(block)] += graph.values[ValueId{i}].bytes().n;
   }
+  if (layers > 0) std::fill(bytes.begin() + layers, bytes.end(), *std::max_element(bytes.begin(), bytes.begin() + layers));
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
@@ -118,7 +127,7 @@ class PagingPass {
   PagingPass(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging)
       : result_(graph),
         paging_(paging),
-        blocks_(blocks.size()),
+        layers_(layer_count(blocks)),
         block_of_(blocks_of_values(graph, blocks)),
         state_of_(blocks_of_state(graph, blocks)),
         table_(graph.values.size(), 0),
@@ -167,9 +176,12 @@ class PagingPass {
     }
   }
   bool keeps_state(int block) const {
-    return block >= 0 && !paging_.parameters && !paging_.accumulators && stays(paging_, block, blocks_);
+    return block >= 0 && block < layers_ && !paging_.parameters && !paging_.accumulators && stays(paging_, block, layers_);
   }
-  bool leaves_a_block(ValueId value) const { return block_of_[value] >= 0 && !stays(paging_, block_of_[value], blocks_); }
+  bool leaves_a_block(ValueId value) const {
+    const int block = block_of_[value];
+    return block >= layers_ ? paging_.tables : block >= 0 && !stays(paging_, block, layers_);
+  }
 
   // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
   void find_tables() {
@@ -252,7 +264,7 @@ class PagingPass {
 
   Graph result_;
   const Paging& paging_;
-  std::size_t blocks_;
+  int layers_;
   PerValue<int> block_of_, state_of_;
   PerValue<char> table_;      // and their accumulators
   PerValue<char> in_ranges_;  // read so by an update
@@ -262,10 +274,9 @@ class PagingPass {
 }  // namespace
 
 // As many of the first blocks as is their share.
-bool stays(const Paging& paging, int block, std::size_t blocks) {
-  const auto all = static_cast<std::int64_t>(blocks);
-  const auto before = [&](std::int64_t end) { return end * paging.resident / all; };
-  return before(block + 1) > before(block);
+bool stays(const Paging& paging, int layer, int layers) {
+  const auto before = [&](std::int64_t end) { return end * paging.resident / layers; };
+  return before(layer + 1) > before(layer);
 }
 
 RangeRule ranges_of(const Graph& graph, const Node& node) {

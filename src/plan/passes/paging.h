@@ -30,7 +30,7 @@ struct Paging {
   // Blocks that keep theirs all the same, spread evenly among the others: parameters and accumulators where those leave, else
   // their optimizer state.
   int resident = 0;
-  bool tables = false;    // parameters that ops read in ranges, and their accumulators, too
+  bool tables = false;    // parameters outside the layers, and their accumulators, too: whole, or in ranges where ops read those
   bool narrow = false;    // of a block one matrix at a time is on its way, and not all of the next one
   int activations = 0;    // first blocks whose inputs rest there between the passes
   Bytes near = kAllNear;  // of all this so much rests on tier 1, the rest on tier 2
@@ -56,11 +56,11 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
 // A page of what has elements of that type.
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
-// Whether the paging leaves a block what is its own, of so many blocks.
-bool stays(const Paging& paging, int block, std::size_t blocks);
+// Whether the paging leaves a layer what is its own, of so many layers.
+bool stays(const Paging& paging, int layer, int layers);
 
 // The block that alone reads a parameter, also of its accumulator; -1 for all other values. Those that are a small part of their
-// block do not count: a transfer of theirs would be nothing but latency.
+// layer do not count (outside the layers, of the largest one): a transfer of theirs would be nothing but latency.
 PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks);
 
 // What a node streams: its inputs that do not rest where kernels run. None of a transfer.

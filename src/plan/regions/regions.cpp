@@ -17,8 +17,10 @@ constexpr int kNone = -1;
 
 class Cutter {
  public:
-  explicit Cutter(const Problem& problem)
+  // `everywhere`: as of find_cuts.
+  explicit Cutter(const Problem& problem, bool everywhere = false)
       : problem_(problem),
+        everywhere_(everywhere),
         made_(problem.items.size(), kNone),
         last_(problem.items.size(), kNone),
         held_(problem.items.size(), 0),
@@ -59,6 +61,21 @@ class Cutter {
     return regions;
   }
 
+  // Ends of the regions, as places of the forward order.
+  std::vector<int> cuts() {
+    const int longest = everywhere_ ? std::max(kLong, static_cast<int>(forward_.size()) / 4) : kLong;
+    for (;;) {
+      std::vector<int> ends = simple_cuts();
+      bool more = false;
+      int begin = 0;
+      for (const int end : ends) {
+        if (end - begin > longest) more = carry(begin, end) || more;
+        begin = end;
+      }
+      if (!more) return ends;
+    }
+  }
+
  private:
   // What ops that repeat each other for several micro-batches make counts as one value.
   void find_alike() {
@@ -83,20 +100,8 @@ class Cutter {
 
   int unit(int place) const { return problem_.ops[at(forward_[at(place)])].unit; }
 
-  bool counts(int item) const { return made_[at(item)] != kNone && !carried_[at(item)] && problem_.items[at(item)] > kSmall; }
-
-  // Ends of the regions, as places of the forward order.
-  std::vector<int> cuts() {
-    for (;;) {
-      std::vector<int> ends = simple_cuts();
-      bool more = false;
-      int begin = 0;
-      for (const int end : ends) {
-        if (end - begin > kLong) more = carry(begin, end) || more;
-        begin = end;
-      }
-      if (!more) return ends;
-    }
+  bool counts(int item) const {
+    return made_[at(item)] != kNone && !carried_[at(item)] && (everywhere_ || problem_.items[at(item)] > kSmall);
   }
 
   std::vector<int> simple_cuts() const {
@@ -119,8 +124,9 @@ class Cutter {
       }
       const auto single = static_cast<std::size_t>(live_first.sum);
       const bool inside = problem_.narrow && place + 1 < count && unit(place) >= 0 && unit(place) == unit(place + 1);
-      const bool cut = place + 1 == count || (live_first.count == 1 && held_[single] && live == alike_[single]);
-      const bool alone = place == begin && place + 1 < count;  // a region of one op joins the next one
+      const bool one = everywhere_ ? live.count <= 1 : live_first.count == 1 && held_[single] && live == alike_[single];
+      const bool cut = place + 1 == count || one;
+      const bool alone = !everywhere_ && place == begin && place + 1 < count;  // a region of one op joins the next one
       if (!cut || alone || inside) continue;
       ends.push_back(begin = place + 1);
     }
@@ -195,6 +201,7 @@ class Cutter {
   }
 
   const Problem& problem_;
+  bool everywhere_;
   int first_backward_ = 0;
   std::vector<int> forward_;      // ops
   std::vector<int> made_, last_;  // by item: places in the forward order of its maker and its last forward reader
@@ -207,5 +214,7 @@ class Cutter {
 }  // namespace
 
 Regions find_regions(const Problem& problem) { return Cutter(problem).run(); }
+
+std::vector<int> find_cuts(const Problem& problem) { return Cutter(problem, /*everywhere=*/true).cuts(); }
 
 }  // namespace plimsoll::regions

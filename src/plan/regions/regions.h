@@ -24,4 +24,8 @@ struct Regions {
 // tier one by one, a unit is not cut.
 Regions find_regions(const replays::Problem& problem);
 
+// Ends of the stretches between all places where at most one value crosses, whatever its size and whoever reads it, as places in
+// the forward order. Values are carried across stretches of more than 24 ops and a quarter of all.
+std::vector<int> find_cuts(const replays::Problem& problem);
+
 }  // namespace plimsoll::regions

@@ -88,7 +88,7 @@ bool Resting::may_divide(const Paging& paging) const {
 std::vector<Resting::Beside> Resting::levels_of(Paging paging) const {
   constexpr int kLevels = 4;
   std::optional<Beside> most = beside_process(paging);
-  const int all = most && may_divide(paging) ? static_cast<int>(model_->blocks.size()) : 0;
+  const int all = most && may_divide(paging) ? model_->layers : 0;
   while (most && !most->has_room && ++paging.resident < all) most = beside_process(paging);
   const int few = paging.resident, levels = std::min(kLevels, all - few);
   std::vector<Beside> list;
