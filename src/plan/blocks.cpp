@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -96,14 +96,14 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::size_t>
   return best;
 }
 
-// In order: the longest run, and those before and behind it.
-void add_runs(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first, std::size_t behind,
-              std::vector<Run>& runs) {
+// By piece that begins a period of the longest run, or of those before and behind it: the piece behind the period. Else 0.
+void find_periods(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
+                  std::size_t behind, std::vector<std::size_t>& ends) {
   const Run run = longest_run(pieces, classes, first, behind);
   if (run.repeats == 0) return;
-  add_runs(pieces, classes, first, run.begin, runs);
-  runs.push_back(run);
-  add_runs(pieces, classes, run.end(), behind, runs);
+  for (std::size_t begin = run.begin; begin < run.end(); begin += run.period) ends[begin] = begin + run.period;
+  find_periods(pieces, classes, first, run.begin, ends);
+  find_periods(pieces, classes, run.end(), behind, ends);
 }
 
 // "h.3" of "h.3.attn": a line up to its first number. Empty where it has none.
@@ -116,18 +116,6 @@ std::string_view numbered_part(std::string_view line) {
   return {};
 }
 
-std::string shared_line(const Graph& graph, const std::vector<NodeId>& nodes) {
-  std::string shared = graph.nodes[nodes.front()].line;
-  for (const NodeId id : nodes) {
-    const std::string& line = graph.nodes[id].line;
-    while (!shared.empty() && line != shared && line.compare(0, shared.size() + 1, shared + ".") != 0) {
-      const std::size_t dot = shared.rfind('.');
-      shared.resize(dot == std::string::npos ? 0 : dot);
-    }
-  }
-  return shared;
-}
-
 }  // namespace
 
 Section main_section(const Graph& graph) {
@@ -136,40 +124,25 @@ Section main_section(const Graph& graph) {
 
 std::vector<GraphBlock> find_blocks(const Graph& graph) {
   const std::vector<Piece> pieces = pieces_of(graph);
-  std::vector<Run> runs;
-  add_runs(pieces, classes_of(graph, pieces), 0, pieces.size(), runs);
-  std::vector<GraphBlock> layers, others;
-  std::size_t next = 0;  // piece
-  const auto take = [&](std::size_t count) {
-    GraphBlock block;
-    for (; count > 0; --count, ++next) {
-      block.nodes.insert(block.nodes.end(), pieces[next].begin(), pieces[next].end());
-      block.cuts.push_back(pieces[next].back());
+  std::vector<std::size_t> ends(pieces.size(), 0);
+  find_periods(pieces, classes_of(graph, pieces), 0, pieces.size(), ends);
+  const auto line_of = [&](std::size_t piece) -> const std::string& { return graph.nodes[pieces[piece].front()].line.text(); };
+  std::vector<GraphBlock> blocks;
+  for (std::size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+    const std::string_view part = numbered_part(line_of(begin));
+    const bool repeated = ends[begin] != 0;
+    end = repeated ? ends[begin] : begin + 1;
+    while (!repeated && !part.empty() && end < pieces.size() && ends[end] == 0 && numbered_part(line_of(end)) == part) ++end;
+    GraphBlock block{.name = std::string(part.empty() ? line_of(begin) : part), .nodes = {}, .cuts = {}};
+    for (std::size_t piece = begin; piece < end; ++piece) {
+      block.nodes.insert(block.nodes.end(), pieces[piece].begin(), pieces[piece].end());
+      block.cuts.push_back(pieces[piece].back());
     }
-    return block;
-  };
-  const auto part = [&](std::size_t piece) { return numbered_part(graph.nodes[pieces[piece].front()].line.text()); };
-  const auto add_others = [&](std::size_t end) {
-    while (next < end) {
-      const std::string_view own = part(next);
-      std::size_t count = 1;
-      while (!own.empty() && next + count < end && part(next + count) == own) ++count;
-      GraphBlock block = take(count);
-      block.layer = !own.empty() && block.nodes.size() > 1;
-      (block.layer ? layers : others).push_back(std::move(block));
-    }
-  };
-  for (const Run& run : runs) {
-    add_others(run.begin);
-    for (std::size_t i = 0; i < run.repeats; ++i) layers.push_back(take(run.period));
+    block.layer = repeated || (!part.empty() && block.nodes.size() > 1);
+    blocks.push_back(std::move(block));
   }
-  add_others(pieces.size());
-  std::ranges::move(others, std::back_inserter(layers));
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    layers[i].name = shared_line(graph, layers[i].nodes);
-    if (layers[i].name.empty()) layers[i].name = fmt::format("block {}", i);
-  }
-  return layers;
+  std::ranges::stable_partition(blocks, std::identity{}, &GraphBlock::layer);
+  return blocks;
 }
 
 int layer_count(const std::vector<GraphBlock>& blocks) {

@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 struct GraphBlock {
-  std::string name;           // the part of the model line that its nodes share: "h.3"
+  std::string name;           // the model line of its first node up to a number: "h.3"
   std::vector<NodeId> nodes;  // forward nodes of the main section, in order
   std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
   bool layer = true;         // else it is what lies outside the layers: an embedding, a head

@@ -135,7 +135,7 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
 }
 
 bool BatchCandidates::offloads(const PlanRequest& request) const {
-  const bool wanted = only_offloaded_ ? paging_.active() : paging_.parameters && paging_.resident == 0;
+  const bool wanted = paging_.active() && (only_offloaded_ || paging_.resident == 0);
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
   return wanted && allowed && model_->layers > 1;
 }

@@ -20,7 +20,7 @@ enum class UnitMode : std::uint8_t {
 std::string_view name(UnitMode mode);
 
 struct UnitDecision {
-  std::string unit;  // the part of the model line that its nodes share: "h.3"
+  std::string unit;  // its name: "h.3"
   UnitMode mode = UnitMode::keep;
   bool pieces = false;              // some of its nodes run again more than once
   bool joined = false;              // what comes into it is made again with the unit before it
