@@ -1,3 +1,4 @@
+#include "plan/replays/exchange.h"
 #include "plan/replays/ladder.h"
 
 #include <gtest/gtest.h>
@@ -234,6 +235,62 @@ TEST(Replays, TheJudgeAcceptsEverySchedule) {
   EXPECT_GT(found, 3000);
   EXPECT_GT(replays, 3000);
   EXPECT_GT(last_resort, 1000);
+}
+
+// What a set of ops that run again comes to, or nothing where they lack what they read: bytes that stay, and seconds.
+std::optional<Choice> choice_of(const Problem& problem, const Exchange& exchange, unsigned set) {
+  std::vector<char> needed(problem.items.size(), 0);
+  Choice choice;
+  for (auto op = static_cast<int>(problem.ops.size()); op-- > 0;) {
+    const Op& what = problem.ops[at(op)];
+    const bool again = op < exchange.turn && (set >> op & 1) != 0;
+    if (again && !exchange.again[at(op)]) return {};
+    for (const int item : what.writes) {
+      if (op < exchange.turn && !again && exchange.chosen[at(item)] && needed[at(item)]) choice.bytes += problem.items[at(item)];
+    }
+    if (again) choice.seconds += what.seconds;
+    for (const int item : what.reads) needed[at(item)] |= again || op >= exchange.turn ? 1 : 0;
+  }
+  return choice;
+}
+
+TEST(Replays, NoSetIsBetterThanTheBestChoicesAtAnyPrice) {
+  std::mt19937 random(37);
+  int corners = 0;
+  for (int round = 0; round < 300; ++round) {
+    Problem problem = harder_problem(random);
+    if (round % 10 == 0) {
+      for (Op& op : problem.ops) op.seconds = 0;
+    }
+    Exchange exchange{static_cast<int>(problem.ops.size()) / 2 + 1, {}, {}};
+    for (int op = 0; op < exchange.turn; ++op) exchange.again.push_back(problem.ops[at(op)].replayable ? 1 : 0);
+    for (std::size_t item = 0; item < problem.items.size(); ++item) exchange.chosen.push_back(random() % 8 != 0 ? 1 : 0);
+    const std::vector<Choice> choices = best_choices(problem, exchange, 100);
+    ASSERT_FALSE(choices.empty());
+    EXPECT_TRUE(choices.front().again.empty());
+    const std::vector<Choice> two = best_choices(problem, exchange, 2);
+    EXPECT_EQ(two.back().bytes, choices.back().bytes);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      unsigned set = 0;
+      for (const int op : choices[i].again) set |= 1u << op;
+      const std::optional<Choice> real = choice_of(problem, exchange, set);
+      ASSERT_TRUE(real.has_value());
+      EXPECT_EQ(real->bytes, choices[i].bytes);
+      EXPECT_NEAR(real->seconds, choices[i].seconds, 1e-9);
+      EXPECT_TRUE(i == 0 || (choices[i].bytes < choices[i - 1].bytes && choices[i].seconds >= choices[i - 1].seconds));
+    }
+    for (const double price : {0.0, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e6}) {
+      const auto cost = [&](const Choice& choice) { return choice.seconds + price * static_cast<double>(choice.bytes); };
+      double best = std::numeric_limits<double>::infinity(), found = best;
+      for (unsigned set = 0; set < 1u << exchange.turn; ++set) {
+        if (const std::optional<Choice> choice = choice_of(problem, exchange, set)) best = std::min(best, cost(*choice));
+      }
+      for (const Choice& choice : choices) found = std::min(found, cost(choice));
+      EXPECT_NEAR(found, best, 1e-6 * best + 1e-9) << "round " << round << " at " << price;
+    }
+    corners += static_cast<int>(choices.size());
+  }
+  EXPECT_GT(corners, 700);
 }
 
 TEST(Replays, MoreBytesAreNeverSlowerAndRoomForEverythingKeepsEverything) {

@@ -19,7 +19,7 @@ namespace {
 // What is tried on all levels of bytes together where nothing else is said: a few seconds of it. A schedule takes up to the
 // square of the ops.
 replays::Work usual_work(const replays::Problem& problem) {
-  constexpr std::size_t kAtOnce = 2000000000, kFewest = 4, kMost = 20000;
+  constexpr std::size_t kAtOnce = 4000000000, kFewest = 4, kMost = 20000;
   constexpr std::int64_t kMostLooks = 20000000000;
   return {static_cast<int>(std::clamp(kAtOnce / (problem.ops.size() * problem.ops.size()), kFewest, kMost)), kMostLooks};
 }

@@ -8,6 +8,7 @@
 
 #include "plan/regions/stretch.h"
 #include "plan/replays/eviction.h"
+#include "plan/replays/exchange.h"
 
 namespace plimsoll::regions {
 namespace {
@@ -18,168 +19,21 @@ using replays::Replay;
 
 constexpr int kNone = -1;
 
-// What a set of ops that run again comes to.
-struct SetCost {
-  double seconds = 0;
-  std::int64_t kept = 0;  // bytes between the passes that the choice is about
-  std::size_t set = 0;    // its number
-};
-
-// Which sets of ops may run again, and what they keep: of all sets, or where these are too many of those that one finds by
-// dropping one value after the other. A set is positions, ascending, without those that only repeat one for another micro-batch.
-class Sets {
- public:
-  explicit Sets(const Stretch& stretch)
-      : stretch_(stretch), candidate_(at(stretch.size()), kNone), saved_(stretch.problem().items.size(), 0) {
-    for (int position = stretch.turn(); position < stretch.size(); ++position) {
-      for (const int item : stretch.what(position).reads) saved_[at(item)] = stretch.own(item) && maker_decides(item) ? 1 : 0;
-    }
-    std::vector<char> reached = saved_;
-    for (int position = stretch.turn(); position-- > 0;) {
-      if (!decides(position) || !stretch.may_run_again(position) || !makes_any(position, reached)) continue;
-      candidates_.push_back(position);
-      for (const int item : stretch.what(position).reads) reached[at(item)] = stretch.own(item) ? 1 : 0;
-    }
-    std::reverse(candidates_.begin(), candidates_.end());
-    for (std::size_t i = 0; i < candidates_.size(); ++i) candidate_[at(candidates_[i])] = static_cast<int>(i);
+// Sets of ops that run again for the backward pass, from what keeps everything to the fewest bytes: positions, ascending, without
+// those that only repeat one for another micro-batch.
+std::vector<std::vector<int>> sets_of(const Stretch& stretch) {
+  constexpr std::size_t kMostSets = 12;
+  replays::Exchange exchange{stretch.turn(), {}, std::vector<char>(stretch.problem().items.size(), 0)};
+  for (int position = 0; position < stretch.turn(); ++position) {
+    const int like = stretch.what(position).like;
+    const bool decides = like < 0 || like == stretch.op(position);
+    exchange.again.push_back(decides && stretch.may_run_again(position) ? 1 : 0);
+    for (const int item : stretch.what(position).writes) exchange.chosen[at(item)] = decides && stretch.own(item) ? 1 : 0;
   }
-
-  // From what keeps everything to the fewest bytes.
-  std::vector<std::vector<int>> hull() {
-    constexpr std::size_t kMostEnumerated = 14, kMostSets = 7;
-    const bool all = candidates_.size() <= kMostEnumerated;
-    std::vector<std::vector<int>> sets;
-    for (const SetCost& cost : thinned(lower_hull(all ? every_set() : one_by_one()), kMostSets)) {
-      std::vector<char> dropped(candidates_.size(), 0);
-      for (std::size_t i = 0; i < dropped.size(); ++i)
-        dropped[i] = all ? static_cast<char>(cost.set >> i & 1) : found_[cost.set][i];
-      sets.emplace_back();
-      cost_of(dropped, &sets.back());
-    }
-    return sets;
-  }
-
- private:
-  bool decides(int position) const {
-    const int like = stretch_.what(position).like;
-    return like < 0 || like == stretch_.op(position);
-  }
-  bool maker_decides(int item) const { return stretch_.maker(item) < stretch_.turn() && decides(stretch_.maker(item)); }
-  bool makes_any(int position, const std::vector<char>& wanted) const {
-    return std::any_of(stretch_.what(position).writes.begin(), stretch_.what(position).writes.end(),
-                       [&](int item) { return wanted[at(item)] != 0; });
-  }
-
-  // What follows where these candidates are not kept: only those run again that something needs.
-  SetCost cost_of(const std::vector<char>& dropped, std::vector<int>* again = nullptr) {
-    SetCost cost;
-    needed_ = saved_;
-    for (int position = stretch_.turn(); position-- > 0;) {
-      const int candidate = candidate_[at(position)];
-      if (candidate == kNone || !dropped[at(candidate)]) {
-        for (const int item : stretch_.what(position).writes)
-          cost.kept += needed_[at(item)] ? stretch_.problem().items[at(item)] : 0;
-        continue;
-      }
-      if (!makes_any(position, needed_)) continue;
-      if (again != nullptr) again->push_back(position);
-      cost.seconds += stretch_.what(position).seconds;
-      for (const int item : stretch_.what(position).reads) needed_[at(item)] |= stretch_.own(item) ? 1 : 0;
-    }
-    if (again != nullptr) std::reverse(again->begin(), again->end());
-    return cost;
-  }
-
-  std::vector<SetCost> every_set() {
-    std::vector<SetCost> all;
-    std::vector<char> dropped(candidates_.size(), 0);
-    for (std::size_t bits = 0; bits < std::size_t{1} << candidates_.size(); ++bits) {
-      for (std::size_t i = 0; i < dropped.size(); ++i) dropped[i] = bits >> i & 1;
-      all.push_back(cost_of(dropped));
-      all.back().set = bits;
-    }
-    return all;
-  }
-
-  // Always what saves most bytes for its seconds: one candidate, or two where one alone saves nothing.
-  std::vector<SetCost> one_by_one() {
-    constexpr std::size_t kMostPaired = 48;
-    constexpr std::int64_t kMostLooks = 4000000;  // at ops, of all sets together
-    std::int64_t looks = 0;
-    std::vector<char> dropped(candidates_.size(), 0);
-    std::vector<SetCost> all{cost_of(dropped)};
-    found_ = {dropped};
-    for (;;) {
-      double best_rate = 0;
-      std::size_t best_i = 0, best_j = 0;
-      SetCost chosen;
-      const auto look = [&](std::size_t i, std::size_t j) {
-        if (dropped[i] && dropped[j]) return;
-        looks += stretch_.turn();
-        const char was[] = {dropped[i], dropped[j]};
-        dropped[i] = dropped[j] = 1;
-        const SetCost cost = cost_of(dropped);
-        dropped[j] = was[1], dropped[i] = was[0];
-        const auto saved = static_cast<double>(all.back().kept - cost.kept);
-        const double rate = saved / std::max(cost.seconds - all.back().seconds, 1e-12);
-        if (saved <= 0 || rate <= best_rate) return;
-        best_rate = rate;
-        best_i = i, best_j = j;
-        chosen = cost;
-      };
-      for (std::size_t i = 0; i < candidates_.size(); ++i) {
-        const std::size_t end = candidates_.size() <= kMostPaired ? candidates_.size() : std::min(i + 3, candidates_.size());
-        for (std::size_t j = i; j < end; ++j) look(i, j);
-      }
-      if (best_rate == 0 || looks > kMostLooks) return all;
-      dropped[best_i] = dropped[best_j] = 1;
-      chosen.set = found_.size();
-      all.push_back(chosen);
-      found_.push_back(dropped);
-    }
-  }
-
-  // Seconds over bytes, from what keeps everything to the fewest bytes.
-  static std::vector<SetCost> lower_hull(std::vector<SetCost> all) {
-    std::erase_if(all, [most = all.front().kept](const SetCost& set) { return set.kept > most; });
-    std::stable_sort(all.begin(), all.end(), [](const SetCost& a, const SetCost& b) {
-      return std::pair(-a.kept, a.seconds) < std::pair(-b.kept, b.seconds);
-    });
-    const auto above = [](const SetCost& a, const SetCost& b, const SetCost& c) {
-      return (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept) >=
-             (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept);
-    };
-    std::vector<SetCost> curve;
-    for (const SetCost& set : all) {
-      if (!curve.empty() && curve.back().kept == set.kept) continue;
-      while (curve.size() >= 2 && above(curve[curve.size() - 2], curve.back(), set)) curve.pop_back();
-      curve.push_back(set);
-    }
-    return curve;
-  }
-
-  // Takes out the points that the curve misses least; the ends stay.
-  static std::vector<SetCost> thinned(std::vector<SetCost> curve, std::size_t most) {
-    const auto area = [&](std::size_t i) {
-      const SetCost &a = curve[i - 1], &b = curve[i], &c = curve[i + 1];
-      return (c.seconds - a.seconds) * static_cast<double>(a.kept - b.kept) -
-             (b.seconds - a.seconds) * static_cast<double>(a.kept - c.kept);
-    };
-    while (curve.size() > most) {
-      std::size_t least = 1;
-      for (std::size_t i = 2; i + 1 < curve.size(); ++i) least = area(i) < area(least) ? i : least;
-      curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
-    }
-    return curve;
-  }
-
-  const Stretch& stretch_;
-  std::vector<int> candidate_;            // by position: its number among the candidates
-  std::vector<char> saved_;               // by item: made by the forward pass, read by the backward pass
-  std::vector<int> candidates_;           // positions
-  std::vector<std::vector<char>> found_;  // one by one: which candidates each set drops
-  std::vector<char> needed_;              // room
-};
+  std::vector<std::vector<int>> sets;
+  for (replays::Choice& choice : best_choices(stretch.problem(), exchange, kMostSets)) sets.push_back(std::move(choice.again));
+  return sets;
+}
 
 // Puts runs where they are needed: right before the first op of the backward pass that reads what is not there.
 class Placement {
@@ -288,7 +142,7 @@ class EdgeFinder {
       return ways;
     }
     if (length <= 2) {
-      const std::vector<std::vector<int>> sets = Sets(stretch).hull();
+      const std::vector<std::vector<int>> sets = sets_of(stretch);
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
         // Each region by itself keeps everything, too.
         if (!sets[i].empty() || length == 1) add_way(replays_of(stretch, sets[i]));

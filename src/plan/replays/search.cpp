@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace plimsoll::replays {
@@ -13,14 +14,30 @@ namespace {
 constexpr std::array kWeights{Weights{1, 1, 1}, Weights{1, 0, 0}, Weights{0, 1, 1},   Weights{1, 0, 1},
                               Weights{2, 1, 1}, Weights{1, 1, 0}, Weights{0.5, 1, 1}, Weights{0, 0, 1}};
 
-constexpr int kSlowest = 10;               // times the seconds and the ops of keeping everything: a schedule of more is given up
-constexpr double kSlack = 0.01;            // of the seconds beyond those of keeping everything
-constexpr int kRounds = 3, kFewest = 300;  // walks from different weights, where there is work for them
+constexpr int kSlowest = 10;     // times the seconds and the ops of keeping everything: a schedule of more is given up
+constexpr double kSlack = 0.01;  // of the seconds beyond those of keeping everything
+constexpr int kChoices = 8, kFewWalks = 60;  // of what stays, those that keep most within the bytes, where there is work for them
+constexpr double kLast = 1e-3;               // key of what stays: it goes last
+constexpr int kRounds = 3, kFewest = 300;    // walks from different weights, where there is work for them
+
+// What may stay for the backward pass, whatever else there has to be room for.
+std::vector<Choice> choices_between_passes(const Problem& problem) {
+  constexpr std::size_t kMost = 24;
+  const auto backward = [](const Op& op) { return op.pass == Pass::backward; };
+  const auto turn = std::ranges::find_if(problem.ops, backward) - problem.ops.begin();
+  Exchange exchange{static_cast<int>(turn), {}, std::vector<char>(problem.items.size(), 1)};
+  for (const Op& op : std::span(problem.ops).first(at(exchange.turn))) exchange.again.push_back(op.replayable ? 1 : 0);
+  return best_choices(problem, exchange, kMost);
+}
 
 }  // namespace
 
 Search::Search(const Problem& problem, std::function<void(const Schedule&)> seen)
-    : problem_(problem), seen_(std::move(seen)), evictor_(problem), keys_(problem.items.size(), 1.0) {
+    : problem_(problem),
+      seen_(std::move(seen)),
+      evictor_(problem),
+      choices_(choices_between_passes(problem)),
+      keys_(problem.items.size(), 1.0) {
   std::map<std::pair<std::int64_t, double>, std::vector<int>> alike;
   for (const Op& op : problem.ops) {
     for (const int item : op.writes) {
@@ -76,6 +93,13 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   if (begun_) start(weights_, keys_);
   for (const Weights& weights : kWeights) {
     if (work-- > 0) start(weights, std::vector<double>(keys_.size(), 1.0));
+  }
+  int fitting = work > kFewWalks ? kChoices : 0;
+  for (const Choice& choice : choices_) {
+    if (choice.bytes > bytes || fitting-- <= 0 || work-- <= 0) continue;
+    std::vector<double> keys(keys_.size(), 1.0);
+    for (const int item : choice.stay) keys[at(item)] = kLast;
+    start(kWeights.front(), std::move(keys));
   }
   while (starts.empty() && work-- > 0) {
     State state{{}, kWeights[random_() % kWeights.size()], keys_};
