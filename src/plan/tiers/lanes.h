@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <vector>
 
@@ -99,7 +98,7 @@ class LaneClock {
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
   PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
-  std::deque<Underway> underway_[2];       // inward, outward, in the order of the starts
+  std::vector<Underway> underway_[2];       // inward, outward, in the order of the starts
   bool streams_ = false;
   double last_streamed_ = 0;
 };
@@ -110,5 +109,7 @@ struct MicroLanes {
   LaneSeconds busy;
 };
 MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run);
+// The same of the clocks of the first micro-step and of later ones.
+MicroLanes mean_lanes(std::int64_t rounds, const LaneClock& first, const LaneClock& later);
 
 }  // namespace plimsoll
