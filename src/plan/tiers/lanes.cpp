@@ -219,7 +219,7 @@ void LaneClock::run(const LaneEvents& events) {
   for (const LaneEvent& event : events) run(event);
 }
 
-MicroLanes mean_lanes(std::int64_t rounds, const LaneClock& first, const LaneClock& later) {
+MicroLanes micro_lanes(std::int64_t rounds, const LaneClock& first, const LaneClock& later) {
   MicroLanes lanes{first.stall(), first.busy()};
   const auto mean = [&](double& of_first, double of_later) {
     of_first = (of_first + static_cast<double>(rounds - 1) * of_later) / static_cast<double>(rounds);
@@ -233,11 +233,11 @@ MicroLanes mean_lanes(std::int64_t rounds, const LaneClock& first, const LaneClo
   return lanes;
 }
 
-MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run) {
+MicroLanes micro_lanes(std::int64_t rounds, const LaneEvents& events) {
   LaneClock first, later(/*first=*/false);
-  run(first);
-  if (rounds > 1) run(later);
-  return mean_lanes(rounds, first, later);
+  first.run(events);
+  if (rounds > 1) later.run(events);
+  return micro_lanes(rounds, first, later);
 }
 
 }  // namespace plimsoll

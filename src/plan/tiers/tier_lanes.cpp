@@ -7,13 +7,9 @@
 #include <utility>
 
 namespace plimsoll {
-namespace {
 
 using replays::at;
-
-constexpr int kNone = -1;
-
-}  // namespace
+using replays::kNone;
 
 TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
     : problem_(&graph.problem),
@@ -95,9 +91,9 @@ int TierLanes::order_fetches(const std::vector<replays::Replay>& replays, std::v
   return first;
 }
 
-// To the op behind the transfers that stand here. Clones of an op stand before the transfers that bring something right before it,
-// and behind those that take something away right behind the op before. What the op's own unit needs begins before all that works
-// for the unit.
+// To the op behind the transfers that stand here. Clones of an op stand before the transfers that bring something right before
+// it, and behind those that take something away right behind the op before. What the op's own unit needs begins before all that
+// works for the unit.
 void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
   const auto run = [&](int op) {
     if (now.done[at(op)]) return;
@@ -142,15 +138,11 @@ std::vector<double> TierLanes::stalls(const std::vector<std::vector<replays::Rep
   const int count = static_cast<int>(ops_.size()), apart = 1 + count / kMostKept;
   std::vector<std::size_t> order(plans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return std::ranges::lexicographical_compare(plans[a], plans[b], [](const replays::Replay& x, const replays::Replay& y) {
-      return std::pair(x.before, x.op) < std::pair(y.before, y.op);
-    });
-  });
+  std::ranges::sort(
+      order, {}, [&](std::size_t i) -> const auto& { return plans[i]; });
   std::vector<Progress> kept(1);  // of the plan before, at growing ops
   kept.front().done.assign(ops_.size(), 0);
-  std::size_t filled = 1;
-  const std::vector<replays::Replay>* last = nullptr;
+  const std::vector<replays::Replay> none, *last = &none;
   std::vector<int> fetches(ops_.size());
   std::iota(fetches.begin(), fetches.end(), 0);
   Progress now;
@@ -158,19 +150,15 @@ std::vector<double> TierLanes::stalls(const std::vector<std::vector<replays::Rep
   for (const std::size_t plan : order) {
     const std::vector<replays::Replay>& replays = plans[plan];
     int same = order_fetches(replays, fetches);  // until where it does what the last plan did
-    if (last != nullptr) {
-      const auto [own, other] = std::ranges::mismatch(replays, *last);
-      if (own != replays.end()) same = std::min(same, own->before);
-      if (other != last->end()) same = std::min(same, other->before);
-    }
-    while (kept[filled - 1].op > same) --filled;
-    for (now = kept[filled - 1]; now.op < count;) {
+    const auto [own, other] = std::ranges::mismatch(replays, *last);
+    if (own != replays.end()) same = std::min(same, own->before);
+    if (other != last->end()) same = std::min(same, other->before);
+    while (kept.back().op > same) kept.pop_back();
+    for (now = kept.back(); now.op < count;) {
       advance(now, replays, fetches);
-      if (now.op < count && now.op < kept[filled - 1].op + apart) continue;
-      if (filled == kept.size()) kept.emplace_back();
-      kept[filled++] = now;
+      if (now.op == count || now.op >= kept.back().op + apart) kept.push_back(now);
     }
-    stalls[plan] = mean_lanes(rounds_, now.first, now.later).stall;
+    stalls[plan] = micro_lanes(rounds_, now.first, now.later).stall;
     last = &replays;
   }
   return stalls;
