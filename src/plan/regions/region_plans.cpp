@@ -54,8 +54,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
     lanes_.emplace(keep, *graph_, paging, machine);
   }
-  const std::size_t most = lanes_ ? kMostWithLinks : kMostLabels;
-  add(regions::solve_chain(edges_, ends_, outside_, most, &labels_));
+  add(regions::solve_chain(edges_, ends_, outside_, lanes_ ? kMostWithLinks : kMostLabels, &labels_));
 }
 
 void RegionPlans::add(std::vector<regions::ChainPlan> plans) {

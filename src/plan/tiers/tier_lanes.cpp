@@ -122,10 +122,9 @@ void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& repla
     for (int each = now.op; each < end; ++each) {
       const OpEvents& what = ops_[at(each)];
       const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
-      const bool comes = what.transfer == Transfer::fetch || what.transfer == Transfer::fetched;
       const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
-      const bool activation = comes && what.unit < 0;  // what crosses into a unit is there when the pass enters it
-      if (leaves || begins || activation) run_once(each);
+      // What crosses into a unit is there when the pass enters it.
+      if (leaves || begins || what.unit < 0) run_once(each);
     }
     for (; now.replays < replays.size() && replays[now.replays].before == end; ++now.replays)
       run_clone(replays[now.replays].op, end);
