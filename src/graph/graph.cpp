@@ -100,6 +100,7 @@ void sort_sections(Graph& graph) {
 std::vector<NodeAlias> aliases_of(const Graph&, const Node& node) {
   std::vector<NodeAlias> result;
   const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
+  result.reserve(aliases.size());
   for (const Alias& alias : aliases) {
     const ValueId input = node.inputs.at(alias.input);
     const auto pairs = std::count_if(aliases.begin(), aliases.end(), [&](const Alias& other) {

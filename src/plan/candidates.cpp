@@ -50,14 +50,15 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
-  paged_ = apply_paging(model_->graph, model_->blocks, paging_);
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
   if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->layers - 1;
+    paged_ = apply_paging(model_->graph, model_->blocks, paging_);
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
       if (activations > 0) add_offloaded(activations, request, machine);
     }
+    paged_ = {};
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
   constexpr std::int64_t kMostSteps = 1500;
@@ -65,7 +66,6 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) levels_.front().regions.add_schedules();
-  paged_ = {};
 }
 
 void BatchCandidates::add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine) {
@@ -166,7 +166,7 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
       for (LaneEvent& event : events) event.kernels += own.empty() && i > 0 ? kernel : 0;
       append(events, own);
     }
-    return micro_lanes(window_.rounds(), [&](LaneClock& clock) { clock.run(events); }).stall;
+    return micro_lanes(window_.rounds(), events).stall;
   };
   const std::vector<StepKernel> simulated = kernels(chunks_simulated_);
   base_seconds_ = static_cast<double>(window_.rounds()) * (costs.micro - seconds(simulated)) + costs.update + costs.update_stall;

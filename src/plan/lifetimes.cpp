@@ -267,6 +267,8 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
     case Step::Kind::node: {
       const Node& node = graph.nodes[step.node];
       const auto here = [&](ValueId value) { return graph.values[value].tier == 0; };
+      access.reads.reserve(node.inputs.size() + 1);
+      access.writes.reserve(node.outputs.size());
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (node.pages.valid()) access.reads.push_back(node.pages);

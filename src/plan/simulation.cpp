@@ -64,7 +64,7 @@ Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine
        : kernel.source == CostSource::recorded ? costs.recorded
                                                : costs.bound);
   }
-  const MicroLanes lanes = micro_lanes(simulation.timeline.rounds, [&](LaneClock& clock) { clock.run(micro); });
+  const MicroLanes lanes = micro_lanes(simulation.timeline.rounds, micro);
   costs.micro_stall = lanes.stall;
   costs.update_stall = update.stall();
   costs.micro_lanes = lanes.busy;

@@ -137,11 +137,10 @@ TEST(LaneClock, TheFirstMicroStepOfAWindowBringsNothingToAddTo) {
   later.when = waits.when = LaneEvent::When::later;
   const LaneEvents events{later, kernels(0.5), waits};
   EXPECT_DOUBLE_EQ(stall_of(events), 0);
-  const auto run = [&](LaneClock& clock) { clock.run(events); };
-  EXPECT_DOUBLE_EQ(micro_lanes(1, run).stall, 0);
-  EXPECT_DOUBLE_EQ(micro_lanes(4, run).stall, 3 * 1.5 / 4);
-  EXPECT_DOUBLE_EQ(micro_lanes(4, run).busy.in[0], 3 * 2.0 / 4);
-  EXPECT_DOUBLE_EQ(micro_lanes(4, run).busy.kernels, 0.5);
+  EXPECT_DOUBLE_EQ(micro_lanes(1, events).stall, 0);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, events).stall, 3 * 1.5 / 4);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, events).busy.in[0], 3 * 2.0 / 4);
+  EXPECT_DOUBLE_EQ(micro_lanes(4, events).busy.kernels, 0.5);
 }
 
 TEST(LaneClock, WhatStreamsApartFillsItsPagesEveryTime) {

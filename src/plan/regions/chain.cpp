@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <ranges>
 #include <tuple>
 
 namespace plimsoll::regions {
@@ -100,9 +101,9 @@ class Program {
 }  // namespace
 
 std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path) {
-  std::vector<replays::Replay> all;
-  for (const Edge* edge : path) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.before < b.before; });
+  std::vector<replays::Replay> all;  // what comes later in the chain is the first in the backward pass
+  for (const Edge* edge : std::views::reverse(path)) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
+  if (!std::ranges::is_sorted(all, {}, &replays::Replay::before)) std::ranges::stable_sort(all, {}, &replays::Replay::before);
   return all;
 }
 

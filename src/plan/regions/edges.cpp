@@ -1,9 +1,6 @@
 #include "plan/regions/edges.h"
 
 #include <algorithm>
-#include <mutex>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "plan/regions/stretch.h"
@@ -14,10 +11,9 @@ namespace plimsoll::regions {
 namespace {
 
 using replays::at;
+using replays::kNone;
 using replays::Problem;
 using replays::Replay;
-
-constexpr int kNone = -1;
 
 // Sets of ops that run again for the backward pass, from what keeps everything to the fewest bytes: positions, ascending, without
 // those that only repeat one for another micro-batch.
@@ -61,26 +57,6 @@ class Placement {
   std::vector<Replay> replays_;
 };
 
-}  // namespace
-
-// One way of a stretch, whatever lies around it.
-struct Way {
-  std::vector<Replay> replays;
-  std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
-  std::int64_t saved;              // as of an edge
-  double seconds;
-};
-
-struct KnownWays::State {
-  std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<const std::vector<Way>>> of;  // by the signature of a stretch
-};
-
-KnownWays::KnownWays() : state(std::make_unique<State>()) {}
-KnownWays::~KnownWays() = default;
-
-namespace {
-
 class EdgeFinder {
  public:
   EdgeFinder(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live, const EdgeLimits& limits,
@@ -118,12 +94,12 @@ class EdgeFinder {
     const bool last = end == count();  // what ends at the loss would run again at once
     const std::string key = stretch.signature() + limits_.text() + (last ? "last" : "");
     {
-      const std::lock_guard lock(known_->state->mutex);
-      if (const auto found = known_->state->of.find(key); found != known_->state->of.end()) return found->second;
+      const std::lock_guard lock(known_->mutex);
+      if (const auto found = known_->of.find(key); found != known_->of.end()) return found->second;
     }
     auto ways = std::make_shared<const std::vector<Way>>(ways_of(stretch, end - begin, last, begin));
-    const std::lock_guard lock(known_->state->mutex);
-    return known_->state->of.try_emplace(key, std::move(ways)).first->second;
+    const std::lock_guard lock(known_->mutex);
+    return known_->of.try_emplace(key, std::move(ways)).first->second;
   }
 
   std::vector<Way> ways_of(const Stretch& stretch, int length, bool last, int begin) const {

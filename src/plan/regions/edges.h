@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/regions/regions.h"
@@ -28,13 +30,18 @@ struct EdgeLimits {
   std::string text() const;  // differs where the limits do
 };
 
+// One way of a stretch, whatever lies around it.
+struct Way {
+  std::vector<replays::Replay> replays;
+  std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
+  std::int64_t saved;              // as of an edge
+  double seconds;
+};
+
 // What stretches of equal structure may do, of problems with the same ops. Threads may share it.
-class KnownWays {
- public:
-  KnownWays();
-  ~KnownWays();
-  struct State;
-  std::unique_ptr<State> state;
+struct KnownWays {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<const std::vector<Way>>> of;  // by the signature of a stretch
 };
 
 // `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of

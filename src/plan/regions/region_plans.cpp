@@ -54,20 +54,27 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& 
     exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
     lanes_.emplace(keep, *graph_, paging, machine);
   }
-  const std::size_t most = lanes_ ? kMostWithLinks : kMostLabels;
-  for (regions::ChainPlan& plan : regions::solve_chain(edges_, ends_, outside_, most, &labels_)) add(std::move(plan));
+  add(regions::solve_chain(edges_, ends_, outside_, lanes_ ? kMostWithLinks : kMostLabels, &labels_));
 }
 
-void RegionPlans::add(regions::ChainPlan plan) {
-  plan.seconds = ends_[static_cast<std::size_t>(plan.end)].seconds + (lanes_ ? lanes_->stall(replays_of(plan.edges)) : 0);
-  for (const regions::Edge* edge : plan.edges) plan.seconds += edge->seconds;
-  plans_.push_back(std::move(plan));
+void RegionPlans::add(std::vector<regions::ChainPlan> plans) {
+  std::vector<std::vector<replays::Replay>> again;
+  for (const regions::ChainPlan& plan : plans) {
+    if (lanes_) again.push_back(replays_of(plan.edges));
+  }
+  const std::vector<double> stalls = lanes_ ? lanes_->stalls(again) : std::vector<double>(plans.size(), 0);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    regions::ChainPlan& plan = plans_.emplace_back(std::move(plans[i]));
+    plan.seconds = ends_[static_cast<std::size_t>(plan.end)].seconds + stalls[i];
+    for (const regions::Edge* edge : plan.edges) plan.seconds += edge->seconds;
+  }
 }
 
 // Each is one edge over all regions. What lives beside the items of the problem does so whatever runs again.
 void RegionPlans::add_schedules() {
   const replays::Problem& problem = graph_->problem;
   std::vector<std::int64_t> kept, live;
+  std::vector<regions::ChainPlan> plans;
   const double once = replays::evaluate(problem, {}, &kept)->seconds;
   for (std::vector<replays::Replay>& replays : replays::schedules(problem)) {
     const double seconds = replays::evaluate(problem, replays, &live)->seconds - once;
@@ -78,8 +85,9 @@ void RegionPlans::add_schedules() {
     }
     schedules_.push_back({.end = static_cast<int>(edges_.size()), .seconds = seconds, .replays = std::move(replays)});
     for (std::size_t end = 0; end < ends_.size(); ++end)
-      add({std::max({around_, peak, loss + chunks_[end].scratch}), 0, static_cast<int>(end), {&schedules_.back()}});
+      plans.push_back({std::max({around_, peak, loss + chunks_[end].scratch}), 0, static_cast<int>(end), {&schedules_.back()}});
   }
+  add(std::move(plans));
 }
 
 }  // namespace plimsoll

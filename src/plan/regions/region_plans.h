@@ -52,7 +52,7 @@ class RegionPlans {
   bool exact_seconds() const { return exact_seconds_; }
 
  private:
-  void add(regions::ChainPlan plan);
+  void add(std::vector<regions::ChainPlan> plans);
 
   std::unique_ptr<replays::GraphProblem> graph_;
   std::vector<std::vector<regions::Edge>> edges_;

@@ -8,10 +8,9 @@ namespace plimsoll::regions {
 namespace {
 
 using replays::at;
+using replays::kNone;
 using replays::Op;
 using replays::Pass;
-
-constexpr int kNone = -1;
 
 int place_of(const std::vector<int>& items, int item) {
   const auto found = std::lower_bound(items.begin(), items.end(), item);

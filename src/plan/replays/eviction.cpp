@@ -8,7 +8,7 @@ namespace plimsoll::replays {
 namespace {
 
 constexpr std::size_t kMostEntries = 4;  // of the queue, for each item: more, and those that do not count go
-constexpr int kNone = -1, kNever = std::numeric_limits<int>::max();
+constexpr int kNever = std::numeric_limits<int>::max();
 
 }  // namespace
 

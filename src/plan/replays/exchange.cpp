@@ -8,7 +8,6 @@ namespace plimsoll::replays {
 namespace {
 
 constexpr std::int64_t kEndless = std::int64_t{1} << 60;
-constexpr int kNone = -1;
 
 // The largest flow from node 0 to node 1, along shortest paths first (Dinic).
 class Network {

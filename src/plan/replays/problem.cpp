@@ -7,8 +7,6 @@
 namespace plimsoll::replays {
 namespace {
 
-constexpr int kNone = -1;
-
 // One copy of an item: made by a run, read by later ones.
 struct Copy {
   int item, made, last;  // positions in the sequence of runs

@@ -2,6 +2,7 @@
 // op runs once at its place; one that is replayable may run again, earlier than a reader, so that what it makes need not stay.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -11,6 +12,7 @@
 
 namespace plimsoll::replays {
 
+constexpr int kNone = -1;
 constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // A result may have the bytes of something that the op reads, if that is equally large and nothing reads it later. A result takes
@@ -55,7 +57,7 @@ struct Problem {
 // An op that runs again, right before the first run of another one. Of several before the same op the order counts.
 struct Replay {
   int op = 0, before = 0;
-  friend bool operator==(const Replay&, const Replay&) = default;
+  friend auto operator<=>(const Replay&, const Replay&) = default;
 };
 
 struct Outcome {

@@ -186,7 +186,7 @@ double LaneClock::start(const LaneEvent& event) {
 
 // What starts early may be needed late, so what is waited for need not be the oldest on its lane.
 void LaneClock::wait(const LaneEvent& event) {
-  std::deque<Underway>& underway = underway_[event.outward ? 1 : 0];
+  std::vector<Underway>& underway = underway_[event.outward ? 1 : 0];
   const auto found =
       std::find_if(underway.begin(), underway.end(), [&](const Underway& each) { return each.home == event.home; });
   if (found == underway.end()) return;
@@ -219,13 +219,8 @@ void LaneClock::run(const LaneEvents& events) {
   for (const LaneEvent& event : events) run(event);
 }
 
-MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run) {
-  LaneClock first;
-  run(first);
+MicroLanes micro_lanes(std::int64_t rounds, const LaneClock& first, const LaneClock& later) {
   MicroLanes lanes{first.stall(), first.busy()};
-  if (rounds == 1) return lanes;
-  LaneClock later(/*first=*/false);
-  run(later);
   const auto mean = [&](double& of_first, double of_later) {
     of_first = (of_first + static_cast<double>(rounds - 1) * of_later) / static_cast<double>(rounds);
   };
@@ -236,6 +231,13 @@ MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)
     mean(lanes.busy.out[i], later.busy().out[i]);
   }
   return lanes;
+}
+
+MicroLanes micro_lanes(std::int64_t rounds, const LaneEvents& events) {
+  LaneClock first, later(/*first=*/false);
+  first.run(events);
+  if (rounds > 1) later.run(events);
+  return micro_lanes(rounds, first, later);
 }
 
 }  // namespace plimsoll

@@ -5,8 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <vector>
 
 #include "plan/machine.h"
@@ -99,16 +97,18 @@ class LaneClock {
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
   PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
-  std::deque<Underway> underway_[2];       // inward, outward, in the order of the starts
+  std::vector<Underway> underway_[2];      // inward, outward, in the order of the starts
   bool streams_ = false;
   double last_streamed_ = 0;
 };
 
-// What a micro-step comes to, on average over the rounds of a window. `run` hands a clock what happens in one.
+// What a micro-step comes to, on average over the rounds of a window.
 struct MicroLanes {
   double stall = 0;
   LaneSeconds busy;
 };
-MicroLanes micro_lanes(std::int64_t rounds, const std::function<void(LaneClock&)>& run);
+MicroLanes micro_lanes(std::int64_t rounds, const LaneEvents& events);
+// By the clocks of the first micro-step and of a later one.
+MicroLanes micro_lanes(std::int64_t rounds, const LaneClock& first, const LaneClock& later);
 
 }  // namespace plimsoll

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
 namespace plimsoll {
-namespace {
 
 using replays::at;
-
-}  // namespace
+using replays::kNone;
 
 TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
     : problem_(&graph.problem),
@@ -61,9 +60,9 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
   }
 }
 
-// What a unit needs in its backward pass is fetched in the order in which it is first needed. By fetch: the one in its place.
-std::vector<int> TierLanes::fetches_by_first_use(const std::vector<replays::Replay>& replays) const {
-  std::vector<int> instead(ops_.size(), -1), values(moved_.size()), count(begin_.size(), 0);
+// What a unit needs in its backward pass is fetched in the order in which it is first needed.
+int TierLanes::order_fetches(const std::vector<replays::Replay>& replays, std::vector<int>& instead) const {
+  std::vector<int> values(moved_.size()), count(begin_.size(), 0);
   std::vector<char> seen(moved_.size(), 0);
   const auto need = [&](int op) {
     for (const int value : reads_[at(op)]) {
@@ -80,63 +79,88 @@ std::vector<int> TierLanes::fetches_by_first_use(const std::vector<replays::Repl
   }
   for (; next != replays.end(); ++next) need(next->op);
   std::vector<int> taken(begin_.size(), 0);
+  int first = static_cast<int>(ops_.size());
   for (const int op : fetching_) {
     const OpEvents& what = ops_[at(op)];
     int& place = taken[at(what.unit)];
-    if (seen[at(what.value)] == 0 || place >= count[at(what.unit)]) continue;
-    instead[at(op)] = moved_[at(values[at(begin_[at(what.unit)] + place++)])].backward_fetch;
+    const bool moves = seen[at(what.value)] != 0 && place < count[at(what.unit)];
+    const int fetch = moves ? moved_[at(values[at(begin_[at(what.unit)] + place++)])].backward_fetch : kNone;
+    const int now = fetch == kNone ? op : fetch;
+    if (std::exchange(instead[at(op)], now) != now) first = std::min(first, op);
   }
-  return instead;
+  return first;
 }
 
-// Clones of an op stand before the transfers that bring something right before it, and behind those that take something away
-// right behind the op before. What the op's own unit needs begins before all that works for the unit.
-void TierLanes::run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
-  std::vector<char> done(ops_.size(), 0);
-  auto next = replays.begin();
-  const auto run_once = [&](int op) {
-    if (fetches[at(op)] >= 0) op = fetches[at(op)];
-    if (done[at(op)]) return;
-    done[at(op)] = 1;
-    clock.run(ops_[at(op)].events);
+// To the op behind the transfers that stand here. Clones of an op stand before the transfers that bring something right before
+// it, and behind those that take something away right behind the op before. What the op's own unit needs begins before all that
+// works for the unit.
+void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
+  const auto run = [&](int op) {
+    if (now.done[at(op)]) return;
+    now.done[at(op)] = 1;
+    now.first.run(ops_[at(op)].events);
+    if (rounds_ > 1) now.later.run(ops_[at(op)].events);
   };
+  const auto run_once = [&](int op) { run(fetches[at(op)]); };
   const auto run_clone = [&](int op, int before) {
     for (const int value : needs_[at(op)]) {
       const std::vector<int>& transfers = moved_[at(value)].transfers;
       // The next fetch of it that is behind or underway, and its wait.
       auto wait = std::find_if(transfers.begin(), transfers.end(), [&](int each) {
-        return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !done[at(each)]);
+        return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !now.done[at(each)]);
       });
-      if (wait == transfers.end() || done[at(*wait)]) continue;
-      if (const int fetch = *std::prev(wait); !done[at(fetch)]) {
-        done[at(fetch)] = 1;
-        clock.run(ops_[at(fetch)].events);
-      }
+      if (wait == transfers.end() || now.done[at(*wait)]) continue;
+      run(*std::prev(wait));
       run_once(*wait);
     }
-    clock.run_kernels(problem_->ops[at(op)].seconds);
+    now.first.run_kernels(problem_->ops[at(op)].seconds);
+    now.later.run_kernels(problem_->ops[at(op)].seconds);
   };
-  for (int op = 0; op < static_cast<int>(ops_.size());) {
-    int end = op;  // the op behind the transfers that stand here
-    while (end + 1 < static_cast<int>(ops_.size()) && ops_[at(end)].transfer != Transfer::none) ++end;
-    if (next != replays.end() && next->before == end) {
-      for (int each = op; each < end; ++each) {
-        const OpEvents& what = ops_[at(each)];
-        const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
-        const bool comes = what.transfer == Transfer::fetch || what.transfer == Transfer::fetched;
-        const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
-        const bool activation = comes && what.unit < 0;  // what crosses into a unit is there when the pass enters it
-        if (leaves || begins || activation) run_once(each);
-      }
-      for (; next != replays.end() && next->before == end; ++next) run_clone(next->op, end);
+  int end = now.op;
+  while (end + 1 < static_cast<int>(ops_.size()) && ops_[at(end)].transfer != Transfer::none) ++end;
+  if (now.replays < replays.size() && replays[now.replays].before == end) {
+    for (int each = now.op; each < end; ++each) {
+      const OpEvents& what = ops_[at(each)];
+      const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
+      const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
+      // What crosses into a unit is there when the pass enters it.
+      if (leaves || begins || what.unit < 0) run_once(each);
     }
-    for (; op <= end; ++op) run_once(op);
+    for (; now.replays < replays.size() && replays[now.replays].before == end; ++now.replays)
+      run_clone(replays[now.replays].op, end);
   }
+  for (; now.op <= end; ++now.op) run_once(now.op);
 }
 
-double TierLanes::stall(const std::vector<replays::Replay>& replays) const {
-  const std::vector<int> fetches = fetches_by_first_use(replays);
-  return micro_lanes(rounds_, [&](LaneClock& clock) { run(clock, replays, fetches); }).stall;
+std::vector<double> TierLanes::stalls(const std::vector<std::vector<replays::Replay>>& plans) const {
+  constexpr int kMostKept = 64;
+  const int count = static_cast<int>(ops_.size()), apart = 1 + count / kMostKept;
+  std::vector<std::size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(
+      order, {}, [&](std::size_t i) -> const auto& { return plans[i]; });
+  std::vector<Progress> kept(1);  // of the plan before, at growing ops
+  kept.front().done.assign(ops_.size(), 0);
+  const std::vector<replays::Replay> none, *last = &none;
+  std::vector<int> fetches(ops_.size());
+  std::iota(fetches.begin(), fetches.end(), 0);
+  Progress now;
+  std::vector<double> stalls(plans.size());
+  for (const std::size_t plan : order) {
+    const std::vector<replays::Replay>& replays = plans[plan];
+    int same = order_fetches(replays, fetches);  // until where it does what the last plan did
+    const auto [own, other] = std::ranges::mismatch(replays, *last);
+    if (own != replays.end()) same = std::min(same, own->before);
+    if (other != last->end()) same = std::min(same, other->before);
+    while (kept.back().op > same) kept.pop_back();
+    for (now = kept.back(); now.op < count;) {
+      advance(now, replays, fetches);
+      if (now.op == count || now.op >= kept.back().op + apart) kept.push_back(now);
+    }
+    stalls[plan] = micro_lanes(rounds_, now.first, now.later).stall;
+    last = &replays;
+  }
+  return stalls;
 }
 
 }  // namespace plimsoll

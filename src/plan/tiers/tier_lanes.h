@@ -16,8 +16,9 @@ class TierLanes {
   // `keep` may go afterwards; the problem has to stay.
   TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine);
 
-  // Seconds of a micro-step in which kernels wait, on average over the rounds of a window. The replays by their places.
-  double stall(const std::vector<replays::Replay>& replays) const;
+  // Of each plan, given by what runs again in it, by places: seconds of a micro-step in which kernels wait, on average over the
+  // rounds of a window. Plans that begin alike are followed together as far as they do.
+  std::vector<double> stalls(const std::vector<std::vector<replays::Replay>>& plans) const;
 
  private:
   struct OpEvents {
@@ -31,8 +32,17 @@ class TierLanes {
     int unit = -1, backward_fetch = -1;  // its last fetch of a backward pass
   };
 
-  std::vector<int> fetches_by_first_use(const std::vector<replays::Replay>& replays) const;
-  void run(LaneClock& clock, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const;
+  // What a plan has done when an op begins: in the first micro-step of a window, and in a later one.
+  struct Progress {
+    std::vector<char> done;  // by op
+    LaneClock first{true}, later{false};
+    int op = 0;
+    std::size_t replays = 0;
+  };
+
+  // `instead`: by op, what runs in its place: another fetch or itself. The first op for which that changes.
+  int order_fetches(const std::vector<replays::Replay>& replays, std::vector<int>& instead) const;
+  void advance(Progress& now, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const;
 
   const replays::Problem* problem_;
   std::vector<OpEvents> ops_;
