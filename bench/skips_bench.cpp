@@ -69,7 +69,7 @@ struct Place {
     Machine now = machine;
     measure_disk();
     add_disk_tier(now, {folder, kDisk}, {}, cache, nullptr);
-    return build_plan(graph, find_blocks(graph), plan.decisions, request, now, catalogue, &plan.offsets).update_seconds;
+    return build_plan(graph, find_units(graph), plan.decisions, request, now, catalogue, &plan.offsets).update_seconds;
   }
 };
 

@@ -27,19 +27,19 @@ class Plans {
         room_(room),
         catalogue_(room.machine.machine.rates, {}),
         graph_(request.build(size, request.base)),
-        blocks_(find_blocks(graph_.model.graph)),
-        layers_(static_cast<std::size_t>(layer_count(blocks_))) {
+        units_(find_units(graph_.model.graph)),
+        block_count_(static_cast<std::size_t>(block_count(units_))) {
     heap_ += adapter_heap(graph_.model.graph);
   }
 
-  std::size_t count() const { return layers_ + 4; }
+  std::size_t count() const { return block_count_ + 4; }
 
   Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
     PlanDecisions decisions{.micro_batch = size_};
     decisions.paging = paging(number);
     PlanRequest request;
     request.saves = false;
-    Plan plan = build_plan(graph_.model.graph, blocks_, decisions, request, room_.machine.machine, catalogue_, offsets);
+    Plan plan = build_plan(graph_.model.graph, units_, decisions, request, room_.machine.machine, catalogue_, offsets);
     if (heap_.n > 0) {
       plan.reserve.push_back({"vocabulary", align_up(heap_, kPage), "counted"});
       plan.process += plan.reserve.back().bytes;
@@ -49,7 +49,7 @@ class Plans {
 
   // The smallest of those that leave no block's parameters in memory, with its number.
   std::pair<std::size_t, Plan> smallest() {
-    std::pair best(layers_, plan(layers_));
+    std::pair best(block_count_, plan(block_count_));
     for (std::size_t number = best.first + 1; number < count(); ++number) {
       Plan other = plan(number);
       if (other.process < best.second.process) best = {number, std::move(other)};
@@ -64,10 +64,10 @@ class Plans {
   Paging paging(std::size_t number) const {
     if (number == 0) return {};
     Paging paging{.page = kLargePage, .slots = kPageSlots, .parameters = true};
-    paging.resident = static_cast<int>(layers_ - std::min(number, layers_));
-    paging.tables = number > layers_;
-    paging.narrow = number > layers_ + 1;
-    if (number > layers_ + 2) paging.page = kSmallPage;
+    paging.resident = static_cast<int>(block_count_ - std::min(number, block_count_));
+    paging.tables = number > block_count_;
+    paging.narrow = number > block_count_ + 1;
+    if (number > block_count_ + 2) paging.page = kSmallPage;
     return paging;
   }
 
@@ -76,8 +76,8 @@ class Plans {
   const InferenceRoom& room_;
   OpCatalogue catalogue_;
   InferenceGraph graph_;
-  std::vector<GraphBlock> blocks_;
-  std::size_t layers_;
+  std::vector<Unit> units_;
+  std::size_t block_count_;
 };
 
 struct Chosen {

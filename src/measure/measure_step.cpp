@@ -20,11 +20,11 @@ namespace {
 constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
 
 // All that may run again in each block but its last node, right before the first backward node that reads what it makes.
-std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<Unit>& units) {
   PerNode<char> absent(graph.nodes.size(), 0);
-  for (const GraphBlock& block : blocks) {
-    if (!block.layer) break;
-    for (const NodeId id : block.nodes) absent[id] = id != block.nodes.back() && may_run_again(graph, graph.nodes[id]) ? 1 : 0;
+  for (const Unit& unit : units) {
+    if (!unit.block) break;
+    for (const NodeId id : unit.nodes) absent[id] = id != unit.nodes.back() && may_run_again(graph, graph.nodes[id]) ? 1 : 0;
   }
   std::vector<NodeReplay> replays;
   const auto bring = [&](auto&& self, ValueId value, NodeId before) -> void {
@@ -43,15 +43,15 @@ std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<Gra
 
 // Keeps everything where that fits, else nothing but the inputs of blocks.
 std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const Machine& machine, Bytes memory) {
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<Unit> units = find_units(graph);
   PlanRequest request;
   request.effective_batch = 2 * micro_batch;
   request.saves = false;
   for (const bool again : {false, true}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
-    if (again) decisions.replays = replays_of_all(graph, blocks);
+    if (again) decisions.replays = replays_of_all(graph, units);
     OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
-    Plan plan = build_plan(graph, blocks, decisions, request, machine, catalogue, nullptr);
+    Plan plan = build_plan(graph, units, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;
   }
   return {};

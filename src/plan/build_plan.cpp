@@ -212,22 +212,21 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
 
 }  // namespace
 
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
-                const PlanRequest& request, const Machine& machine, KernelCatalogue& catalogue,
-                const std::vector<Bytes>* offsets) {
+Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
+                const Machine& machine, KernelCatalogue& catalogue, const std::vector<Bytes>* offsets) {
   NodeKernels kernels(machine.threads, catalogue);
-  return build_plan(graph, blocks, decisions, request, machine, kernels, offsets);
+  return build_plan(graph, units, decisions, request, machine, kernels, offsets);
 }
 
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
-                const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  Simulation simulation = simulate(apply_decisions(graph, blocks, decisions.replays, decisions.paging, decisions.window()),
+Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
+                const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
+  Simulation simulation = simulate(apply_decisions(graph, units, decisions.replays, decisions.paging, decisions.window()),
                                    decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
   const Costs costs = costs_of(simulation, decisions.paging, machine);
   Plan plan;
   plan.decisions = decisions;
-  plan.units = describe_units(graph, blocks, decisions.replays);
+  plan.units = describe_units(graph, units, decisions.replays);
   plan.effective_batch = request.effective_batch;
   plan.ragged = request.ragged;
   plan.units_per_update = request.units_per_update();

@@ -11,10 +11,9 @@ namespace plimsoll {
 
 // `graph` is the training graph of decisions.micro_batch and `blocks` its blocks. With `offsets` (one per buffer) nothing is laid
 // out: the judge checks them, and E-PLAN-REPLAY says what is wrong.
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
-                const PlanRequest& request, const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets);
-Plan build_plan(const Graph& graph, const std::vector<GraphBlock>& blocks, const PlanDecisions& decisions,
-                const PlanRequest& request, const Machine& machine, KernelCatalogue& catalogue,
-                const std::vector<Bytes>* offsets);
+Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
+                const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets);
+Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
+                const Machine& machine, KernelCatalogue& catalogue, const std::vector<Bytes>* offsets);
 
 }  // namespace plimsoll

@@ -28,8 +28,8 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
     : graph(std::move(training)),
       micro_batch(micro_batch),
       accumulation(accumulation),
-      blocks(find_blocks(graph)),
-      layers(layer_count(blocks)),
+      units(find_units(graph)),
+      blocks(block_count(units)),
       kernels(threads, catalogue) {}
 
 BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
@@ -41,19 +41,19 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       saves_(request.saves),
       only_offloaded_(request.activations == RestPolicy::disk),
       looks_for_floor_(floor.counts),
-      paged_(apply_paging(model.graph, model.blocks, paging)) {
+      paged_(apply_paging(model.graph, model.units, paging)) {
   const Simulation keep = simulate_window(keeping_all(0));
   look_at(keep, request, machine, floor);
   add_level(0, keep, request, machine);
-  if (offloads(request)) add_offloaded(model.layers - 1, request, machine);
+  if (offloads(request)) add_offloaded(model.blocks - 1, request, machine);
   paged_ = {};
 }
 
 void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
   if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
-    const int most = model_->layers - 1;
-    paged_ = apply_paging(model_->graph, model_->blocks, paging_);
+    const int most = model_->blocks - 1;
+    paged_ = apply_paging(model_->graph, model_->units, paging_);
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
       if (activations > 0) add_offloaded(activations, request, machine);
@@ -62,7 +62,7 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   }
   // Every node decided on by itself: without repeated blocks, and where memory is short.
   constexpr std::int64_t kMostSteps = 1500;
-  const bool wanted = decides_on_nodes() && (model_->layers <= 1 || least_counts_.steps <= kMostSteps);
+  const bool wanted = decides_on_nodes() && (model_->blocks <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
       request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) levels_.front().regions.add_schedules();
@@ -74,7 +74,7 @@ void BatchCandidates::add_level(int activations, const Simulation& keep, const P
   Paging paging = paging_;
   paging.activations = activations;
   levels_.push_back({activations, total(paging_reserve(keep.graph, paging, machine, 0)),
-                     RegionPlans(keep, model_->blocks, paging, machine, chunks, request.recompute, model_->ways)});
+                     RegionPlans(keep, model_->units, paging, machine, chunks, request.recompute, model_->ways)});
 }
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.
@@ -114,7 +114,7 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
 Graph BatchCandidates::keeping_all(int activations) const {
   Paging paging = paging_;
   paging.activations = activations;
-  return apply_choices(paged_, model_->blocks, {}, paging, window_);
+  return apply_choices(paged_, model_->units, {}, paging, window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) {
@@ -137,7 +137,7 @@ void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request
 bool BatchCandidates::offloads(const PlanRequest& request) const {
   const bool wanted = paging_.active() && (only_offloaded_ || paging_.resident == 0);
   const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
-  return wanted && allowed && model_->layers > 1;
+  return wanted && allowed && model_->blocks > 1;
 }
 
 void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
@@ -199,7 +199,7 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
 
 Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
   const Paging own = paging(candidate);
-  const Simulation simulation = simulate(apply_decisions(model_->graph, model_->blocks, replays(candidate), own, window_),
+  const Simulation simulation = simulate(apply_decisions(model_->graph, model_->units, replays(candidate), own, window_),
                                          window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
   candidate.simulated = true;
   candidate.live = {};

@@ -19,8 +19,8 @@ struct BatchModel {
 
   Graph graph;
   std::int64_t micro_batch, accumulation;
-  std::vector<GraphBlock> blocks;
-  int layers;
+  std::vector<Unit> units;
+  int blocks;  // of the units
   NodeKernels kernels;
   regions::KnownWays ways;
 };
@@ -55,7 +55,7 @@ class BatchCandidates {
   Candidate simulated(Candidate candidate, const Machine& machine) const;
 
   // Whether single nodes are decided on once it is complete, which may then hold far less than the ends.
-  bool decides_on_nodes() const { return looks_for_floor_ || model_->layers <= 1; }
+  bool decides_on_nodes() const { return looks_for_floor_ || model_->blocks <= 1; }
   // Full simulations so far, and labels of chains.
   int simulations() const { return simulations_; }
   std::int64_t labels() const;

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "graph/kernel_catalogue.h"
-#include "plan/blocks.h"
 #include "plan/lifetimes.h"
 #include "plan/machine.h"
 #include "plan/passes/grouping.h"
@@ -23,6 +22,7 @@
 #include "plan/passes/replay.h"
 #include "plan/tiers/lanes.h"
 #include "plan/timeline.h"
+#include "plan/unit_decisions.h"
 #include "plan/units.h"
 
 namespace plimsoll {

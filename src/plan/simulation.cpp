@@ -26,19 +26,19 @@ Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool save
   return simulation;
 }
 
-Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const std::vector<NodeReplay>& replays,
-                    const Paging& paging, const WindowOrder& window) {
+Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays, const Paging& paging,
+                    const WindowOrder& window) {
   Graph result = apply_replays(std::move(paged), replays);
-  result = apply_grouping(std::move(result), blocks, window.group, paging.narrow);
+  result = apply_grouping(std::move(result), units, window.group, paging.narrow);
   if (paging.parameters || paging.accumulators) {
-    result = apply_fetching(std::move(result), blocks, paging.narrow, window.rounds() > 1);
+    result = apply_fetching(std::move(result), units, paging.narrow, window.rounds() > 1);
   }
-  return apply_offload(std::move(result), blocks, static_cast<std::size_t>(paging.activations), paging.near);
+  return apply_offload(std::move(result), units, static_cast<std::size_t>(paging.activations), paging.near);
 }
 
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<NodeReplay>& replays,
+Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
                       const Paging& paging, const WindowOrder& window) {
-  return apply_choices(apply_paging(graph, blocks, paging), blocks, replays, paging, window);
+  return apply_choices(apply_paging(graph, units, paging), units, replays, paging, window);
 }
 
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {

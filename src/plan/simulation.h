@@ -11,12 +11,12 @@
 namespace plimsoll {
 
 // The graph that a plan runs.
-Graph apply_decisions(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<NodeReplay>& replays,
+Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
                       const Paging& paging, const WindowOrder& window);
 
 // The same of a graph to which apply_paging has been applied.
-Graph apply_choices(Graph paged, const std::vector<GraphBlock>& blocks, const std::vector<NodeReplay>& replays,
-                    const Paging& paging, const WindowOrder& window);
+Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays, const Paging& paging,
+                    const WindowOrder& window);
 
 // A graph with decisions applied, simulated.
 struct Simulation {

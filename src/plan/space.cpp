@@ -238,7 +238,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
                                 .loss_chunks = candidate.loss_chunks,
                                 .paging = batch.paging(candidate),
                                 .replays = batch.replays(candidate)};
-  Plan plan = build_plan(model.graph, model.blocks, decisions, request, machine, model.kernels, nullptr);
+  Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, nullptr);
   // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;

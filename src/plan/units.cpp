@@ -1,94 +1,158 @@
 #include "plan/units.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <string>
+#include <unordered_map>
+
+#include "plan/regions/regions.h"
 
 namespace plimsoll {
 namespace {
 
-// Nodes of a block that would run again if only what crosses its cuts were kept: what backward nodes read something of, directly
-// or through other such nodes.
-class Reached {
- public:
-  Reached(const Graph& graph, const std::vector<GraphBlock>& blocks) : graph_(graph), block_of_(graph.nodes.size(), -1) {
-    reached_.resize(graph.nodes.size(), 0);
-    for (std::size_t i = 0; i < blocks.size() && blocks[i].layer; ++i) {
-      for (const NodeId id : blocks[i].nodes) block_of_[id] = static_cast<int>(i);
-      for (const NodeId id : blocks[i].cuts) block_of_[id] = -1;
-    }
-    for (const NodeId id : graph.section_order(Section::micro)) {
-      if (!graph.nodes[id].backward) continue;
-      for (const ValueId input : graph.nodes[id].inputs) reach(input, -1);
-    }
-  }
-  bool operator[](NodeId node) const { return reached_[node] != 0; }
+using Piece = std::vector<NodeId>;  // forward nodes up to a cut
 
- private:
-  void reach(ValueId value, int from) {
-    const NodeId maker = graph_.values[origin_of(graph_, value)].producer;
-    if (!maker.valid() || block_of_[maker] < 0 || reached_[maker] || !may_run_again(graph_, graph_.nodes[maker])) return;
-    if (from >= 0 && block_of_[maker] != from) return;
-    reached_[maker] = 1;
-    for (const ValueId input : graph_.nodes[maker].inputs) reach(input, block_of_[maker]);
+std::vector<Piece> pieces_of(const Graph& graph) {
+  replays::Problem problem;
+  std::vector<NodeId> forward;
+  std::map<ValueId, int> item_of;
+  for (const NodeId id : graph.section_order(main_section(graph))) {
+    const Node& node = graph.nodes[id];
+    if (node.backward) continue;
+    replays::Op op{.pass = replays::Pass::forward};
+    for (const ValueId input : node.inputs) {
+      if (const auto item = item_of.find(input); item != item_of.end()) op.reads.push_back(item->second);
+    }
+    for (const ValueId output : node.outputs) {
+      op.writes.push_back(item_of[output] = static_cast<int>(problem.items.size()));
+      problem.items.push_back(graph.values[output].bytes().n);
+    }
+    problem.ops.push_back(std::move(op));
+    forward.push_back(id);
   }
+  std::vector<Piece> pieces;
+  int begin = 0;
+  for (const int end : regions::find_cuts(problem)) {
+    pieces.emplace_back(forward.begin() + begin, forward.begin() + end);
+    begin = end;
+  }
+  return pieces;
+}
 
-  const Graph& graph_;
-  PerNode<int> block_of_;
-  PerNode<char> reached_;
+// By piece, the first one of its structure: op, types and where inputs come from, relative to the piece. Names, sites and noise
+// keys do not count.
+std::vector<std::size_t> classes_of(const Graph& graph, const std::vector<Piece>& pieces) {
+  std::map<std::string, std::size_t> known;
+  std::vector<std::size_t> classes;
+  for (const Piece& piece : pieces) {
+    std::map<ValueId, std::size_t> inside;
+    std::string text;
+    for (const NodeId id : piece) {
+      const Node& node = graph.nodes[id];
+      text += node.op->name;
+      text += node.attributes.text_without_noise();
+      for (const ValueId input : node.inputs) {
+        const Value& value = graph.values[input];
+        const auto local = inside.find(input);
+        text += fmt::format(" {}{}{}", name(value.type.dtype), to_text(value.type.shape),
+                            local == inside.end() ? (value.persistent() ? "p" : "x") : fmt::format("#{}", local->second));
+      }
+      for (const ValueId output : node.outputs) inside.emplace(output, inside.size());
+      text += "\n";
+    }
+    classes.push_back(known.emplace(std::move(text), classes.size()).first->second);
+  }
+  return classes;
+}
+
+struct Run {
+  std::size_t begin = 0, period = 0, repeats = 0;
+  std::size_t end() const { return begin + period * repeats; }
 };
 
-std::string value_of(const Graph& graph, NodeId node, const std::string& unit) {
-  std::string name = graph.values[graph.nodes[node].outputs[0]].name;
-  if (name.compare(0, unit.size() + 1, unit + ".") == 0) name.erase(0, unit.size() + 1);
-  return name;
+// The periodic run among pieces [first, behind) that covers most nodes; of equal ones the shortest period. The period holds more
+// than one node, so that a chain of single ops is not taken for layers.
+Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
+                std::size_t behind) {
+  std::vector<std::size_t> nodes_before{0};
+  for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.size());
+  Run best;
+  std::size_t most = 0;
+  std::vector<std::size_t> end(behind + 1, behind);  // by piece: where it and those behind it stop to repeat
+  for (std::size_t period = 1; period <= (behind - first) / 2; ++period) {
+    for (std::size_t i = behind; i-- > first + period;) end[i] = classes[i] == classes[i - period] ? end[i + 1] : i;
+    for (std::size_t begin = first; begin + 2 * period <= behind; ++begin) {
+      if (nodes_before[begin + period] - nodes_before[begin] < 2) continue;
+      const Run run{begin, period, (end[begin + period] - begin) / period};
+      const std::size_t nodes = nodes_before[run.end()] - nodes_before[begin];
+      if (run.repeats < 2 || nodes <= most) continue;
+      best = run;
+      most = nodes;
+    }
+  }
+  return best;
+}
+
+// By piece that begins a period of the longest run, or of those before and behind it: the piece behind the period. Else 0.
+void find_periods(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
+                  std::size_t behind, std::vector<std::size_t>& ends) {
+  const Run run = longest_run(pieces, classes, first, behind);
+  if (run.repeats == 0) return;
+  for (std::size_t begin = run.begin; begin < run.end(); begin += run.period) ends[begin] = begin + run.period;
+  find_periods(pieces, classes, first, run.begin, ends);
+  find_periods(pieces, classes, run.end(), behind, ends);
+}
+
+// "h.3" of "h.3.attn": a line up to its first number. Empty where it has none.
+std::string_view numbered_part(std::string_view line) {
+  for (std::size_t begin = 0; begin < line.size();) {
+    const std::size_t end = std::min(line.find('.', begin), line.size());
+    if (end > begin && line[end - 1] >= '0' && line[end - 1] <= '9') return line.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
 }
 
 }  // namespace
 
-std::string_view name(UnitMode mode) {
-  switch (mode) {
-    case UnitMode::keep: return "keep";
-    case UnitMode::cheap: return "cheap";
-    case UnitMode::recompute: return "recompute";
-  }
-  return "?";
+Section main_section(const Graph& graph) {
+  return graph.section_order(Section::micro).empty() && !graph.forward.empty() ? forward_section(0) : Section::micro;
 }
 
-std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<GraphBlock>& blocks,
-                                         const std::vector<NodeReplay>& replays) {
-  PerNode<int> runs(graph.nodes.size(), 0);
-  for (const NodeReplay& replay : replays) ++runs[replay.node];
-  const Reached reached(graph, blocks);
-  std::vector<UnitDecision> units;
-  NodeId before;  // the last node of the block before
-  for (const GraphBlock& block : blocks) {
-    if (!block.layer) break;
-    UnitDecision unit{.unit = block.name, .values = {}};
-    bool all = true;
-    for (const NodeId id : block.nodes) {
-      unit.pieces = unit.pieces || runs[id] > 1;
-      if (runs[id] > 0 && id != block.nodes.back()) unit.values.push_back(value_of(graph, id, block.name));
-      if (runs[id] == 0 && reached[id]) all = false;
+std::vector<Unit> find_units(const Graph& graph) {
+  const std::vector<Piece> pieces = pieces_of(graph);
+  std::vector<std::size_t> ends(pieces.size(), 0);
+  find_periods(pieces, classes_of(graph, pieces), 0, pieces.size(), ends);
+  const auto line_of = [&](std::size_t piece) -> const std::string& { return graph.nodes[pieces[piece].front()].line.text(); };
+  std::vector<Unit> units;
+  for (std::size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+    const std::string_view part = numbered_part(line_of(begin));
+    const bool repeated = ends[begin] != 0;
+    end = repeated ? ends[begin] : begin + 1;
+    while (!repeated && !part.empty() && end < pieces.size() && ends[end] == 0 && numbered_part(line_of(end)) == part) ++end;
+    Unit unit{.name = std::string(part.empty() ? line_of(begin) : part), .nodes = {}, .cuts = {}};
+    for (std::size_t piece = begin; piece < end; ++piece) {
+      unit.nodes.insert(unit.nodes.end(), pieces[piece].begin(), pieces[piece].end());
+      unit.cuts.push_back(pieces[piece].back());
     }
-    unit.joined = before.valid() && runs[before] > 0;
-    unit.mode = unit.values.empty() ? UnitMode::keep : all ? UnitMode::recompute : UnitMode::cheap;
-    if (unit.mode == UnitMode::recompute) unit.values.clear();
+    unit.block = repeated || (!part.empty() && unit.nodes.size() > 1);
     units.push_back(std::move(unit));
-    before = block.nodes.back();
   }
-  PerNode<char> inside(graph.nodes.size(), 0);
-  for (const GraphBlock& block : blocks) {
-    for (const NodeId id : block.nodes) inside[id] = block.layer;
-  }
-  std::map<std::string, std::size_t> others;  // by line: its place among the units
-  for (const NodeId id : graph.order) {
-    if (runs[id] == 0 || inside[id]) continue;
-    const std::string line = graph.nodes[id].line;
-    const auto [place, fresh] = others.emplace(line, units.size());
-    if (fresh) units.push_back({.unit = line, .mode = UnitMode::cheap, .values = {}});
-    units[place->second].values.push_back(value_of(graph, id, line));
-  }
+  std::ranges::stable_partition(units, std::identity{}, &Unit::block);
   return units;
+}
+
+int block_count(const std::vector<Unit>& units) { return static_cast<int>(std::ranges::count(units, true, &Unit::block)); }
+
+std::unordered_map<Symbol, int> units_of_lines(const Graph& graph, const std::vector<Unit>& units) {
+  std::unordered_map<Symbol, int> unit_of_line;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const NodeId id : units[i].nodes) unit_of_line.emplace(graph.nodes[id].line, static_cast<int>(i));
+  }
+  return unit_of_line;
 }
 
 }  // namespace plimsoll

@@ -1,34 +1,33 @@
-// What a plan's replays come to, told by the units of the model: its repeated layers.
+// The units of a model, found from the graph alone: what is fetched at once, goes together for several micro-batches, and has a
+// name in a plan. The forward nodes are cut wherever a single value crosses (plan/regions); the periods of periodic runs of equal
+// pieces are the blocks (a transformer's layers; those of each stage of a network that has several kinds).
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/graph.h"
-#include "plan/blocks.h"
-#include "plan/passes/replay.h"
 
 namespace plimsoll {
 
-enum class UnitMode : std::uint8_t {
-  keep,       // nothing of it runs again
-  cheap,      // some of its nodes do
-  recompute,  // all that its backward pass needs but what crosses its cuts
-};
-std::string_view name(UnitMode mode);
-
-struct UnitDecision {
-  std::string unit;  // its name: "h.3"
-  UnitMode mode = UnitMode::keep;
-  bool pieces = false;              // some of its nodes run again more than once
-  bool joined = false;              // what comes into it is made again with the unit before it
-  std::vector<std::string> values;  // made again where not all are; without the name of the unit
+struct Unit {
+  std::string name;           // the model line of its first node up to a number: "h.3"
+  std::vector<NodeId> nodes;  // forward nodes of the main section, in order
+  std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
+  bool block = true;         // else it is what lies outside the blocks: an embedding, a head
 };
 
-// The units in the order of the model. What runs again outside the repeated layers stands behind them, by its lines.
-std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<GraphBlock>& blocks,
-                                         const std::vector<NodeReplay>& replays);
+// The unit that a model line belongs to, by its number; gradients and clones have the lines of their forward nodes.
+std::unordered_map<Symbol, int> units_of_lines(const Graph& graph, const std::vector<Unit>& units);
+
+// Of the training pass; without one of the first forward pass.
+Section main_section(const Graph& graph);
+
+// The blocks in forward order, and then what lies outside of them. Pieces that repeat nothing are one block if their lines share
+// a number ("h.0") and they have several nodes.
+std::vector<Unit> find_units(const Graph& graph);
+// How many of them are blocks: the first ones.
+int block_count(const std::vector<Unit>& units);
 
 }  // namespace plimsoll

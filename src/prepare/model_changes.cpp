@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "config/adapter_keys.h"
-#include "plan/blocks.h"
+#include "plan/units.h"
 #include "prepare/setup.h"
 
 namespace plimsoll {
@@ -37,10 +37,10 @@ std::vector<std::string> tables_of(const Graph& graph) {
 
 // "model[.]layers[.](0|1|2)" of modules that differ in their last part.
 std::vector<std::string> lower_half_of(const Graph& graph) {
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<Unit> units = find_units(graph);
   std::string last_parts, stem;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(layer_count(blocks) / 2); ++i) {
-    const std::string_view name = blocks[i].name, before = without_last(name);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(block_count(units) / 2); ++i) {
+    const std::string_view name = units[i].name, before = without_last(name);
     if (i > 0 && before != stem) return {};
     stem = before;
     last_parts += fmt::format("{}{}", i == 0 ? "" : "|", name.substr(name.rfind('.') + 1));

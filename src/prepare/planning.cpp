@@ -335,8 +335,8 @@ Error stored_passes(std::string message, std::string disk) {
                "a budget that holds it, or a plan that was made for this one", {std::move(disk)});
 }
 
-bool fits_blocks(const PlanDecisions& decisions, const std::vector<GraphBlock>& blocks) {
-  const int count = layer_count(blocks);
+bool fits_blocks(const PlanDecisions& decisions, const std::vector<Unit>& units) {
+  const int count = block_count(units);
   return decisions.paging.activations <= count && decisions.paging.resident <= count;
 }
 
@@ -345,7 +345,7 @@ bool fits_blocks(const PlanDecisions& decisions, const std::vector<GraphBlock>& 
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
   const double start = seconds_now();
   const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<Unit> units = find_units(graph);
   check_replayed_batch(input, record);
   if (record.decisions.paging.active() && input.request.beyond.empty()) {
     const bool host = has_host(input.machine.machine);
@@ -354,14 +354,14 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
         host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
   }
   if (record.decisions.accumulation != input.request.accumulation(record.decisions.micro_batch) ||
-      graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, blocks) ||
-      !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, blocks, record.decisions.group).empty()) {
+      graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
+      !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, units, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
                        "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
   }
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanningResult result;
-  result.plan = build_plan(graph, blocks, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
+  result.plan = build_plan(graph, units, record.decisions, input.request, input.machine.machine, catalogue, &record.offsets);
   if (result.plan->plan_hash != record.plan_hash) {
     throw config_error("E-PLAN-REPLAY", "plan",
                        "the plan was made on another machine, or before its kernels were measured, or "

@@ -150,7 +150,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
   OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
-  Plan plan = build_plan(model.graph, find_blocks(model.graph), prepared.record.decisions, plan_request(config, prepared.ragged),
+  Plan plan = build_plan(model.graph, find_units(model.graph), prepared.record.decisions, plan_request(config, prepared.ragged),
                          prepared.machine, catalogue, &prepared.record.offsets);
   if (plan.plan_hash != prepared.record.plan_hash) {
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",

@@ -90,7 +90,7 @@ void touch_executable() {
 Config config_of(const ProbeShape& shape, const std::filesystem::path& tokens, int threads) {
   constexpr std::int64_t kContext = 64;
   Config config;
-  const std::vector<std::string> sets{fmt::format("model.layers={}", shape.layers), fmt::format("model.width={}", shape.width),
+  const std::vector<std::string> sets{fmt::format("model.blocks={}", shape.layers), fmt::format("model.width={}", shape.width),
                                       fmt::format("model.heads={}", shape.width / 32),
                                       fmt::format("model.vocab={}", shape.vocab)};
   config = with_settings(std::move(config), sets);
@@ -147,7 +147,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const DataFiles data = open_data(config, folder);
   TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
   OpCatalogue catalogue({}, {});
-  Plan plan = build_plan(model.graph, find_blocks(model.graph), record.decisions, plan_request(config), counting(machine),
+  Plan plan = build_plan(model.graph, find_units(model.graph), record.decisions, plan_request(config), counting(machine),
                          catalogue, &record.offsets);
   model.graph = {};
   const Program program = lower(plan);

@@ -16,7 +16,7 @@
 #include "formats/scratch_folder.h"
 #include "models/all.h"
 #include "models/gpt2/gpt2.h"
-#include "plan/blocks.h"
+#include "plan/units.h"
 #include "plan/small_models.h"
 #include "weights/adapter_weights.h"
 
@@ -70,7 +70,7 @@ TEST(Rewrite, ChangesEveryPass) {
       trained += parameter.kind == ParameterKind::trained ? 1 : 0;
     }
     EXPECT_EQ(trained, 6 * (kind == AdapterKind::dora ? 3 : 2));
-    EXPECT_EQ(layer_count(find_blocks(graph.graph)), 3);
+    EXPECT_EQ(block_count(find_units(graph.graph)), 3);
     EXPECT_EQ(adapted_layers(graph.graph, model, settings).size(), 6u);
   }
 }

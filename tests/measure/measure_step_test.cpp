@@ -23,10 +23,10 @@ TEST(MeasureStep, TimesEveryKernelOfAnUpdate) {
   Machine machine = round_machine();
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = 2, .accumulation = 2};
-    const std::vector<GraphBlock> layers = layers_of(graph);
+    const std::vector<Unit> layers = layers_of(graph);
     decisions.replays = replays_of_blocks(graph, layers, std::vector<BlockChoice>(layers.size(), mode));
     OpCatalogue catalogue({}, {step.seconds.begin(), step.seconds.end()});
-    const Plan plan = build_plan(graph, find_blocks(graph), decisions, plan_request(config), machine, catalogue, nullptr);
+    const Plan plan = build_plan(graph, find_units(graph), decisions, plan_request(config), machine, catalogue, nullptr);
     EXPECT_EQ(plan.costs_bound, 0);
     EXPECT_GT(plan.costs_recorded, 50);
     EXPECT_GT(plan.update_seconds, 0);

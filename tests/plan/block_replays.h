@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "graph/graph.h"
-#include "plan/blocks.h"
 #include "plan/passes/replay.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
@@ -58,7 +58,7 @@ inline PerValue<char> saved_values(const Graph& graph) {
 
 class BlockPlacement {
  public:
-  BlockPlacement(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices)
+  BlockPlacement(const Graph& graph, const std::vector<Unit>& units, const std::vector<BlockChoice>& choices)
       : graph_(graph),
         dropped_(graph.nodes.size()),
         crossing_(graph.values.size()),
@@ -66,10 +66,10 @@ class BlockPlacement {
         copies_(graph.values.size()),
         passing_copies_(graph.values.size()),
         saved_(saved_values(graph)) {
-    ensure(blocks.size() == choices.size(), "recompute", "one choice per block");
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      drop(blocks[i], choices[i]);
-      if (i > 0 && choices[i].mode == BlockMode::joined) drop_output(blocks[i - 1]);
+    ensure(units.size() == choices.size(), "recompute", "one choice per block");
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      drop(units[i], choices[i]);
+      if (i > 0 && choices[i].mode == BlockMode::joined) drop_output(units[i - 1]);
     }
   }
 
@@ -88,7 +88,7 @@ class BlockPlacement {
  private:
   static constexpr int kNone = 0;  // no copy but the first
 
-  void drop(const GraphBlock& block, const BlockChoice& choice) {
+  void drop(const Unit& block, const BlockChoice& choice) {
     const BlockMode mode = choice.mode;
     if (mode == BlockMode::keep) return;
     for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the output of the last one is the next block's input
@@ -99,14 +99,14 @@ class BlockPlacement {
     if (mode == BlockMode::pieces || mode == BlockMode::joined) mark_pieces(block);
   }
 
-  void mark_pieces(const GraphBlock& block) {
+  void mark_pieces(const Unit& block) {
     for (const NodeId id : block.nodes) in_pieces_[id] = 1;
     for (const NodeId id : block.cuts) {
       for (const ValueId output : graph_.nodes[id].outputs) crossing_[output] = 1;
     }
   }
 
-  void drop_output(const GraphBlock& block) {
+  void drop_output(const Unit& block) {
     const NodeId last = block.nodes.back();
     dropped_[last] = graph_.nodes[last].op->replayable;
     in_pieces_[last] = 1;
@@ -161,9 +161,9 @@ class BlockPlacement {
 }  // namespace block_replays
 
 // `choices[i]` is for `blocks[i]`. Each node runs again right before the first backward node that reads what it makes.
-inline std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<GraphBlock>& blocks,
+inline std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<Unit>& units,
                                                  const std::vector<BlockChoice>& choices) {
-  return block_replays::BlockPlacement(graph, blocks, choices).run();
+  return block_replays::BlockPlacement(graph, units, choices).run();
 }
 
 }  // namespace plimsoll

@@ -65,7 +65,7 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
   const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
   OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
-  const Simulation simulation = simulate(apply_paging(graph, find_blocks(graph), paging), 1, 1, true, kernels);
+  const Simulation simulation = simulate(apply_paging(graph, find_units(graph), paging), 1, 1, true, kernels);
   double bytes = 0, pieces = 0;
   for (const Value& value : simulation.graph.values) {
     if (!value.persistent() || value.tier == 0) continue;
@@ -95,11 +95,11 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
 TEST(LaneModel, APageHasALatencyOfItsOwnWhileTheOtherWayIsIdle) {
   const Config config = config_for({2, 256, 4, 16, 301}, 2);
   const Paging paging{kPageStep, 4, true, true};
-  const std::vector<GraphBlock> blocks = find_blocks(build_training_graph(config, kTrainAndValidate, 2).graph);
+  const std::vector<Unit> units = find_units(build_training_graph(config, kTrainAndValidate, 2).graph);
   OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
-  const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, blocks, paging);
-  const Simulation simulation = simulate(apply_choices(paged, blocks, {}, paging, {1, 1}), 1, 1, true, kernels);
+  const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, units, paging);
+  const Simulation simulation = simulate(apply_choices(paged, units, {}, paging, {1, 1}), 1, 1, true, kernels);
   constexpr double kBoth = 4, kAlone = 1, kRate = 1e18;
   Machine machine = round_machine();
   for (Link& link : machine.links) {

@@ -71,7 +71,7 @@ void expect_no_overlap(const Plan& plan, const std::string& where) {
 
 std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
   std::string text;
-  for (const UnitDecision& unit : describe_units(batch.model().graph, batch.model().blocks, batch.replays(candidate)))
+  for (const UnitDecision& unit : describe_units(batch.model().graph, batch.model().units, batch.replays(candidate)))
     text += std::string(name(unit.mode)) + (unit.pieces ? " in pieces, " : ", ");
   return text + std::to_string(candidate.loss_chunks) + " chunks";
 }
@@ -145,7 +145,7 @@ TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
             const regions::ChainPlan plan = random_path(regions, random);
             const Paging own = batch.paging({.level = level});
             const Simulation full =
-                simulate(apply_decisions(model.graph, model.blocks, regions.replays(plan), own, batch.window()),
+                simulate(apply_decisions(model.graph, model.units, regions.replays(plan), own, batch.window()),
                          batch.window().rounds(), 1, true, model.kernels);
             expect_clones_are_read(full.graph);
             const Bytes live = most_live(full);
@@ -198,9 +198,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 30));
       for (const Candidate& candidate : candidates) {
-        const Simulation full = simulate(
-            apply_decisions(model.graph, model.blocks, batch.replays(candidate), batch.paging(candidate), batch.window()),
-            batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
+        const Simulation full =
+            simulate(apply_decisions(model.graph, model.units, batch.replays(candidate), batch.paging(candidate), batch.window()),
+                     batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
         const Bytes live = most_live(full);
         const Costs costs = costs_of(full, paging, machine);
         const std::string what = text_of(batch, candidate);
@@ -368,7 +368,7 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
       const PlanRecord record = record_from_json(printed.at("record"));
       const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
       OpCatalogue catalogue({}, {});
-      const Plan rebuilt = build_plan(graph, find_blocks(graph), record.decisions, plan_request(config), round_machine(),
+      const Plan rebuilt = build_plan(graph, find_units(graph), record.decisions, plan_request(config), round_machine(),
                                       catalogue, &record.offsets);
       EXPECT_EQ(rebuilt.plan_hash, plan.plan_hash);
       EXPECT_EQ(rebuilt.process, plan.process);
@@ -417,7 +417,7 @@ TEST(PlanRecord, ChangedAddressesAreRefused) {
     offsets[i] -= kAlignment;
     try {
       const Plan moved =
-          build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &offsets);
+          build_plan(graph, find_units(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &offsets);
       EXPECT_NE(moved.plan_hash, plan.plan_hash);
     } catch (const Error& error) {
       EXPECT_EQ(error.code, "E-PLAN-REPLAY");
@@ -426,7 +426,7 @@ TEST(PlanRecord, ChangedAddressesAreRefused) {
   }
   EXPECT_GT(refused, static_cast<int>(plan.offsets.size()) / 2);
   std::vector<Bytes> few(plan.offsets.begin(), plan.offsets.end() - 1);
-  EXPECT_THROW(build_plan(graph, find_blocks(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &few),
+  EXPECT_THROW(build_plan(graph, find_units(graph), plan.decisions, plan_request(config), round_machine(), catalogue, &few),
                Error);
 }
 

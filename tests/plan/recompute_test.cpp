@@ -16,26 +16,26 @@ Graph training_graph(const ModelShape& shape, std::int64_t micro = 2) {
   return build_training_graph(config_for(shape, micro), kTrainAndValidate, micro).graph;
 }
 
-std::vector<BlockChoice> uniform(const Graph& graph, const std::vector<GraphBlock>& blocks, BlockMode mode) {
+std::vector<BlockChoice> uniform(const Graph& graph, const std::vector<Unit>& units, BlockMode mode) {
   std::vector<BlockChoice> choices;
-  for (const GraphBlock& block : blocks) choices.push_back(choice_of(graph, block, mode));
+  for (const Unit& block : units) choices.push_back(choice_of(graph, block, mode));
   return choices;
 }
 
-Graph recomputed(const Graph& graph, const std::vector<GraphBlock>& blocks, const std::vector<BlockChoice>& choices) {
-  return apply_replays(graph, replays_of_blocks(graph, blocks, choices));
+Graph recomputed(const Graph& graph, const std::vector<Unit>& units, const std::vector<BlockChoice>& choices) {
+  return apply_replays(graph, replays_of_blocks(graph, units, choices));
 }
 
 TEST(Blocks, AreTheLayersOfTheModel) {
   for (const ModelShape& shape : kShapes) {
     const Graph graph = training_graph(shape);
-    const std::vector<GraphBlock> blocks = layers_of(graph);
-    ASSERT_EQ(blocks.size(), static_cast<std::size_t>(shape.layers));
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      EXPECT_EQ(blocks[i].name, "h." + std::to_string(i));
-      EXPECT_EQ(blocks[i].nodes.size(), blocks[0].nodes.size());
-      for (const NodeId id : blocks[i].nodes) {
-        EXPECT_EQ(graph.nodes[id].line.text().rfind(blocks[i].name + ".", 0), 0u) << graph.nodes[id].line.text();
+    const std::vector<Unit> units = layers_of(graph);
+    ASSERT_EQ(units.size(), static_cast<std::size_t>(shape.layers));
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      EXPECT_EQ(units[i].name, "h." + std::to_string(i));
+      EXPECT_EQ(units[i].nodes.size(), units[0].nodes.size());
+      for (const NodeId id : units[i].nodes) {
+        EXPECT_EQ(graph.nodes[id].line.text().rfind(units[i].name + ".", 0), 0u) << graph.nodes[id].line.text();
         EXPECT_FALSE(graph.nodes[id].backward);
       }
     }
@@ -44,8 +44,8 @@ TEST(Blocks, AreTheLayersOfTheModel) {
 
 TEST(Recompute, KeepingEverythingChangesNothing) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = layers_of(graph);
-  EXPECT_EQ(graph_hash(recomputed(graph, blocks, uniform(graph, blocks, BlockMode::keep))), graph_hash(graph));
+  const std::vector<Unit> units = layers_of(graph);
+  EXPECT_EQ(graph_hash(recomputed(graph, units, uniform(graph, units, BlockMode::keep))), graph_hash(graph));
 }
 
 void expect_clones_are_copies(const Graph& graph, const Graph& before) {
@@ -73,9 +73,9 @@ void expect_clones_are_copies(const Graph& graph, const Graph& before) {
 
 TEST(Recompute, ClonesCarryOpAttributesAndSite) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = layers_of(graph);
+  const std::vector<Unit> units = layers_of(graph);
   for (const BlockMode mode : {BlockMode::cheap, BlockMode::recompute, BlockMode::pieces, BlockMode::joined}) {
-    const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, mode));
+    const Graph rewritten = recomputed(graph, units, uniform(graph, units, mode));
     verify(rewritten);
     expect_clones_are_copies(rewritten, graph);
     EXPECT_GT(rewritten.nodes.size(), graph.nodes.size());
@@ -88,8 +88,8 @@ TEST(Recompute, ClonesCarryOpAttributesAndSite) {
 
 TEST(Recompute, OriginalIdsKeepTheirMeaning) {
   const Graph graph = training_graph(kShapes[0]);
-  const std::vector<GraphBlock> blocks = layers_of(graph);
-  const Graph rewritten = recomputed(graph, blocks, uniform(graph, blocks, BlockMode::recompute));
+  const std::vector<Unit> units = layers_of(graph);
+  const Graph rewritten = recomputed(graph, units, uniform(graph, units, BlockMode::recompute));
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     EXPECT_EQ(rewritten.values[ValueId{i}].name, graph.values[ValueId{i}].name);
 }

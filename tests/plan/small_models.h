@@ -97,7 +97,7 @@ struct Planner {
 };
 
 // What a block of the graph does in this mode; in `cheap` all nodes run again but matrix products and attention.
-inline BlockChoice choice_of(const Graph& graph, const GraphBlock& block, BlockMode mode) {
+inline BlockChoice choice_of(const Graph& graph, const Unit& block, BlockMode mode) {
   BlockChoice choice = mode;
   for (std::size_t i = 0; mode == BlockMode::cheap && i + 1 < block.nodes.size(); ++i) {
     if (!graph.nodes[block.nodes[i]].op->costly) choice.again.push_back(i);
@@ -115,9 +115,9 @@ inline BlockChoice random_choice(std::mt19937& random) {
   return {BlockMode::cheap, std::move(again)};
 }
 
-inline std::vector<GraphBlock> layers_of(const Graph& graph) {
-  std::vector<GraphBlock> layers = find_blocks(graph);
-  layers.resize(static_cast<std::size_t>(layer_count(layers)));
+inline std::vector<Unit> layers_of(const Graph& graph) {
+  std::vector<Unit> layers = find_units(graph);
+  layers.resize(static_cast<std::size_t>(block_count(layers)));
   return layers;
 }
 
@@ -126,7 +126,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
                       DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1,
                       const Machine& machine = round_machine()) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
-  const std::vector<GraphBlock> layers = layers_of(graph);
+  const std::vector<Unit> layers = layers_of(graph);
   PlanDecisions decisions{.micro_batch = micro_batch,
                           .accumulation = plan_request(config, facts.ragged).accumulation(micro_batch),
                           .group = group,
@@ -141,7 +141,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   decisions.replays = replays_of_blocks(graph, layers, all);
   const bool gpu = machine.instruction_set == kCudaInstructions;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
-  return build_plan(graph, find_blocks(graph), decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
+  return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
 }
 
 }  // namespace plimsoll

@@ -160,7 +160,7 @@ TEST(Adapters, EveryBudgetIsExactAndHasTheSameBitsOverAnyBase) {
     SCOPED_TRACE("format " + std::to_string(static_cast<int>(base.format)));
     const auto small = [&](std::int64_t batch) { return adapter_network(batch, 20, base); };
     const auto narrow = [&](std::int64_t batch) { return adapter_network(batch, 36, base, DType::bf16); };
-    EXPECT_EQ(layer_count(find_blocks(small(1).graph)), 5);
+    EXPECT_EQ(block_count(find_units(small(1).graph)), 5);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(small, {}, with_replays, with_disk);
     run_irregular(narrow, {}, with_replays, with_disk);
@@ -212,7 +212,7 @@ TEST(SharedMatrix, EveryBudgetIsExactAndHasTheSameBits) {
   optimizer.gradients = DType::bf16;
   for (const DType compute : {DType::f32, DType::bf16}) {
     const auto make = [&](std::int64_t batch) { return shared_network(batch, optimizer, compute); };
-    EXPECT_EQ(layer_count(find_blocks(make(1).graph)), 6);
+    EXPECT_EQ(block_count(find_units(make(1).graph)), 6);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(make, {}, with_replays, with_disk);
   }
@@ -228,7 +228,7 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBits) {
     const auto make = [&](std::int64_t batch) {
       return following_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32, /*line=*/scaled);
     };
-    EXPECT_EQ(layer_count(find_blocks(make(1).graph)), 6);
+    EXPECT_EQ(block_count(find_units(make(1).graph)), 6);
     std::size_t with_replays = 0, with_disk = 0;
     run_irregular(make, {}, with_replays, with_disk);
   }
@@ -291,7 +291,7 @@ TEST(Classifier, EveryBudgetIsExactAndHasTheSameBits) {
 TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBits) {
   const Graph graph = stacked_network(1, 96, 24).graph;
   std::vector<std::string> layers, others, expected;
-  for (const GraphBlock& block : find_blocks(graph)) (block.layer ? layers : others).push_back(block.name);
+  for (const Unit& block : find_units(graph)) (block.block ? layers : others).push_back(block.name);
   for (const char* stack : {"encoder.", "decoder."}) {
     for (int i = 0; i < 6; ++i) expected.push_back(stack + std::to_string(i));
   }
@@ -306,7 +306,7 @@ TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBits) {
 TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   const Graph graph = stacked_network(1, 8, 256).graph;
   for (const bool tables : {false, true}) {
-    const Graph paged = apply_paging(graph, find_blocks(graph), {kLargePage, kPageSlots, true, true, 0, tables});
+    const Graph paged = apply_paging(graph, find_units(graph), {kLargePage, kPageSlots, true, true, 0, tables});
     for (const char* name : {"stem.w", "neck.w", "stem.w.grad"}) EXPECT_EQ(paged.values[paged.find(name)].tier, tables) << name;
     for (const char* name : {"encoder.0.w", "decoder.3.w"}) EXPECT_EQ(paged.values[paged.find(name)].tier, 1) << name;
   }

@@ -99,12 +99,12 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
   const Config config = config_for({3, 64, 4, 12, 301}, 4);
   const TrainingGraph model = build_training_graph(config, kTrainAndValidate, 1);
   const Graph& graph = model.graph;
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
-  ASSERT_TRUE(may_group(graph, blocks));
-  EXPECT_EQ(why_not_grouped(graph, blocks, 4), "");
-  EXPECT_NE(why_not_grouped(graph, blocks, kMostGroup + 1), "");
+  const std::vector<Unit> units = find_units(graph);
+  ASSERT_TRUE(may_group(graph, units));
+  EXPECT_EQ(why_not_grouped(graph, units, 4), "");
+  EXPECT_NE(why_not_grouped(graph, units, kMostGroup + 1), "");
   EXPECT_NE(why_not_grouped(graph, {}, 4), "");
-  const Graph grouped = apply_grouping(graph, blocks, 4, false);
+  const Graph grouped = apply_grouping(graph, units, 4, false);
   verify(grouped);
   EXPECT_EQ(grouped.section_order(Section::micro).size(), 4 * graph.section_order(Section::micro).size());
   EXPECT_EQ(grouped.section_order(Section::update), graph.section_order(Section::update));
@@ -124,7 +124,7 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
 TEST(Grouping, NotWhereAnAccumulatorBelongsToSeveralSegments) {
   const Config config = config_for({3, 64, 4, 12, 301}, 4);
   Graph graph = build_training_graph(config, kTrainAndValidate, 1).graph;
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<Unit> units = find_units(graph);
   const ValueId first = graph.find("h.0.ln_1.weight"), second = graph.find("h.1.ln_1.weight");
   const ValueId sum = graph.find("h.0.ln_1.weight.grad"), other = graph.find("h.1.ln_1.weight.grad");
   for (Node& node : graph.nodes) {
@@ -133,9 +133,9 @@ TEST(Grouping, NotWhereAnAccumulatorBelongsToSeveralSegments) {
   for (Value& value : graph.values) {
     if (value.version_of == sum) value.version_of = other;
   }
-  EXPECT_FALSE(may_group(graph, blocks));
-  EXPECT_EQ(why_not_grouped(graph, blocks, 1), "");
-  EXPECT_NE(why_not_grouped(graph, blocks, 2), "");
+  EXPECT_FALSE(may_group(graph, units));
+  EXPECT_EQ(why_not_grouped(graph, units, 1), "");
+  EXPECT_NE(why_not_grouped(graph, units, 2), "");
 }
 
 }  // namespace

@@ -228,7 +228,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
     const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
-    const Graph paged = apply_paging(graph, find_blocks(graph), {1 << 18, 4, true, true, 0, true});
+    const Graph paged = apply_paging(graph, find_units(graph), {1 << 18, 4, true, true, 0, true});
     return paged.values[paged.find(value)].tier;
   };
   EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wte.weight"), 1);
@@ -240,7 +240,7 @@ TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
 
 TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
   const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), {2, false}, 2).graph;
-  const Graph paged = apply_paging(graph, find_blocks(graph), {kPageStep, 4});
+  const Graph paged = apply_paging(graph, find_units(graph), {kPageStep, 4});
   const auto tier = [&](const char* value) { return paged.values[paged.find(value)].tier; };
   for (const char* stays : {"h.0.ln_1.weight.m", "h.1.mlp.c_fc.bias.v"}) EXPECT_EQ(tier(stays), 0) << stays;
   for (const char* leaves : {"wpe.weight.m", "h.1.attn.c_proj.weight.v"}) EXPECT_EQ(tier(leaves), 1) << leaves;
@@ -248,7 +248,7 @@ TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
 
 TEST(Paging, SomeBlocksKeepTheirState) {
   const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), {2, false}, 2).graph;
-  const Graph paged = apply_paging(graph, find_blocks(graph), {kPageStep, 4, false, false, 2});
+  const Graph paged = apply_paging(graph, find_units(graph), {kPageStep, 4, false, false, 2});
   for (int block = 0; block < 4; ++block) {
     const std::string line = "h." + std::to_string(block);
     for (const char* state : {".attn.c_attn.weight.m", ".mlp.c_fc.weight.v"}) {
@@ -261,8 +261,8 @@ TEST(Paging, SomeBlocksKeepTheirState) {
 
 TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
   const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
-  const PerValue<int> block_of = blocks_of_values(graph, blocks);
+  const std::vector<Unit> units = find_units(graph);
+  const PerValue<int> block_of = units_of_values(graph, units);
   for (int block = 0; block < 3; ++block) {
     const std::string line = "h." + std::to_string(block);
     for (const char* large : {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight", ".mlp.c_proj.weight"}) {
@@ -281,18 +281,18 @@ TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
 // A weight that the first node reads outside of all blocks, and then one of them.
 TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
   Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
-  std::vector<GraphBlock> blocks = find_blocks(graph);
+  std::vector<Unit> units = find_units(graph);
   const ValueId weight = graph.find("h.0.attn.c_attn.weight");
-  ASSERT_EQ(blocks_of_values(graph, blocks)[weight], 0);
+  ASSERT_EQ(units_of_values(graph, units)[weight], 0);
   const auto reads = [&](NodeId id) {
     const std::vector<ValueId>& inputs = graph.nodes[id].inputs;
     return std::find(inputs.begin(), inputs.end(), weight) != inputs.end();
   };
   // The reader leaves its block, and a later node of the block reads the weight as well.
-  const NodeId reader = *std::find_if(blocks[0].nodes.begin(), blocks[0].nodes.end(), reads);
-  graph.nodes[blocks[0].nodes.back()].inputs.push_back(weight);
-  std::erase(blocks[0].nodes, reader);
-  EXPECT_EQ(blocks_of_values(graph, blocks)[weight], -1);
+  const NodeId reader = *std::find_if(units[0].nodes.begin(), units[0].nodes.end(), reads);
+  graph.nodes[units[0].nodes.back()].inputs.push_back(weight);
+  std::erase(units[0].nodes, reader);
+  EXPECT_EQ(units_of_values(graph, units)[weight], -1);
 }
 
 // Each change is one that a wrong lowering could make.
@@ -429,7 +429,7 @@ TEST(Paging, EachEngineIsCountedForItself) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
   const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
-  const Graph streamed = apply_paging(graph, find_blocks(graph), {1024, 2});
+  const Graph streamed = apply_paging(graph, find_units(graph), {1024, 2});
   Machine machine = round_machine();
   const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine, 0));
   machine.tiers[1].transfers = TransferEngine::io_uring;

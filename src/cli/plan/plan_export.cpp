@@ -21,10 +21,10 @@ Simulation keep_everything(const Config& config, const PlanningInput& input, con
   std::erase_if(graph.order, [&](NodeId id) {
     return graph.nodes[id].section != Section::micro && graph.nodes[id].section != Section::update;
   });
-  const std::vector<GraphBlock> blocks = find_blocks(graph);
+  const std::vector<Unit> units = find_units(graph);
   OpCatalogue catalogue = catalogue_of(input.machine);
   NodeKernels kernels(input.machine.machine.threads, catalogue);
-  return simulate(apply_decisions(graph, blocks, {}, {}, {plan.decisions.accumulation, 1}), plan.decisions.accumulation,
+  return simulate(apply_decisions(graph, units, {}, {}, {plan.decisions.accumulation, 1}), plan.decisions.accumulation,
                   plan.decisions.loss_chunks, /*saves=*/false, kernels);
 }
 

@@ -139,7 +139,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   if (scratch.valid() && !cut.loss) cut.own += simulation.lifetimes.buffers[scratch].bytes.n;
 
   const Around around(graph, middle);
-  const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, model.blocks);
+  const std::unordered_map<Symbol, int> block_of_line = units_of_lines(graph, model.units);
   std::map<ValueId, bool> saved;  // whether a block reads it
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward || around.later[id] == 0) continue;
@@ -149,7 +149,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
       const bool forward = producer.valid() && !graph.nodes[producer].backward && before_loss[producer] != 0;
       if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;
       const auto block = block_of_line.find(graph.nodes[id].line);
-      saved[value] |= block != block_of_line.end() && block->second < model.layers;
+      saved[value] |= block != block_of_line.end() && block->second < model.blocks;
     }
   }
   // What one node made counts together, and where blocks read some of it, that part alone.

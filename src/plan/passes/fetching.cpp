@@ -32,14 +32,14 @@ struct Pass {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds)
+  Rewrite(Graph graph, const std::vector<Unit>& units, bool narrow, bool adds)
       : result_(std::move(graph)),
         narrow_(narrow),
         adds_(adds),
-        unit_of_(blocks_of_lines(result_, blocks)),
+        unit_of_(units_of_lines(result_, units)),
         before_(result_.order.size()),
         after_(result_.order.size()) {
-    find_passes(blocks_of_values(result_, blocks));
+    find_passes(units_of_values(result_, units));
     for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
   }
 
@@ -236,8 +236,8 @@ class Rewrite {
 
 }  // namespace
 
-Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds) {
-  return Rewrite(std::move(graph), blocks, narrow, adds).run();
+Graph apply_fetching(Graph graph, const std::vector<Unit>& units, bool narrow, bool adds) {
+  return Rewrite(std::move(graph), units, narrow, adds).run();
 }
 
 }  // namespace plimsoll

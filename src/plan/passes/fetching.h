@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "plan/blocks.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
 // For a graph in which apply_paging has said what rests where, after recomputation. `adds`: the window has several micro-steps,
 // so accumulators come in before something is added to them.
-Graph apply_fetching(Graph graph, const std::vector<GraphBlock>& blocks, bool narrow, bool adds);
+Graph apply_fetching(Graph graph, const std::vector<Unit>& units, bool narrow, bool adds);
 
 }  // namespace plimsoll

@@ -15,10 +15,10 @@ using Segment = std::vector<NodeId>;
 
 // The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
 // of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
-std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBlock>& blocks, bool narrow) {
+std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& units, bool narrow) {
   constexpr int kOutside = -1;
-  const std::unordered_map<Symbol, int> block_of_line = blocks_of_lines(graph, blocks);
-  const int layers = layer_count(blocks);
+  const std::unordered_map<Symbol, int> block_of_line = units_of_lines(graph, units);
+  const int blocks = block_count(units);
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
@@ -33,8 +33,8 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<GraphBloc
       if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
     }
     const auto found = block_of_line.find(node.line);
-    const int layer = found == block_of_line.end() || found->second >= layers ? kOutside : found->second;
-    const std::tuple key(layer, node.backward, node.pages.valid() ? id : NodeId{}, matrix);
+    const int block = found == block_of_line.end() || found->second >= blocks ? kOutside : found->second;
+    const std::tuple key(block, node.backward, node.pages.valid() ? id : NodeId{}, matrix);
     if (segments.empty() || key != last) segments.emplace_back();
     segments.back().insert(segments.back().end(), again.begin(), again.end());
     again.clear();
@@ -77,9 +77,9 @@ bool keeps_order(const Graph& graph, const std::vector<Segment>& segments) {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow)
+  Rewrite(Graph graph, const std::vector<Unit>& units, std::int64_t group, bool narrow)
       : result_(std::move(graph)),
-        segments_(segments_of(result_, blocks, narrow)),
+        segments_(segments_of(result_, units, narrow)),
         present_(result_.values.size()),
         replicas_(static_cast<std::size_t>(group - 1), PerValue<ValueId>(result_.values.size())) {
     ensure(keeps_order(result_, segments_), "grouping", "an accumulator is added to in several segments");
@@ -168,15 +168,14 @@ class Rewrite {
 
 }  // namespace
 
-bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  return layer_count(blocks) > 0 && keeps_order(graph, segments_of(graph, blocks, false));
+bool may_group(const Graph& graph, const std::vector<Unit>& units) {
+  return block_count(units) > 0 && keeps_order(graph, segments_of(graph, units, false));
 }
 
-std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& blocks, std::int64_t group) {
+std::string why_not_grouped(const Graph& graph, const std::vector<Unit>& units, std::int64_t group) {
   if (group == 1) return {};
-  if (layer_count(blocks) == 0) return "the model has no repeated blocks";
-  if (!may_group(graph, blocks))
-    return "a gradient of this model adds up in several of its blocks, in an order that would change";
+  if (block_count(units) == 0) return "the model has no repeated blocks";
+  if (!may_group(graph, units)) return "a gradient of this model adds up in several of its blocks, in an order that would change";
   const auto nodes = static_cast<std::int64_t>(graph.section_order(Section::micro).size());
   if (group > kMostGroup || group * nodes > kMostGroupedNodes) {
     return fmt::format("{} times the {} nodes of a micro-step are too many", group, nodes);
@@ -184,8 +183,8 @@ std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& b
   return {};
 }
 
-Graph apply_grouping(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow) {
-  return group == 1 ? std::move(graph) : Rewrite(std::move(graph), blocks, group, narrow).run();
+Graph apply_grouping(Graph graph, const std::vector<Unit>& units, std::int64_t group, bool narrow) {
+  return group == 1 ? std::move(graph) : Rewrite(std::move(graph), units, group, narrow).run();
 }
 
 std::vector<ValueId> replicas_of(const Graph& graph, ValueId value) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "plan/blocks.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
@@ -24,14 +24,14 @@ struct WindowOrder {
 inline constexpr std::int64_t kMostGroup = 256, kMostGroupedNodes = 1 << 16;
 
 // Whether each accumulator is added to in one segment only, so that its additions keep their order.
-bool may_group(const Graph& graph, const std::vector<GraphBlock>& blocks);
+bool may_group(const Graph& graph, const std::vector<Unit>& units);
 // Why so many micro-batches cannot go together; empty where they can.
-std::string why_not_grouped(const Graph& graph, const std::vector<GraphBlock>& blocks, std::int64_t group);
+std::string why_not_grouped(const Graph& graph, const std::vector<Unit>& units, std::int64_t group);
 
 // Of a graph that may be grouped, after recomputation and before fetching. With `narrow` passes a segment ends where the next
 // matrix that comes from another tier is needed. The last micro-batch of a group keeps the ids of the
 // graph; `replica_of` of the others' nodes and values names those. What streams, streams through the same room.
-Graph apply_grouping(Graph graph, const std::vector<GraphBlock>& blocks, std::int64_t group, bool narrow);
+Graph apply_grouping(Graph graph, const std::vector<Unit>& units, std::int64_t group, bool narrow);
 
 // A fed or computed value of each micro-batch of a group, in their order: those that name it, and then itself.
 std::vector<ValueId> replicas_of(const Graph& graph, ValueId value);

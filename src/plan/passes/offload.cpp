@@ -23,7 +23,7 @@ struct Trip {
 };
 
 // What one block reads that another one or none has made; invalid where that is not a single value.
-ValueId crossing_into(const Graph& graph, const GraphBlock& block) {
+ValueId crossing_into(const Graph& graph, const Unit& block) {
   ValueId crossing;
   const std::unordered_set<NodeId> nodes(block.nodes.begin(), block.nodes.end());
   for (const NodeId id : block.nodes) {
@@ -41,13 +41,13 @@ ValueId crossing_into(const Graph& graph, const GraphBlock& block) {
 
 class Rewrite {
  public:
-  Rewrite(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near)
+  Rewrite(Graph graph, const std::vector<Unit>& units, std::size_t count, Bytes near)
       : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
-    const std::unordered_map<Symbol, int> unit_of_line = blocks_of_lines(result_, blocks);
-    find_begins(unit_of_line, layer_count(blocks));
+    const std::unordered_map<Symbol, int> unit_of_line = units_of_lines(result_, units);
+    find_begins(unit_of_line, block_count(units));
     PerValue<int> goes(result_.values.size(), kStays);  // the unit that it crosses into
     for (std::size_t i = 0; i < count; ++i) {
-      const ValueId crossing = crossing_into(result_, blocks[i]);
+      const ValueId crossing = crossing_into(result_, units[i]);
       if (crossing.valid()) goes[crossing] = static_cast<int>(i);
     }
     for (std::size_t i = 0; i < result_.values.size(); ++i) {
@@ -78,8 +78,8 @@ class Rewrite {
 
   // Where the backward pass enters each unit, with what runs again for its first node; nowhere where several micro-batches go
   // together, each of which enters it.
-  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, int layers) {
-    begins_.assign(static_cast<std::size_t>(layers) + 1, kNowhere);
+  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, int blocks) {
+    begins_.assign(static_cast<std::size_t>(blocks) + 1, kNowhere);
     std::size_t clones = 0;  // right before a place
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
       const Node& node = result_.nodes[result_.order[place]];
@@ -90,7 +90,7 @@ class Rewrite {
         continue;
       }
       const auto unit = unit_of_line.find(node.line);
-      if (unit != unit_of_line.end() && unit->second < layers && node.op->transfer == Transfer::none) {
+      if (unit != unit_of_line.end() && unit->second < blocks && node.op->transfer == Transfer::none) {
         std::size_t& begin = begins_[static_cast<std::size_t>(unit->second)];
         if (begin == kNowhere) begin = place - clones;
       }
@@ -204,8 +204,8 @@ class Rewrite {
 
 }  // namespace
 
-Graph apply_offload(Graph graph, const std::vector<GraphBlock>& blocks, std::size_t count, Bytes near) {
-  return count == 0 ? std::move(graph) : Rewrite(std::move(graph), blocks, count, near).run();
+Graph apply_offload(Graph graph, const std::vector<Unit>& units, std::size_t count, Bytes near) {
+  return count == 0 ? std::move(graph) : Rewrite(std::move(graph), units, count, near).run();
 }
 
 }  // namespace plimsoll

@@ -42,11 +42,11 @@ void for_updates(const Graph& graph, Body&& body) {
 
 constexpr int kNone = -1, kSeveral = -2;  // of what no block reads, or more than one
 
-PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<Unit>& units) {
   PerValue<int> block_of(graph.values.size(), kNone);
   PerNode<int> block_of_node(graph.nodes.size(), kNone);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const NodeId id : blocks[i].nodes) block_of_node[id] = static_cast<int>(i);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const NodeId id : units[i].nodes) block_of_node[id] = static_cast<int>(i);
   }
   for (const NodeId id : graph.section_order(main_section(graph))) {
     const Node& node = graph.nodes[id];
@@ -66,8 +66,8 @@ PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<GraphB
 }
 
 // Of the optimizer state of what one block alone reads.
-PerValue<int> blocks_of_state(const Graph& graph, const std::vector<GraphBlock>& blocks) {
-  const PerValue<int> readers = readers_of_parameters(graph, blocks);
+PerValue<int> blocks_of_state(const Graph& graph, const std::vector<Unit>& units) {
+  const PerValue<int> readers = readers_of_parameters(graph, units);
   PerValue<int> block_of(graph.values.size(), kNone);
   for (const NodeId id : graph.section_order(Section::update)) {
     const Node& node = graph.nodes[id];
@@ -85,23 +85,23 @@ PerValue<int> blocks_of_state(const Graph& graph, const std::vector<GraphBlock>&
 
 }  // namespace
 
-PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units) {
   constexpr int kSmallestPart = 32;
-  PerValue<int> block_of = readers_of_parameters(graph, blocks);
-  const int layers = layer_count(blocks);
-  // What an op outside the layers reads in ranges is a table, or stays.
+  PerValue<int> block_of = readers_of_parameters(graph, units);
+  const int blocks = block_count(units);
+  // What an op outside the blocks reads in ranges is a table, or stays.
   for (const NodeId id : graph.section_order(main_section(graph))) {
     if (graph.nodes[id].op->ranges == nullptr) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
-      if (block_of[input] >= layers) block_of[input] = kSeveral;
+      if (block_of[input] >= blocks) block_of[input] = kSeveral;
     }
   }
-  std::vector<std::int64_t> bytes(blocks.size(), 0);
+  std::vector<std::int64_t> bytes(units.size(), 0);
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     const int block = block_of[ValueId{i}];
     if (block >= 0) bytes[static_cast<std::size_t>(block)] += graph.values[ValueId{i}].bytes().n;
   }
-  if (layers > 0) std::fill(bytes.begin() + layers, bytes.end(), *std::max_element(bytes.begin(), bytes.begin() + layers));
+  if (blocks > 0) std::fill(bytes.begin() + blocks, bytes.end(), *std::max_element(bytes.begin(), bytes.begin() + blocks));
   for (std::size_t i = 0; i < block_of.size(); ++i) {
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
@@ -124,12 +124,12 @@ bool works_on_ranges(const Graph& graph, const Node& node) {
 
 class PagingPass {
  public:
-  PagingPass(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging)
+  PagingPass(const Graph& graph, const std::vector<Unit>& units, const Paging& paging)
       : result_(graph),
         paging_(paging),
-        layers_(layer_count(blocks)),
-        block_of_(blocks_of_values(graph, blocks)),
-        state_of_(blocks_of_state(graph, blocks)),
+        blocks_(block_count(units)),
+        block_of_(units_of_values(graph, units)),
+        state_of_(blocks_of_state(graph, units)),
         table_(graph.values.size(), 0),
         in_ranges_(graph.values.size(), 0),
         whole_(graph.values.size(), 0) {
@@ -176,11 +176,11 @@ class PagingPass {
     }
   }
   bool keeps_state(int block) const {
-    return block >= 0 && block < layers_ && !paging_.parameters && !paging_.accumulators && stays(paging_, block, layers_);
+    return block >= 0 && block < blocks_ && !paging_.parameters && !paging_.accumulators && stays(paging_, block, blocks_);
   }
   bool leaves_a_block(ValueId value) const {
     const int block = block_of_[value];
-    return block >= layers_ ? paging_.tables : block >= 0 && !stays(paging_, block, layers_);
+    return block >= blocks_ ? paging_.tables : block >= 0 && !stays(paging_, block, blocks_);
   }
 
   // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
@@ -264,7 +264,7 @@ class PagingPass {
 
   Graph result_;
   const Paging& paging_;
-  int layers_;
+  int blocks_;
   PerValue<int> block_of_, state_of_;
   PerValue<char> table_;      // and their accumulators
   PerValue<char> in_ranges_;  // read so by an update
@@ -274,9 +274,9 @@ class PagingPass {
 }  // namespace
 
 // As many of the first blocks as is their share.
-bool stays(const Paging& paging, int layer, int layers) {
-  const auto before = [&](std::int64_t end) { return end * paging.resident / layers; };
-  return before(layer + 1) > before(layer);
+bool stays(const Paging& paging, int block, int blocks) {
+  const auto before = [&](std::int64_t end) { return end * paging.resident / blocks; };
+  return before(block + 1) > before(block);
 }
 
 RangeRule ranges_of(const Graph& graph, const Node& node) {
@@ -323,8 +323,8 @@ std::int64_t page_elements(const Graph& graph, const Paging& paging) {
   return page;
 }
 
-Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging) {
-  return paging.active() ? PagingPass(graph, blocks, paging).run() : graph;
+Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Paging& paging) {
+  return paging.active() ? PagingPass(graph, units, paging).run() : graph;
 }
 
 namespace {

@@ -12,8 +12,8 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
-#include "plan/blocks.h"
 #include "plan/machine.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
@@ -30,7 +30,7 @@ struct Paging {
   // Blocks that keep theirs all the same, spread evenly among the others: parameters and accumulators where those leave, else
   // their optimizer state.
   int resident = 0;
-  bool tables = false;    // parameters outside the layers, and their accumulators, too: whole, or in ranges where ops read those
+  bool tables = false;    // parameters outside the blocks, and their accumulators, too: whole, or in ranges where ops read those
   bool narrow = false;    // of a block one matrix at a time is on its way, and not all of the next one
   int activations = 0;    // first blocks whose inputs rest there between the passes
   Bytes near = kAllNear;  // of all this so much rests on tier 1, the rest on tier 2
@@ -43,7 +43,7 @@ struct Paging {
 // Marks what rests on which tier, and gives the nodes that stream it the room for the pages. Ids of values keep their meaning.
 // Nearest is what moves most often: parameters, then accumulators, then optimizer state. Of state that an update reads together
 // the first one is nearer for every update, so that both links are busy in each; of equals what is needed first.
-Graph apply_paging(const Graph& graph, const std::vector<GraphBlock>& blocks, const Paging& paging);
+Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Paging& paging);
 
 // Elements of a page: those of the paging, or fewer where nothing that streams is as large or ranges are no multiples of it.
 std::int64_t page_elements(const Graph& graph, const Paging& paging);
@@ -56,12 +56,12 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
 // A page of what has elements of that type.
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
-// Whether the paging leaves a layer what is its own, of so many layers.
-bool stays(const Paging& paging, int layer, int layers);
+// Whether the paging leaves a block what is its own, of so many blocks.
+bool stays(const Paging& paging, int block, int blocks);
 
 // The block that alone reads a parameter, also of its accumulator; -1 for all other values. Those that are a small part of their
-// layer do not count (outside the layers, of the largest one): a transfer of theirs would be nothing but latency.
-PerValue<int> blocks_of_values(const Graph& graph, const std::vector<GraphBlock>& blocks);
+// block do not count (outside the blocks, of the largest one): a transfer of theirs would be nothing but latency.
+PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units);
 
 // What a node streams: its inputs that do not rest where kernels run. None of a transfer.
 struct StreamedInput {

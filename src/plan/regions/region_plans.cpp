@@ -12,9 +12,8 @@ constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 512;
 
 }  // namespace
 
-RegionPlans::RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging,
-                         const Machine& machine, const std::vector<LossChunks>& chunks, RecomputePolicy policy,
-                         regions::KnownWays& known)
+RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Paging& paging, const Machine& machine,
+                         const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known)
     : chunks_(chunks) {
   const std::int64_t least_scratch = std::ranges::min_element(chunks, {}, &LossChunks::scratch)->scratch;
   const std::int64_t most_scratch = std::ranges::max_element(chunks, {}, &LossChunks::scratch)->scratch;

@@ -25,7 +25,7 @@ struct LossChunks {
 class RegionPlans {
  public:
   // The simulation keeps everything.
-  RegionPlans(const Simulation& keep, const std::vector<GraphBlock>& units, const Paging& paging, const Machine& machine,
+  RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Paging& paging, const Machine& machine,
               const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known);
 
   // What decides on every op by itself, whatever the regions: more plans.

@@ -10,7 +10,7 @@ namespace {
 
 class Conversion {
  public:
-  Conversion(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow, std::int64_t least_loss_scratch)
+  Conversion(const Simulation& simulation, const std::vector<Unit>& units, bool narrow, std::int64_t least_loss_scratch)
       : simulation_(simulation),
         graph_(simulation.graph),
         unit_of_(graph_.nodes.size(), -1),
@@ -133,7 +133,7 @@ class Conversion {
 
 }  // namespace
 
-GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow,
+GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& units, bool narrow,
                         std::int64_t least_loss_scratch) {
   return Conversion(simulation, units, narrow, least_loss_scratch).run();
 }

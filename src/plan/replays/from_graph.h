@@ -17,7 +17,7 @@ struct GraphProblem {
 };
 
 // `least_loss_scratch`: of the chunked loss, over all its numbers of chunks. `narrow`: as of the paging.
-GraphProblem problem_of(const Simulation& simulation, const std::vector<GraphBlock>& units, bool narrow,
+GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& units, bool narrow,
                         std::int64_t least_loss_scratch);
 
 // The replays of ops as those of nodes. What only repeats another node for another micro-batch follows from that one.

@@ -40,7 +40,7 @@ struct Op {
   Pass pass = Pass::other;
   int of = -1;    // of a backward op: the forward op whose gradient it computes; -1: nobody said
   int like = -1;  // the op that it repeats for another micro-batch: both run again, or none; -1: decided on by itself
-  int unit = -1;  // the repeated layer that it works for
+  int unit = -1;  // the unit that it works for
   std::vector<Paged> paged;
 };
 

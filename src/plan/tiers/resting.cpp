@@ -30,9 +30,9 @@ bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
   return make_timeline(model.graph, rounds, saves).early_updates;
 }
 
-bool has_tables(const Graph& graph, const std::vector<GraphBlock>& blocks) {
+bool has_tables(const Graph& graph, const std::vector<Unit>& units) {
   const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, blocks, {kLargePage, kPageSlots, true, true, 0, tables})).total();
+    return stored_layout(apply_paging(graph, units, {kLargePage, kPageSlots, true, true, 0, tables})).total();
   };
   return stored(true) > stored(false);
 }
@@ -45,7 +45,7 @@ Resting::Resting(BatchModel& model, bool smallest, const PlanRequest& request, c
       machine_(&machine),
       smallest_(smallest),
       early_(updates_early(model, model.accumulation, request.saves)),
-      may_group_(!request.ragged && may_group(model.graph, model.blocks)),
+      may_group_(!request.ragged && may_group(model.graph, model.units)),
       group_ends_(may_group_ && updates_early(model, 1, request.saves)),
       room_(room_of_host()) {}
 
@@ -88,7 +88,7 @@ bool Resting::may_divide(const Paging& paging) const {
 std::vector<Resting::Beside> Resting::levels_of(Paging paging) const {
   constexpr int kLevels = 4;
   std::optional<Beside> most = beside_process(paging);
-  const int all = most && may_divide(paging) ? model_->layers : 0;
+  const int all = most && may_divide(paging) ? model_->blocks : 0;
   while (most && !most->has_room && ++paging.resident < all) most = beside_process(paging);
   const int few = paging.resident, levels = std::min(kLevels, all - few);
   std::vector<Beside> list;
@@ -150,7 +150,7 @@ Error Resting::no_room(Bytes least) const {
 }
 
 std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {
-  const auto paged = [&] { return apply_paging(model_->graph, model_->blocks, paging); };
+  const auto paged = [&] { return apply_paging(model_->graph, model_->units, paging); };
   Bytes process;  // of the host's budget
   if (room_ != Paging::kAllNear) {
     if (request_->beyond.size() > 1) paging.near = Bytes{0};  // as if all passed the disk
@@ -166,7 +166,7 @@ std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {
 
 std::vector<Paging> Resting::choices() const {
   if (request_->beyond.empty() || request_->optimizer_state == RestPolicy::memory) return {Paging{}};
-  const bool tables = model_->kernels.take_ranges(model_->graph) && has_tables(model_->graph, model_->blocks);
+  const bool tables = model_->kernels.take_ranges(model_->graph) && has_tables(model_->graph, model_->units);
   std::vector<Paging> wanted = listed(early_, tables);
   if (!early_ && group_ends_) {
     for (const Paging& paging : listed(true, tables)) {
@@ -190,7 +190,7 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
   const std::int64_t window = model_->accumulation;
   if (request_->group) {
     const std::string ragged = request_->ragged && *request_->group > 1 ? "windows have different numbers of micro-batches" : "";
-    const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->blocks, *request_->group) : ragged;
+    const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->units, *request_->group) : ragged;
     if (problem.empty()) return {*request_->group};
     throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
                        {"--set plan.group=auto"});
@@ -224,7 +224,7 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
 std::optional<Paging> Resting::beside_group(Paging paging, std::int64_t group) const {
   if (group == 1 || !paging.active() || paging.near == Paging::kAllNear || request_->beyond.front().n == 0) return paging;
   paging.near = std::max(Bytes{0}, paging.near - steps_of_host() * (group - 1));
-  const StoredLayout stored = stored_layout(apply_paging(model_->graph, model_->blocks, paging));
+  const StoredLayout stored = stored_layout(apply_paging(model_->graph, model_->units, paging));
   return has_room(stored, paging, request_->beyond) ? std::optional(paging) : std::nullopt;
 }
 
