@@ -90,7 +90,7 @@ void touch_executable() {
 Config config_of(const ProbeShape& shape, const std::filesystem::path& tokens, int threads) {
   constexpr std::int64_t kContext = 64;
   Config config;
-  const std::vector<std::string> sets{fmt::format("model.blocks={}", shape.layers), fmt::format("model.width={}", shape.width),
+  const std::vector<std::string> sets{fmt::format("model.layers={}", shape.layers), fmt::format("model.width={}", shape.width),
                                       fmt::format("model.heads={}", shape.width / 32),
                                       fmt::format("model.vocab={}", shape.vocab)};
   config = with_settings(std::move(config), sets);

@@ -16,8 +16,8 @@
 #include "formats/scratch_folder.h"
 #include "models/all.h"
 #include "models/gpt2/gpt2.h"
-#include "plan/units.h"
 #include "plan/small_models.h"
+#include "plan/units.h"
 #include "weights/adapter_weights.h"
 
 namespace plimsoll {
