@@ -44,9 +44,10 @@ class Rewrite {
   Rewrite(Graph graph, const std::vector<Unit>& units, std::size_t count, Bytes near)
       : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
     const std::unordered_map<Symbol, int> unit_of_line = units_of_lines(result_, units);
-    find_begins(unit_of_line, block_count(units));
+    const int blocks = block_count(units);
+    find_begins(unit_of_line, blocks);
     PerValue<int> goes(result_.values.size(), kStays);  // the unit that it crosses into
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < std::min(count, static_cast<std::size_t>(blocks)); ++i) {
       const ValueId crossing = crossing_into(result_, units[i]);
       if (crossing.valid()) goes[crossing] = static_cast<int>(i);
     }
