@@ -111,6 +111,8 @@ struct Value {
   ValueId copy_of;     // the persistent value on another tier whose bytes these are, here for a while
 
   bool persistent() const { return !section.has_value(); }
+  // Whether it comes from outside, at the start of that section.
+  bool fed_in(Section other) const { return role == Role::input && section == other && !producer.valid(); }
   Bytes bytes() const { return Bytes{dense_bytes(type.shape, type.dtype)}; }
 };
 

@@ -102,7 +102,7 @@ void feed(const Graph& graph, const Executor& executor, Section section) {
   }
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
-    if (value.producer.valid() || value.section != section || value.role != Role::input) continue;
+    if (!value.fed_in(section)) continue;
     fill_with_numbers(executor.view(ValueId{i}).data, value.type, rows);
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -32,32 +33,23 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
   layout::Problem problem;
   problem.alignment = kAlignment.n;
   std::int64_t bottom = 0;
-  const auto pin = [&](const Buffer& buffer) {
-    const std::int64_t offset = bottom;
-    bottom += buffer.bytes.n;
-    return offset;
-  };
-  const auto through_window = [&](const Buffer& buffer) {
-    return timeline.rounds > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
-  };
   std::vector<std::int64_t> pinned(lifetimes.buffers.size(), -1);
-  for (std::size_t i = 0; i < pinned.size(); ++i) {
-    if (lifetimes.buffers[BufferId{i}].persistent) pinned[i] = pin(lifetimes.buffers[BufferId{i}]);
-  }
-  for (std::size_t i = 0; i < pinned.size(); ++i) {
-    if (through_window(lifetimes.buffers[BufferId{i}])) pinned[i] = pin(lifetimes.buffers[BufferId{i}]);
-  }
+  const auto pin = [&](auto&& lies_here) {
+    for (std::size_t i = 0; i < pinned.size(); ++i) {
+      const Buffer& buffer = lifetimes.buffers[BufferId{i}];
+      if (lies_here(buffer)) pinned[i] = std::exchange(bottom, bottom + buffer.bytes.n);
+    }
+  };
+  pin([](const Buffer& buffer) { return buffer.persistent; });
+  pin([&](const Buffer& buffer) {
+    return timeline.rounds > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
+  });
   for (std::size_t i = 0; i < pinned.size(); ++i) {
     const Buffer& buffer = lifetimes.buffers[BufferId{i}];
     const bool used = buffer.begin < buffer.end;
     problem.buffers.push_back({used ? buffer.begin : 0, used ? buffer.end : 0, buffer.bytes.n, pinned[i]});
   }
   return problem;
-}
-
-Error not_of_this_graph(const std::string& why) {
-  return config_error("E-PLAN-REPLAY", "plan", why, "a plan of this configuration, unchanged",
-                      {"plimsoll plan CONFIG --out plan.json"});
 }
 
 // Given offsets come from outside: the judge, which shares nothing with the solver, has to accept them.
@@ -74,7 +66,8 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const std::vector<std::string> violations = layout::judge(problem, solution);
   if (!violations.empty()) {
     if (given == nullptr) throw internal_error("layout", violations.front());
-    throw not_of_this_graph("its addresses are not legal: " + violations.front());
+    throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
+                       "a plan of this configuration, unchanged", {"plimsoll plan CONFIG --out plan.json"});
   }
   Placed placed;
   for (const std::int64_t offset : solution.offsets) placed.offsets.push_back(Bytes{offset});
@@ -120,8 +113,8 @@ std::vector<PhasePlan> phases_of(const Simulation& simulation, const std::vector
         phase, std::string(name(simulation.graph, phase)), {}, live.peak, owners_at(simulation, phase, live.peak_step)};
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       const Buffer& buffer = simulation.lifetimes.buffers[BufferId{i}];
-      const int begin = phase == Phase::first ? buffer.first_begin : buffer.begin;
-      if (begin < range.end && range.begin < buffer.end) plan.arena = std::max(plan.arena, offsets[i] + buffer.bytes);
+      const bool there = buffer.begin_in(phase) < range.end && range.begin < buffer.end;
+      if (there) plan.arena = std::max(plan.arena, offsets[i] + buffer.bytes);
     }
     phases.push_back(std::move(plan));
   }

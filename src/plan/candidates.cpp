@@ -35,28 +35,29 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
 BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
                                  const Machine& machine, Floor floor)
     : model_(&model),
+      request_(&request),
+      machine_(&machine),
       paging_(paging),
       window_{model.accumulation, group},
       chunks_simulated_(request.loss_chunks.value_or(1)),
-      saves_(request.saves),
       only_offloaded_(request.activations == RestPolicy::disk),
       looks_for_floor_(floor.counts),
       paged_(apply_paging(model.graph, model.units, paging)) {
   const Simulation keep = simulate_window(keeping_all(0));
-  look_at(keep, request, machine, floor);
-  add_level(0, keep, request, machine);
-  if (offloads(request)) add_offloaded(model.blocks - 1, request, machine);
+  look_at(keep, floor);
+  add_level(0, keep);
+  if (offloads()) add_offloaded(model.blocks - 1);
   paged_ = {};
 }
 
-void BatchCandidates::complete(const PlanRequest& request, const Machine& machine) {
+void BatchCandidates::complete() {
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
-  if (offloads(request) && (only_offloaded_ || !ends_suffice)) {
+  if (offloads() && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->blocks - 1;
     paged_ = apply_paging(model_->graph, model_->units, paging_);
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
-      if (activations > 0) add_offloaded(activations, request, machine);
+      if (activations > 0) add_offloaded(activations);
     }
     paged_ = {};
   }
@@ -64,24 +65,23 @@ void BatchCandidates::complete(const PlanRequest& request, const Machine& machin
   constexpr std::int64_t kMostSteps = 1500;
   const bool wanted = decides_on_nodes() && (model_->blocks <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
-      request.recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
+      request_->recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
   if (wanted && possible) levels_.front().regions.add_schedules();
 }
 
-void BatchCandidates::add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine) {
+void BatchCandidates::add_level(int activations, const Simulation& keep) {
   std::vector<LossChunks> chunks;
   for (const ChunkChoice& choice : chunks_) chunks.push_back({choice.scratch, choice.seconds + choice.stall});
-  Paging paging = paging_;
-  paging.activations = activations;
-  levels_.push_back({activations, total(paging_reserve(keep.graph, paging, machine, 0)),
-                     RegionPlans(keep, model_->units, paging, machine, chunks, request.recompute, model_->ways)});
+  const Paging paging = paging_of(activations);
+  levels_.push_back({activations, total(paging_reserve(keep.graph, paging, *machine_, 0)),
+                     RegionPlans(keep, model_->units, paging, *machine_, chunks, request_->recompute, model_->ways)});
 }
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.
-void BatchCandidates::add_offloaded(int activations, const PlanRequest& request, const Machine& machine) {
+void BatchCandidates::add_offloaded(int activations) {
   Graph graph = keeping_all(activations);
-  if (!has_room(stored_layout(graph), paging_, request.beyond)) return;
-  add_level(activations, simulate_window(std::move(graph)), request, machine);
+  if (!has_room(stored_layout(graph), paging_, request_->beyond)) return;
+  add_level(activations, simulate_window(std::move(graph)));
 }
 
 std::vector<Candidate> BatchCandidates::of_level(std::size_t batch_index, std::size_t level) const {
@@ -111,40 +111,42 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   return candidates;
 }
 
-Graph BatchCandidates::keeping_all(int activations) const {
+Paging BatchCandidates::paging_of(int activations) const {
   Paging paging = paging_;
   paging.activations = activations;
-  return apply_choices(paged_, model_->units, {}, paging, window_);
+  return paging;
+}
+
+Graph BatchCandidates::keeping_all(int activations) const {
+  return apply_choices(paged_, model_->units, {}, paging_of(activations), window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) {
   ++simulations_;
-  return simulate(std::move(graph), window_.rounds(), chunks_simulated_, saves_, model_->kernels);
+  return simulate(std::move(graph), window_.rounds(), chunks_simulated_, request_->saves, model_->kernels);
 }
 
 // What does not depend on what runs again.
-void BatchCandidates::look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor) {
-  find_chunks(request, keep, machine);
+void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
+  find_chunks(keep);
   arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
-  const auto simplest =
-      std::min_element(chunks_.begin(), chunks_.end(), [](const auto& a, const auto& b) { return a.primitives < b.primitives; });
-  least_counts_ = {
-      .primitives = count_primitives(keep, chunks_simulated_, machine.threads, /*loss=*/false) + simplest->primitives,
-      .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
-      .encoding = has_host(machine) ? Bytes{} : encoding_bytes(keep.graph)};
+  const int loss = std::ranges::min(chunks_, {}, &ChunkChoice::primitives).primitives;
+  least_counts_ = {.primitives = count_primitives(keep, chunks_simulated_, machine_->threads, /*loss=*/false) + loss,
+                   .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
+                   .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph)};
 }
 
-bool BatchCandidates::offloads(const PlanRequest& request) const {
+bool BatchCandidates::offloads() const {
   const bool wanted = paging_.active() && (only_offloaded_ || paging_.resident == 0);
-  const bool allowed = request.activations != RestPolicy::memory && request.recompute != RecomputePolicy::none;
+  const bool allowed = request_->activations != RestPolicy::memory && request_->recompute != RecomputePolicy::none;
   return wanted && allowed && model_->blocks > 1;
 }
 
-void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine) {
+void BatchCandidates::find_chunks(const Simulation& simulation) {
   const std::vector<int> losses = find_losses(simulation);
-  const Costs costs = costs_of(simulation, paging_, machine);
+  const Costs costs = costs_of(simulation, paging_, *machine_);
   const bool write = window_.rounds() == 1;
-  const LaneModel model(simulation, paging_, machine);
+  const LaneModel model(simulation, paging_, *machine_);
   // With one number of chunks: of each loss the kernel, and what the kernels wait.
   const auto node_of = [&](int step) { return simulation.timeline.steps[static_cast<std::size_t>(step)].node; };
   const auto kernels = [&](int chunks) {
@@ -186,8 +188,8 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
     return ChunkChoice{chunks, scratch.n, least.n, seconds(chosen), primitives, stall(chosen) - in_simulation};
   };
   constexpr int kMostChunks = 1 << 14;
-  if (request.loss_chunks) chunks_ = {choice(*request.loss_chunks)};
-  for (int chunks = 1; chunks <= kMostChunks && !request.loss_chunks; chunks *= 2) {
+  if (request_->loss_chunks) chunks_ = {choice(*request_->loss_chunks)};
+  for (int chunks = 1; chunks <= kMostChunks && !request_->loss_chunks; chunks *= 2) {
     const ChunkChoice next = choice(chunks);
     if (!chunks_.empty() && next.scratch >= chunks_.back().scratch) continue;
     chunks_.push_back(next);
@@ -197,17 +199,16 @@ void BatchCandidates::find_chunks(const PlanRequest& request, const Simulation& 
       without_last_bits(base_seconds_ - costs.update_stall + static_cast<double>(window_.rounds()) * fastest.seconds);
 }
 
-Candidate BatchCandidates::simulated(Candidate candidate, const Machine& machine) const {
+Candidate BatchCandidates::simulated(Candidate candidate) const {
   const Paging own = paging(candidate);
   const Simulation simulation = simulate(apply_decisions(model_->graph, model_->units, replays(candidate), own, window_),
-                                         window_.rounds(), candidate.loss_chunks, saves_, model_->kernels);
+                                         window_.rounds(), candidate.loss_chunks, request_->saves, model_->kernels);
   candidate.simulated = true;
   candidate.live = {};
   for (const Phase phase : simulation.timeline.phases()) {
-    if (simulation.timeline.of(phase).empty()) continue;
     candidate.live = std::max(candidate.live, live_profile(simulation.lifetimes, simulation.timeline, phase).peak);
   }
-  const Costs costs = costs_of(simulation, own, machine);
+  const Costs costs = costs_of(simulation, own, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
   return candidate;
@@ -222,12 +223,6 @@ std::int64_t BatchCandidates::labels() const {
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
   const RegionPlans& regions = levels_[candidate.level].regions;
   return regions.replays(regions.plans()[candidate.chain]);
-}
-
-Paging BatchCandidates::paging(const Candidate& candidate) const {
-  Paging paging = paging_;
-  paging.activations = levels_[candidate.level].activations;
-  return paging;
 }
 
 Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {

@@ -32,17 +32,17 @@ class BatchCandidates {
     bool counts = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
-  // The model outlives this.
+  // All references outlive this.
   BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
                   Floor floor);
   // More levels, and schedules of single nodes.
-  void complete(const PlanRequest& request, const Machine& machine);
+  void complete();
 
   BatchModel& model() const { return *model_; }
   const Paging& paging() const { return paging_; }
   const WindowOrder& window() const { return window_; }
   std::vector<NodeReplay> replays(const Candidate& candidate) const;
-  Paging paging(const Candidate& candidate) const;
+  Paging paging(const Candidate& candidate) const { return paging_of(levels_[candidate.level].activations); }
   // What is fastest, what holds least, and what leaves memory as far as it can; where activations need not.
   std::vector<Candidate> ends(std::size_t batch_index) const;
   // After complete: every candidate that the request allows.
@@ -52,7 +52,7 @@ class BatchCandidates {
   bool exact(const Candidate& candidate) const { return levels_[candidate.level].regions.exact(); }
   bool exact_seconds(const Candidate& candidate) const { return levels_[candidate.level].regions.exact_seconds(); }
   // The candidate with bytes and seconds from a simulation of its own.
-  Candidate simulated(Candidate candidate, const Machine& machine) const;
+  Candidate simulated(Candidate candidate) const;
 
   // Whether single nodes are decided on once it is complete, which may then hold far less than the ends.
   bool decides_on_nodes() const { return looks_for_floor_ || model_->blocks <= 1; }
@@ -65,13 +65,9 @@ class BatchCandidates {
   // No schedule of these ops needs less arena (plan/bounds/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
-  Bytes least_reserve(const Machine& machine, Bytes arena) const {
-    return total(reserve_items(machine.reserve, least_counts_, arena));
-  }
+  Bytes least_reserve(Bytes arena) const { return total(reserve_items(machine_->reserve, least_counts_, arena)); }
   // No plan of these candidates needs less of a process.
-  Bytes bound(const Machine& machine) const {
-    return arena_bound_ + least_reserve(machine, arena_bound_) + levels_.front().outside;
-  }
+  Bytes bound() const { return arena_bound_ + least_reserve(arena_bound_) + levels_.front().outside; }
   // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
   double kernel_seconds() const { return kernel_seconds_; }
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
@@ -92,21 +88,23 @@ class BatchCandidates {
     RegionPlans regions;
   };
 
+  Paging paging_of(int activations) const;
   Graph keeping_all(int activations) const;
   Simulation simulate_window(Graph graph);
-  void look_at(const Simulation& keep, const PlanRequest& request, const Machine& machine, Floor floor);
-  void find_chunks(const PlanRequest& request, const Simulation& simulation, const Machine& machine);
-  bool offloads(const PlanRequest& request) const;
-  void add_level(int activations, const Simulation& keep, const PlanRequest& request, const Machine& machine);
-  void add_offloaded(int activations, const PlanRequest& request, const Machine& machine);
+  void look_at(const Simulation& keep, Floor floor);
+  void find_chunks(const Simulation& simulation);
+  bool offloads() const;
+  void add_level(int activations, const Simulation& keep);
+  void add_offloaded(int activations);
   Candidate candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const;
   std::vector<Candidate> of_level(std::size_t batch_index, std::size_t level) const;
 
   BatchModel* model_;
+  const PlanRequest* request_;
+  const Machine* machine_;
   Paging paging_;
   WindowOrder window_;
   int chunks_simulated_;
-  bool saves_;
   bool only_offloaded_;  // activations have to leave memory
   bool looks_for_floor_;
   Graph paged_;  // while candidates are simulated

@@ -58,7 +58,7 @@ Combinations find_combinations(const GraphSource& source, const std::vector<std:
       floor.enough = least_bound;
     }
     batches[i].emplace(*list[i].model, list[i].paging, list[i].group, request, machine, floor);
-    const Bytes bound = batches[i]->bound(machine);
+    const Bytes bound = batches[i]->bound();
     const std::lock_guard lock(mutex);
     least_bound = std::min(least_bound, bound);
   });

@@ -10,17 +10,20 @@
 namespace plimsoll {
 namespace {
 
-// What a window accumulates lives from its first micro-step to its update; every other persistent value lives through the run.
 bool updated_in(const Graph& graph, ValueId value, Section section) {
   return std::any_of(graph.values.begin(), graph.values.end(),
                      [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
+// What a window accumulates lives from its first micro-step to its update; every other persistent value lives through the run.
+bool lives_through_window(const Graph& graph, ValueId value) {
+  const Role role = graph.values[value].role;
+  return role == Role::accumulator || (role == Role::output && updated_in(graph, value, Section::micro));
+}
+
 bool differs_at_start(const Graph& graph, const Node& node) {
   return brings_what_is_written(graph, node) || starts_window(graph, node);
 }
-
-enum class Span { run, window };
 
 // Of each value its first view, of each view the next one of the same value.
 struct Views {
@@ -62,27 +65,17 @@ class Analysis {
     }
   }
 
-  Span span_of(ValueId value) const {
-    const Role role = graph_.values[value].role;
-    return role == Role::accumulator || (role == Role::output && updated_in(graph_, value, Section::micro)) ? Span::window
-                                                                                                            : Span::run;
-  }
-
   void add_persistent() {
-    const int end = static_cast<int>(timeline_.steps.size());
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
       if (!graph_.values[id].persistent() || graph_.values[id].tier != 0) continue;
       Buffer buffer = buffer_for(id);
-      switch (span_of(id)) {
-        case Span::run:
-          buffer.persistent = true;
-          buffer.end = end;
-          break;
-        case Span::window:
-          buffer.begin = timeline_.rounds == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
-          buffer.first_begin = std::numeric_limits<int>::max();
-          break;
+      buffer.persistent = !lives_through_window(graph_, id);
+      if (buffer.persistent) {
+        buffer.end = static_cast<int>(timeline_.steps.size());
+      } else {
+        buffer.begin = timeline_.rounds == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+        buffer.first_begin = std::numeric_limits<int>::max();
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
       last_.push_back(last_use_[id]);
@@ -93,7 +86,7 @@ class Analysis {
   Buffer buffer_for(ValueId id) const {
     const Value& value = graph_.values[id];
     Buffer buffer;
-    buffer.bytes = align_up(value.bytes(), kAlignment);
+    buffer.bytes = aligned_bytes(value);
     buffer.value = id;
     buffer.owner = name(value.role);
     return buffer;
@@ -150,11 +143,10 @@ class Analysis {
   }
 
   bool may_take(const Node& node, const NodeAlias& alias, BufferId buffer, int step, const std::vector<BufferId>& taken) const {
-    const Value& input = graph_.values[alias.input];
+    const Bytes bytes = aligned_bytes(graph_.values[alias.input]);
     const Value& first = graph_.values[result_.buffers[buffer].value];  // what a view is a view of
     if (first.persistent() || first.role == Role::input || last_[buffer.index] != step) return false;
-    if (align_up(input.bytes(), kAlignment) != align_up(graph_.values[alias.output].bytes(), kAlignment)) return false;
-    if (result_.buffers[buffer].bytes != align_up(input.bytes(), kAlignment)) return false;
+    if (bytes != aligned_bytes(graph_.values[alias.output]) || bytes != result_.buffers[buffer].bytes) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;
     return std::none_of(node.inputs.begin(), node.inputs.end(),
                         [&](ValueId other) { return other != alias.input && result_.buffer_of[other] == buffer; });
@@ -240,18 +232,13 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
     }
   };
   const auto state = [&](ValueId id, const Value& value) {
-    if (!value.persistent() || value.tier != 0 || value.role == Role::accumulator) return false;
-    return value.role != Role::output || !updated_in(graph, id, Section::micro);
+    return value.persistent() && value.tier == 0 && !lives_through_window(graph, id);
   };
   switch (step.kind) {
     case Step::Kind::load: each_value(state, access.writes); break;
     case Step::Kind::save: each_value(state, access.reads); break;
     case Step::Kind::feed:
-      each_value(
-          [&](ValueId, const Value& value) {
-            return !value.producer.valid() && value.section == step.section && value.role == Role::input;
-          },
-          access.writes);
+      each_value([&](ValueId, const Value& value) { return value.fed_in(step.section); }, access.writes);
       break;
     case Step::Kind::fetch:
       for (const ValueId result : graph.results) {
@@ -284,8 +271,10 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
   return access;
 }
 
-bool lives(const Buffer& buffer, int step, Phase phase) {
-  return (phase == Phase::first ? buffer.first_begin : buffer.begin) <= step && step < buffer.end;
+bool lives(const Buffer& buffer, int step, Phase phase) { return buffer.begin_in(phase) <= step && step < buffer.end; }
+
+bool is_accumulator(const Graph& graph, const Buffer& buffer) {
+  return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
 }
 
 LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase) {
@@ -293,8 +282,7 @@ LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, P
   LiveProfile profile;
   std::vector<std::int64_t> delta(static_cast<std::size_t>(range.end - range.begin) + 1, 0);
   for (const Buffer& buffer : lifetimes.buffers) {
-    const int born = phase == Phase::first ? buffer.first_begin : buffer.begin;
-    const int begin = std::max(born, range.begin);
+    const int begin = std::max(buffer.begin_in(phase), range.begin);
     // In `first` without an update the accumulators stay for the next micro-step.
     const int end = std::min(buffer.end, range.end);
     if (begin >= end) continue;

@@ -22,12 +22,23 @@ struct Buffer {
   bool persistent = false;  // lives through the whole run: parameters, optimizer state, staging
   ValueId value;            // the first value in it; invalid for scratch
   std::string owner;        // role, or "kernel scratch"
+
+  int begin_in(Phase phase) const { return phase == Phase::first ? first_begin : begin; }
 };
+// Whether what a window sums lies in it.
+bool is_accumulator(const Graph& graph, const Buffer& buffer);
+// Of the buffer of a value.
+inline Bytes aligned_bytes(const Value& value) { return align_up(value.bytes(), kAlignment); }
 
 struct Lifetimes {
   PerId<BufferId, Buffer> buffers;
   PerValue<BufferId> buffer_of;   // invalid for values of no step (never read nor written)
   std::vector<BufferId> scratch;  // per step; invalid where none
+
+  Bytes scratch_bytes(int step) const {
+    const BufferId id = scratch[static_cast<std::size_t>(step)];
+    return id.valid() ? buffers[id].bytes : Bytes{};
+  }
 };
 
 // `scratch[step]`: bytes that the step needs beside its operands.

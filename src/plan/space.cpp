@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "base/ceil_div.h"
@@ -108,7 +109,6 @@ struct PlanSpace::State {
     return agrees(index) ? std::max(rung(index).process, least_process(ladder[index])) : kNoBound;
   }
   bool agrees(std::size_t index);
-  Bytes find_floor();
   // What rests there was chosen so that its process fits beside it: for what that could not know.
   bool fits_host(const Plan& plan) const {
     return request.beyond.empty() || request.beyond[0].n == 0 || plan.host <= request.beyond[0];
@@ -125,7 +125,7 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   state.batches = std::move(combinations.batches);
   state.leave_out_beaten();
   run_tasks(state.batches.size(), [&](std::size_t i) {
-    if (!state.beaten[i]) state.batches[i].complete(state.request, state.machine);
+    if (!state.beaten[i]) state.batches[i].complete();
   });
   state.climb();
 }
@@ -139,26 +139,16 @@ PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 void PlanSpace::State::leave_out_beaten() {
   beaten.assign(batches.size(), false);
   if (request.activations == RestPolicy::disk || (!request.beyond.empty() && has_host(machine))) return;
-  struct End {
-    std::size_t batch;
-    double seconds;
-    Bytes held;
-  };
-  std::vector<End> known, best;
+  std::vector<std::vector<Candidate>> ends;
+  for (std::size_t i = 0; i < batches.size(); ++i) ends.push_back(batches[i].ends(i));
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    best.push_back({i, std::numeric_limits<double>::max(), kNoBound});
-    for (const Candidate& end : batches[i].ends(i)) {
-      known.push_back({i, end.update_seconds, end.held()});
-      best.back().seconds = std::min(best.back().seconds, end.update_seconds);
-      best.back().held = std::min(best.back().held, end.held());
-    }
-  }
-  for (const End& own : best) {
-    const auto beats = [&](const End& other) {
-      const bool better = other.seconds < own.seconds || other.held < own.held;
-      return other.batch != own.batch && other.seconds <= own.seconds && other.held <= own.held && better;
+    const double seconds = std::ranges::min(ends[i], {}, &Candidate::update_seconds).update_seconds;
+    const Bytes held = std::ranges::min(ends[i], {}, &Candidate::held).held();
+    const auto beats = [&](const Candidate& other) {
+      const bool better = other.update_seconds < seconds || other.held() < held;
+      return other.batch != i && other.update_seconds <= seconds && other.held() <= held && better;
     };
-    beaten[own.batch] = !batches[own.batch].decides_on_nodes() && std::any_of(known.begin(), known.end(), beats);
+    beaten[i] = !batches[i].decides_on_nodes() && std::ranges::any_of(ends | std::views::join, beats);
   }
 }
 
@@ -209,7 +199,7 @@ void PlanSpace::State::climb() {
     simulated_rungs += static_cast<int>(count);
     run_tasks(count, [&](std::size_t i) {  // the smallest is among them
       Candidate& candidate = all[open[open.size() - 1 - i * open.size() / count]];
-      candidate = batches[candidate.batch].simulated(candidate, machine);
+      candidate = batches[candidate.batch].simulated(candidate);
     });
   }
 }
@@ -253,30 +243,25 @@ bool PlanSpace::State::agrees(std::size_t index) {
 }
 
 Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
-  return candidate.held() + batches[candidate.batch].least_reserve(machine, Bytes{0});
+  return candidate.held() + batches[candidate.batch].least_reserve(Bytes{0});
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (least_process(ladder[i]) > memory) continue;
-    if (needs(i) <= memory && fits_host(rung(i))) return i;
+    if (least_process(ladder[i]) <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
   }
   return {};
 }
 
-Bytes PlanSpace::State::find_floor() {
-  Bytes best{std::numeric_limits<std::int64_t>::max()};
-  for (std::size_t i = ladder.size(); i-- > 0;) {
-    if (least_process(ladder[i]) >= best) continue;
-    if (fits_host(rung(i))) best = std::min(best, needs(i));
-  }
-  return best;
-}
-
 Bytes PlanSpace::floor() {
-  if (!state_->floor) state_->floor = state_->find_floor();
-  return *state_->floor;
+  if (state_->floor) return *state_->floor;
+  Bytes& least = state_->floor.emplace(kNoBound);
+  for (std::size_t i = state_->ladder.size(); i-- > 0;) {
+    if (state_->least_process(state_->ladder[i]) >= least) continue;
+    if (state_->fits_host(state_->rung(i))) least = std::min(least, state_->needs(i));
+  }
+  return least;
 }
 
 // Of all micro-batch sizes and groups of them, whatever else is decided.
@@ -292,7 +277,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
       if (&batch.model() != models[i].get()) continue;
       Least& least = groups[batch.window().group];
       least.kernels = std::min(least.kernels, batch.kernel_seconds());
-      least.reserve = std::min(least.reserve, batch.least_reserve(machine, Bytes{0}));
+      least.reserve = std::min(least.reserve, batch.least_reserve(Bytes{0}));
       least.scratch = std::min(least.scratch, batch.least_loss_scratch());
     }
     const TimeCuts cuts(*models[i], request.saves);
@@ -307,7 +292,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
 
 Bytes PlanSpace::floor_bound() {
   Bytes bound = kNoBound;
-  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, batch.bound(state_->machine));
+  for (const BatchCandidates& batch : state_->batches) bound = std::min(bound, batch.bound());
   return bound;
 }
 
@@ -320,11 +305,9 @@ Bytes PlanSpace::ceiling() {
 }
 
 std::size_t PlanSpace::State::find_knee() const {
-  std::size_t knee = 0;
-  for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (ladder[i].update_seconds <= kKneeSlowdown * ladder[0].update_seconds) knee = i;
-  }
-  return knee;
+  const double most = kKneeSlowdown * ladder.front().update_seconds;
+  const auto slower = std::ranges::upper_bound(ladder, most, {}, &Candidate::update_seconds);
+  return static_cast<std::size_t>(slower - ladder.begin()) - 1;
 }
 
 Bytes PlanSpace::knee() {
@@ -392,14 +375,11 @@ std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
     plan.bound_seconds = state_->time_bound(memory);
     return plan;
   }
-  Infeasible infeasible{memory, lowest, floor_bound(), "steady", {}};
-  const auto smallest = std::min_element(state_->plans.begin(), state_->plans.end(),
-                                         [](const auto& a, const auto& b) { return a.second.process < b.second.process; });
-  const auto peak = std::max_element(smallest->second.phases.begin(), smallest->second.phases.end(),
-                                     [](const PhasePlan& a, const PhasePlan& b) { return a.live < b.live; });
-  infeasible.phase = peak->name;
-  infeasible.owners = peak->owners;
-  for (const ReserveItem& item : smallest->second.reserve) infeasible.owners.push_back({item.name, item.bytes, {}});
+  const auto process = [](const auto& rung) { return rung.second.process; };
+  const Plan& smallest = std::ranges::min_element(state_->plans, {}, process)->second;
+  const PhasePlan& peak = *std::ranges::max_element(smallest.phases, {}, &PhasePlan::live);
+  Infeasible infeasible{memory, lowest, floor_bound(), peak.name, peak.owners};
+  for (const ReserveItem& item : smallest.reserve) infeasible.owners.push_back({item.name, item.bytes, {}});
   return infeasible;
 }
 

@@ -35,10 +35,7 @@ std::vector<int> find_losses(const Simulation& simulation) {
 std::int64_t live_without_scratch(const Simulation& simulation, const LiveProfile& steady, int step) {
   std::int64_t live = steady.bytes[static_cast<std::size_t>(step - simulation.timeline.micro.begin)].n;
   const StepRange together = streams_with(simulation.graph, simulation.timeline, step);
-  for (int each = together.begin; each < together.end; ++each) {
-    const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(each)];
-    if (scratch.valid()) live -= simulation.lifetimes.buffers[scratch].bytes.n;
-  }
+  for (int each = together.begin; each < together.end; ++each) live -= simulation.lifetimes.scratch_bytes(each).n;
   return live;
 }
 

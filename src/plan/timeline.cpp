@@ -5,56 +5,11 @@
 #include "base/error.h"
 
 namespace plimsoll {
-
 namespace {
 
 Section section_of(Phase phase) {
   return forward_section(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
 }
-
-}  // namespace
-
-Phase phase_of(Section section) {
-  ensure(section >= Section::forward, "timeline", "no forward pass");
-  return static_cast<Phase>(static_cast<std::size_t>(Phase::forward) + static_cast<std::size_t>(section) -
-                            static_cast<std::size_t>(Section::forward));
-}
-
-std::string_view name(const Graph& graph, Phase phase) {
-  switch (phase) {
-    case Phase::load: return "load";
-    case Phase::first: return "first";
-    case Phase::steady: return "steady";
-    case Phase::save: return "save";
-    case Phase::forward: break;
-  }
-  return graph.name(section_of(phase));
-}
-
-std::vector<Phase> Timeline::phases() const {
-  std::vector<Phase> all{Phase::load, Phase::first, Phase::steady};
-  for (std::size_t pass = 0; pass < forward.size(); ++pass) all.push_back(phase_of(forward_section(pass)));
-  all.push_back(Phase::save);
-  return all;
-}
-
-StepRange Timeline::of(Phase phase) const {
-  switch (phase) {
-    case Phase::load: return load;
-    case Phase::first: return {micro.begin, rounds == 1 ? update.end : micro.end};
-    case Phase::steady: return {micro.begin, update.end};
-    case Phase::save: return save;
-    case Phase::forward: break;
-  }
-  return forward.at(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
-}
-
-Forms forms_of(const Graph& graph, Section section, std::int64_t rounds) {
-  if (section == Section::micro) return {true, rounds > 1};
-  return {graph.sums(section), true};
-}
-
-namespace {
 
 // For each node of the update section, after how many nodes of the micro-step it can run.
 class EarliestPlaces {
@@ -100,10 +55,7 @@ bool changes_state(const Graph& graph, const Node& node) {
 }
 
 bool is_fed(const Graph& graph, const Node& node) {
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-    const Value& value = graph.values[input];
-    return value.role == Role::input && value.section == node.section && !value.producer.valid();
-  });
+  return std::ranges::any_of(node.inputs, [&](ValueId input) { return graph.values[input].fed_in(node.section); });
 }
 
 class Builder {
@@ -182,6 +134,46 @@ class Builder {
 };
 
 }  // namespace
+
+Phase phase_of(Section section) {
+  ensure(section >= Section::forward, "timeline", "no forward pass");
+  return static_cast<Phase>(static_cast<std::size_t>(Phase::forward) + static_cast<std::size_t>(section) -
+                            static_cast<std::size_t>(Section::forward));
+}
+
+std::string_view name(const Graph& graph, Phase phase) {
+  switch (phase) {
+    case Phase::load: return "load";
+    case Phase::first: return "first";
+    case Phase::steady: return "steady";
+    case Phase::save: return "save";
+    case Phase::forward: break;
+  }
+  return graph.name(section_of(phase));
+}
+
+std::vector<Phase> Timeline::phases() const {
+  std::vector<Phase> all{Phase::load, Phase::first, Phase::steady};
+  for (std::size_t pass = 0; pass < forward.size(); ++pass) all.push_back(phase_of(forward_section(pass)));
+  all.push_back(Phase::save);
+  return all;
+}
+
+StepRange Timeline::of(Phase phase) const {
+  switch (phase) {
+    case Phase::load: return load;
+    case Phase::first: return {micro.begin, rounds == 1 ? update.end : micro.end};
+    case Phase::steady: return {micro.begin, update.end};
+    case Phase::save: return save;
+    case Phase::forward: break;
+  }
+  return forward.at(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
+}
+
+Forms forms_of(const Graph& graph, Section section, std::int64_t rounds) {
+  if (section == Section::micro) return {true, rounds > 1};
+  return {graph.sums(section), true};
+}
 
 Timeline make_timeline(const Graph& graph, std::int64_t rounds, bool saves) { return Builder(graph, rounds).run(saves); }
 

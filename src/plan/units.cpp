@@ -147,12 +147,17 @@ std::vector<Unit> find_units(const Graph& graph) {
 
 int block_count(const std::vector<Unit>& units) { return static_cast<int>(std::ranges::count(units, true, &Unit::block)); }
 
-std::unordered_map<Symbol, int> units_of_lines(const Graph& graph, const std::vector<Unit>& units) {
+PerNode<int> units_of_nodes(const Graph& graph, const std::vector<Unit>& units) {
   std::unordered_map<Symbol, int> unit_of_line;
   for (std::size_t i = 0; i < units.size(); ++i) {
     for (const NodeId id : units[i].nodes) unit_of_line.emplace(graph.nodes[id].line, static_cast<int>(i));
   }
-  return unit_of_line;
+  PerNode<int> unit_of(graph.nodes.size(), -1);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto found = unit_of_line.find(graph.nodes[NodeId{i}].line);
+    if (found != unit_of_line.end()) unit_of[NodeId{i}] = found->second;
+  }
+  return unit_of;
 }
 
 }  // namespace plimsoll

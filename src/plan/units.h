@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,8 +17,9 @@ struct Unit {
   bool block = true;         // else it is what lies outside the blocks: an embedding, a head
 };
 
-// The unit that a model line belongs to, by its number; gradients and clones have the lines of their forward nodes.
-std::unordered_map<Symbol, int> units_of_lines(const Graph& graph, const std::vector<Unit>& units);
+// By node, the number of the unit that its model line belongs to; gradients and clones have the lines of their forward nodes.
+// -1: none.
+PerNode<int> units_of_nodes(const Graph& graph, const std::vector<Unit>& units);
 
 // Of the training pass; without one of the first forward pass.
 Section main_section(const Graph& graph);

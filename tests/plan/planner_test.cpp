@@ -189,8 +189,9 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
                        catalogue);
       const std::int64_t group = 6 / micro % (1 + round / 7) == 0 ? 1 + round / 7 : 6 / micro;
-      BatchCandidates batch(model, paging, group, plan_request(config), machine, {.counts = true});
-      batch.complete(plan_request(config), machine);
+      const PlanRequest request = plan_request(config);
+      BatchCandidates batch(model, paging, group, request, machine, {.counts = true});
+      batch.complete();
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) {
         EXPECT_GE(candidate.live, batch.arena_bound()) << "groups of " << group << " of " << 6 / micro << ", round " << round;
@@ -204,7 +205,7 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         const Bytes live = most_live(full);
         const Costs costs = costs_of(full, paging, machine);
         const std::string what = text_of(batch, candidate);
-        const Candidate known = batch.exact_seconds(candidate) ? candidate : batch.simulated(candidate, machine);
+        const Candidate known = batch.exact_seconds(candidate) ? candidate : batch.simulated(candidate);
         if (known.simulated || batch.exact(candidate)) {
           EXPECT_EQ(known.live, live) << shape.layers << " layers, micro " << micro << ", round " << round << ": " << what;
         } else {

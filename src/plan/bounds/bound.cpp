@@ -72,7 +72,7 @@ class BackwardOrder {
       const ValueId value = gradients_[static_cast<std::size_t>(each)];
       const std::vector<int>& readers = readers_[value];
       if (!earlier(index_[graph_.values[value].producer]) || !std::any_of(readers.begin(), readers.end(), later)) continue;
-      if (held.insert(value).second) bytes += aligned_bytes(value);
+      if (held.insert(value).second) bytes += bytes_of(value);
     }
     if (accumulators == Accumulators::elsewhere) return bytes;
     if (accumulators == Accumulators::to_the_end) return bytes + accumulators_beside(made, touched, held);
@@ -96,7 +96,7 @@ class BackwardOrder {
     std::vector<std::pair<ValueId, int>> gradients;  // that the first of them reads, with the backward node that made each
   };
 
-  std::int64_t aligned_bytes(ValueId value) const { return align_up(graph_.values[value].bytes(), kAlignment).n; }
+  std::int64_t bytes_of(ValueId value) const { return aligned_bytes(graph_.values[value]).n; }
 
   // Whether a backward node runs earlier than another one in every order.
   bool before(int node, int other) const { return contains(before_[static_cast<std::size_t>(other)], node); }
@@ -147,7 +147,7 @@ class BackwardOrder {
   void write(ValueId value, const Node& node, int index) {
     if (accumulator_of_[value] < 0) {
       accumulator_of_[value] = static_cast<int>(accumulators_.size());
-      Accumulator accumulator{value, aligned_bytes(value), {}, {}};
+      Accumulator accumulator{value, bytes_of(value), {}, {}};
       for (const ValueId input : node.inputs) {
         const ValueId gradient = without_views(graph_, input);
         const NodeId producer = graph_.values[gradient].producer;
@@ -191,7 +191,7 @@ class BackwardOrder {
       if (waits_for(accumulator, at) != gradient || begun(accumulator, at) || touched.contains(accumulator.value)) continue;
       bytes += accumulator.bytes;
     }
-    return std::min(bytes, aligned_bytes(gradient));
+    return std::min(bytes, bytes_of(gradient));
   }
 
   std::int64_t accumulators_beside(int at, const std::set<ValueId>& touched, const std::set<ValueId>& held) const {
@@ -238,7 +238,7 @@ class WorkingSets {
         step_of_(simulation.graph.nodes.size(), -1) {
     for (const Buffer& buffer : simulation.lifetimes.buffers) {
       if (buffer.persistent) always_ += buffer.bytes.n;
-      if (is_accumulator(buffer)) window_ += buffer.bytes.n;
+      if (is_accumulator(graph_, buffer)) window_ += buffer.bytes.n;
     }
     for (const BufferId id : read_by_optimizer()) update_ += simulation.lifetimes.buffers[id].bytes.n;
     for (int step = 0; step < static_cast<int>(simulation.timeline.steps.size()); ++step) {
@@ -274,23 +274,12 @@ class WorkingSets {
   }
 
  private:
-  bool is_accumulator(const Buffer& buffer) const {
-    return buffer.value.valid() && graph_.values[buffer.value].role == Role::accumulator;
-  }
-
   // Accumulators that updates of parameters read: others only add to these.
   std::set<BufferId> read_by_optimizer() const {
     std::set<BufferId> read;
-    for (const NodeId id : graph_.section_order(Section::update)) {
-      const std::vector<NodeAlias> aliases = aliases_of(graph_, graph_.nodes[id]);
-      const bool updates = std::any_of(aliases.begin(), aliases.end(), [&](const NodeAlias& alias) {
-        return alias.kind == AliasKind::updates && graph_.values[alias.input].role == Role::parameter;
-      });
-      if (!updates) continue;
-      for (const ValueId input : graph_.nodes[id].inputs) {
-        const BufferId buffer = simulation_.lifetimes.buffer_of[input];
-        if (buffer.valid() && is_accumulator(simulation_.lifetimes.buffers[buffer])) read.insert(buffer);
-      }
+    for (const auto& [changed, accumulator] : update_inputs(graph_, Role::accumulator)) {
+      const BufferId buffer = simulation_.lifetimes.buffer_of[accumulator];
+      if (graph_.values[changed].role == Role::parameter && buffer.valid()) read.insert(buffer);
     }
     return read;
   }
@@ -332,16 +321,16 @@ class WorkingSets {
     std::int64_t needed = always_ + (in_window ? (in_update ? update_ : window_) : 0);
     for (const BufferId id : touched) {
       const Buffer& buffer = simulation_.lifetimes.buffers[id];
-      if (!buffer.persistent && !(in_window && is_accumulator(buffer))) needed += buffer.bytes.n;
+      if (!buffer.persistent && !(in_window && is_accumulator(graph_, buffer))) needed += buffer.bytes.n;
     }
-    if (beside.valid() && values.insert(beside).second) needed += align_up(graph_.values[beside].bytes(), kAlignment).n;
+    if (beside.valid() && values.insert(beside).second) needed += aligned_bytes(graph_.values[beside]).n;
     if (needed + most_beside(step, to) <= enough_) return needed;
     return what.kind == Step::Kind::node ? needed + beside_node(step, values, from, to) : needed;
   }
 
   // No less than what a step touches, beside what lives through the window.
   std::int64_t most_touched(const StepAccess& access, ValueId beside) const {
-    std::int64_t bytes = always_ + window_ + (beside.valid() ? align_up(graph_.values[beside].bytes(), kAlignment).n : 0);
+    std::int64_t bytes = always_ + window_ + (beside.valid() ? aligned_bytes(graph_.values[beside]).n : 0);
     for (const auto* values : {&access.reads, &access.writes}) {
       for (const ValueId value : *values) bytes += simulation_.lifetimes.buffers[simulation_.lifetimes.buffer_of[value]].bytes.n;
     }
@@ -356,8 +345,8 @@ class WorkingSets {
     for (const Buffer& buffer : simulation_.lifetimes.buffers) {
       const int begin = std::min(buffer.begin, steps), end = std::max(begin, std::min(buffer.end, steps));
       if (buffer.persistent || !buffer.value.valid()) continue;
-      const bool counted =
-          is_accumulator(buffer) ? simulation_.timeline.rounds == 1 : order_.backward(graph_.values[buffer.value].producer);
+      const bool counted = is_accumulator(graph_, buffer) ? simulation_.timeline.rounds == 1
+                                                          : order_.backward(graph_.values[buffer.value].producer);
       if (!counted) continue;
       backward_live_[static_cast<std::size_t>(begin)] += buffer.bytes.n;
       backward_live_[static_cast<std::size_t>(end)] -= buffer.bytes.n;
@@ -367,9 +356,8 @@ class WorkingSets {
 
   std::int64_t most_beside(int step, NodeId to) const {
     const int last = to.valid() && step_of_[to] >= 0 ? step_of_[to] : step;
-    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
-    return backward_live_[static_cast<std::size_t>(last)] + least_loss_scratch_.n +
-           (scratch.valid() ? simulation_.lifetimes.buffers[scratch].bytes.n : 0);
+    const Bytes scratch = least_loss_scratch_ + simulation_.lifetimes.scratch_bytes(step);
+    return backward_live_[static_cast<std::size_t>(last)] + scratch.n;
   }
 
   // What orders of the backward pass hold, and scratch.
@@ -379,9 +367,8 @@ class WorkingSets {
                                       : simulation_.timeline.early_updates ? Accumulators::to_the_last_writer
                                                                            : Accumulators::to_the_end;
     const std::int64_t held = order_.held_beside(from, to, values, accumulators);
-    if (what.section == Section::micro && graph_.nodes[what.node].op->chunked) return held + least_loss_scratch_.n;
-    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
-    return scratch.valid() ? held + simulation_.lifetimes.buffers[scratch].bytes.n : held;
+    const bool loss = what.section == Section::micro && graph_.nodes[what.node].op->chunked;
+    return held + (loss ? least_loss_scratch_ : simulation_.lifetimes.scratch_bytes(step)).n;
   }
 
   const Simulation& simulation_;

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "plan/simulation.h"
 #include "plan/step_roles.h"
@@ -37,13 +36,9 @@ struct Around {
   }
 };
 
-std::int64_t padding_of(const Value& value) { return (align_up(value.bytes(), kAlignment) - value.bytes()).n; }
+std::int64_t padding_of(const Value& value) { return (aligned_bytes(value) - value.bytes()).n; }
 
 bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
-
-bool is_sum(const Graph& graph, const Buffer& buffer) {
-  return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
-}
 
 // The step at which most is live of those that run what the loss's gradient leads to.
 std::optional<int> highest_backward(const Simulation& simulation, const Around& loss) {
@@ -65,7 +60,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
   const Simulation simulation = simulate(model.graph, model.accumulation, 1, saves, model.kernels);
   const Graph& graph = simulation.graph;
   for (const Buffer& buffer : simulation.lifetimes.buffers) {
-    if (is_sum(graph, buffer) && accumulation_ > 1) {
+    if (is_accumulator(graph, buffer) && accumulation_ > 1) {
       sums_ += buffer.bytes.n;
       sums_padding_ += padding_of(graph.values[buffer.value]);
     }
@@ -132,14 +127,13 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   for (const BufferId id : touched) {
     if (!id.valid() || simulation.lifetimes.buffers[id].persistent) continue;
     const Buffer& buffer = simulation.lifetimes.buffers[id];
-    if (!is_sum(graph, buffer)) cut.touched += buffer.bytes.n;
-    if (is_sum(graph, buffer) && accumulation_ == 1) cut.own += buffer.bytes.n;
+    if (!is_accumulator(graph, buffer)) cut.touched += buffer.bytes.n;
+    if (is_accumulator(graph, buffer) && accumulation_ == 1) cut.own += buffer.bytes.n;
   }
-  const BufferId scratch = simulation.lifetimes.scratch[static_cast<std::size_t>(step)];
-  if (scratch.valid() && !cut.loss) cut.own += simulation.lifetimes.buffers[scratch].bytes.n;
+  if (!cut.loss) cut.own += simulation.lifetimes.scratch_bytes(step).n;
 
   const Around around(graph, middle);
-  const std::unordered_map<Symbol, int> block_of_line = units_of_lines(graph, model.units);
+  const PerNode<int> unit_of = units_of_nodes(graph, model.units);
   std::map<ValueId, bool> saved;  // whether a block reads it
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward || around.later[id] == 0) continue;
@@ -148,8 +142,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
       const NodeId producer = graph.values[value].producer;
       const bool forward = producer.valid() && !graph.nodes[producer].backward && before_loss[producer] != 0;
       if (!forward || graph.values[value].version_of.valid() || touched_values.contains(value)) continue;
-      const auto block = block_of_line.find(graph.nodes[id].line);
-      saved[value] |= block != block_of_line.end() && block->second < model.blocks;
+      saved[value] |= unit_of[id] >= 0 && unit_of[id] < model.blocks;
     }
   }
   // What one node made counts together, and where blocks read some of it, that part alone.
@@ -160,7 +153,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
     Saved& all = made.try_emplace(producer, Saved{0, 0, seconds, by_block}).first->second;
     if (by_block && !all.by_block) all = {0, 0, seconds, true};
     if (by_block != all.by_block) continue;
-    all.bytes += align_up(graph.values[value].bytes(), kAlignment).n;
+    all.bytes += aligned_bytes(graph.values[value]).n;
     all.padding += padding_of(graph.values[value]);
   }
   for (const auto& [producer, all] : made) cut.saved.push_back(all);

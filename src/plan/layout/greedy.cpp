@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/tasks.h"
 #include "plan/layout/model.h"
 

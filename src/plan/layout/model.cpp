@@ -4,6 +4,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/ceil_div.h"
+
 namespace plimsoll::layout {
 namespace {
 
@@ -52,17 +54,9 @@ void fill_members(Model& model) {
 
 // A section closes where an end follows a start.
 Sections sections_of(const Problem& problem) {
-  std::vector<std::tuple<std::int64_t, bool, std::size_t>> events;  // ends before starts at the same time
-  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
-    if (!buffer.live()) continue;
-    events.emplace_back(buffer.lower, true, i);
-    events.emplace_back(buffer.upper, false, i);
-  }
-  std::sort(events.begin(), events.end());
   Sections sections{std::vector<Span>(problem.buffers.size())};
   bool open = false;  // something started since the last end
-  for (const auto& [time, starts, i] : events) {
+  for (const auto& [time, starts, i] : events_of(problem)) {
     if (!starts && open) ++sections.count;
     open = starts;
     (starts ? sections.spans[i].first : sections.spans[i].last) = sections.count;

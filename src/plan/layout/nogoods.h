@@ -1,6 +1,7 @@
 // Remembers refuted states of the search by a 128-bit key. Of fixed size: a new key takes the place of an old one in its bucket.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,20 +19,14 @@ class Nogoods {
   explicit Nogoods(std::size_t buckets) : buckets_(buckets) {}  // a power of two
 
   bool contains(const StateKey& key) const {
-    for (const StateKey& entry : bucket(key)) {
-      if (entry == key) return true;
-    }
-    return false;
+    const Bucket& entries = buckets_[bucket_of(key)];
+    return std::find(entries.begin(), entries.end(), key) != entries.end();
   }
-
-  void insert(const StateKey& key) {
-    auto& entries = buckets_[key.low & (buckets_.size() - 1)];
-    entries[turn_++ % entries.size()] = key;
-  }
+  void insert(const StateKey& key) { buckets_[bucket_of(key)][turn_++ % std::tuple_size_v<Bucket>] = key; }
 
  private:
   using Bucket = std::array<StateKey, 4>;
-  const Bucket& bucket(const StateKey& key) const { return buckets_[key.low & (buckets_.size() - 1)]; }
+  std::size_t bucket_of(const StateKey& key) const { return key.low & (buckets_.size() - 1); }
 
   std::vector<Bucket> buckets_;
   std::size_t turn_ = 0;

@@ -3,37 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace plimsoll::layout {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 62;
-
-struct Event {
-  std::int64_t time;
-  bool starts;  // ends sort before starts at the same time
-  std::size_t buffer;
-
-  bool operator<(const Event& other) const {
-    return std::tie(time, starts, buffer) < std::tie(other.time, other.starts, other.buffer);
-  }
-};
-
-std::vector<Event> events_of(const Problem& problem) {
-  std::vector<Event> events;
-  events.reserve(2 * problem.buffers.size());
-  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
-    if (!buffer.live()) continue;
-    events.push_back({buffer.lower, true, i});
-    events.push_back({buffer.upper, false, i});
-  }
-  std::sort(events.begin(), events.end());
-  return events;
-}
 
 void validate_pins(const Problem& problem) {
   std::map<std::int64_t, std::int64_t> intervals;  // offset -> end of the pins that are live
@@ -54,9 +31,17 @@ void validate_pins(const Problem& problem) {
 
 }  // namespace
 
-std::int64_t round_up(std::int64_t size, std::int64_t alignment) {
-  const std::int64_t rest = size % alignment;
-  return rest == 0 ? size : size + (alignment - rest);
+std::vector<Event> events_of(const Problem& problem) {
+  std::vector<Event> events;
+  events.reserve(2 * problem.buffers.size());
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    if (!buffer.live()) continue;
+    events.push_back({buffer.lower, true, i});
+    events.push_back({buffer.upper, false, i});
+  }
+  std::sort(events.begin(), events.end());
+  return events;
 }
 
 std::int64_t load(const Problem& problem) {

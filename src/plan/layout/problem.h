@@ -3,6 +3,8 @@
 // the largest offset + size over all buffers. Buffers without size or with an empty life conflict with nothing.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +30,16 @@ struct Solution {
   std::int64_t height = 0;
 };
 
+// Where the life of a buffer starts or ends. By time; ends come before starts at the same time.
+struct Event {
+  std::int64_t time;
+  bool starts;
+  std::size_t buffer;
+  friend auto operator<=>(const Event&, const Event&) = default;
+};
+// Of all buffers that are live at some moment, in order.
+std::vector<Event> events_of(const Problem& problem);
+
 // The most bytes that are live at one moment. O(n log n).
 std::int64_t load(const Problem& problem);
 
@@ -37,9 +49,6 @@ std::int64_t lower_bound(const Problem& problem);
 
 // The largest offset + size under `offsets`.
 std::int64_t height_of(const Problem& problem, const std::vector<std::int64_t>& offsets);
-
-// `size` rounded up to a multiple of `alignment`.
-std::int64_t round_up(std::int64_t size, std::int64_t alignment);
 
 // Throws an internal error for a problem that no solver accepts: negative sizes, reversed lives, sums beyond 2^62, pins that are
 // misaligned or overlap each other.

@@ -5,8 +5,10 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "base/philox.h"
 #include "plan/layout/model.h"
 #include "plan/layout/nogoods.h"
@@ -76,6 +78,12 @@ class Search {
 
  private:
   bool is_placed(Index item) const { return key_[item] == kNever; }
+  // Of a section, by key when it was last settled.
+  std::span<const Index> members(Index section) const {
+    return std::span(live_).subspan(model_.live_begin[section], model_.members(section).size());
+  }
+  void count(const Model::Item& item, int change);
+  void mark_dirty(const Model::Item& item);
   void rank_items(Order order, double noise, std::uint64_t seed);
   bool reset();
   void open(Range range);
@@ -125,18 +133,12 @@ Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_c
   low_.resize(model.size());
   key_.resize(model.size());
   for (const Model::Item& item : model.items) size_.push_back(item.size);
-  open_.resize(model.sections);
-  floor_.resize(model.sections);
-  weight_.assign(model.sections, 1);
-  remaining_.resize(model.sections);
-  unplaced_.resize(model.sections);
-  crossing_.resize(model.sections);
-  run_end_.resize(model.sections);
-  options_.resize(model.sections + 1);
-  blocked_.resize(model.sections + 1);
-  dirty_.resize(model.sections + 1);
   live_ = model.live;
+  weight_.assign(model.sections, 1);
+  open_.resize(model.sections);
   tight_.resize(model.sections);
+  run_end_.resize(model.sections);
+  for (std::vector<std::int32_t>* differences : {&options_, &blocked_, &dirty_}) differences->resize(model.sections + 1);
 }
 
 // Order of trial: the largest key first, each scaled up by a random share of `noise` so that rounds differ.
@@ -173,23 +175,16 @@ bool Search::reset() {
   frames_.clear();
   candidates_.clear();
   parts_.clear();
-  std::fill(remaining_.begin(), remaining_.end(), 0);
-  std::fill(unplaced_.begin(), unplaced_.end(), 0);
-  std::fill(crossing_.begin(), crossing_.end(), 0);
-  std::fill(floor_.begin(), floor_.end(), 0);
+  for (std::vector<std::int64_t>* bytes : {&floor_, &remaining_}) bytes->assign(model_.sections, 0);
+  for (std::vector<Index>* counts : {&unplaced_, &crossing_}) counts->assign(model_.sections, 0);
   bool fits = true;
   for (Index i = 0; i < model_.size(); ++i) {
     const Model::Item& item = model_.items[i];
     low_[i] = key_[i] = std::max<std::int64_t>(item.fixed, 0);
     fits = fits && low_[i] + item.actual <= capacity_;
-    for (Index s = item.first; s < item.last; ++s) {
-      remaining_[s] += item.size;
-      ++unplaced_[s];
-      if (s + 1 < item.last) ++crossing_[s];
-    }
+    count(item, 1);
   }
   for (Index s = 0; s < model_.sections; ++s) {
-    open_[s] = static_cast<Index>(model_.live_begin[s + 1] - model_.live_begin[s]);
     tight_[s] = remaining_[s] > rounded_capacity_ - rounded_capacity_ / kRoomToSpare ? 1 : 0;
     fits = fits && settle_section(s);
   }
@@ -313,8 +308,7 @@ Index Search::choose_section(Range range) const {
 void Search::collect(Frame& frame) {
   frame.candidates_begin = frame.next_candidate = candidates_.size();
   const Index s = frame.section;
-  for (std::size_t k = model_.live_begin[s]; k < model_.live_begin[s + 1]; ++k) {
-    const Index i = live_[k];
+  for (const Index i : members(s)) {
     if (is_placed(i) || low_[i] != floor_[s]) continue;
     const Index twin = model_.items[i].twin;
     if (twin != Model::kNone && !is_placed(twin) && low_[twin] == low_[i]) continue;
@@ -335,22 +329,25 @@ bool Search::apply(Index candidate, const Frame& frame) {
   return false;
 }
 
+// One more of what is unplaced in its sections, or one less.
+void Search::count(const Model::Item& item, int change) {
+  for (Index s = item.first; s < item.last; ++s) {
+    remaining_[s] += change * item.size;
+    unplaced_[s] += static_cast<Index>(change);
+    if (s + 1 < item.last) crossing_[s] += static_cast<Index>(change);
+    if (change > 0) open_[s] = static_cast<Index>(members(s).size());
+  }
+}
+
 bool Search::place(Index index) {
   const Model::Item& item = model_.items[index];
   const std::int64_t top = low_[index] + item.size;
   trail_.push_back({index, Change::What::placed, 0});
   key_[index] = kNever;
-  for (Index s = item.first; s < item.last; ++s) {
-    remaining_[s] -= item.size;
-    --unplaced_[s];
-    if (s + 1 < item.last) --crossing_[s];
-  }
-  ++dirty_[item.first];
-  --dirty_[item.last];
-  dirty_begin_ = std::min(dirty_begin_, item.first);
-  dirty_end_ = std::max(dirty_end_, item.last);
-  for (std::size_t k = model_.live_begin[item.first]; k < model_.live_begin[item.first + 1]; ++k) {
-    if (!is_placed(live_[k]) && low_[live_[k]] < top && !lift(live_[k], top)) return false;
+  count(item, -1);
+  mark_dirty(item);
+  for (const Index i : members(item.first)) {
+    if (!is_placed(i) && low_[i] < top && !lift(i, top)) return false;
   }
   for (Index i = model_.starts[item.first + 1]; i < model_.starts[item.last]; ++i) {
     if (!is_placed(i) && low_[i] < top && !lift(i, top)) return false;
@@ -367,7 +364,7 @@ std::int64_t Search::least_support(Index index, std::optional<Index> outside) co
     if (outside && model_.items[i].first <= *outside && *outside < model_.items[i].last) return;
     least = std::min(least, low_[i] + model_.items[i].size);
   };
-  for (std::size_t k = model_.live_begin[item.first]; k < model_.live_begin[item.first + 1]; ++k) visit(live_[k]);
+  std::ranges::for_each(members(item.first), visit);
   for (Index i = model_.starts[item.first + 1]; i < model_.starts[item.last]; ++i) visit(i);
   return least;
 }
@@ -376,18 +373,16 @@ std::int64_t Search::least_support(Index index, std::optional<Index> outside) co
 // to be placed, and the lowest item of the section on one from outside the section.
 bool Search::waste(Index section) {
   const std::int64_t floor = floor_[section];
-  std::vector<Index> members;
   std::int64_t next_floor = kNever;
-  for (std::size_t k = model_.live_begin[section]; k < model_.live_begin[section + 1]; ++k) {
-    const Index i = live_[k];
+  for (const Index i : members(section)) {
     if (is_placed(i)) continue;
-    members.push_back(i);
     if (low_[i] == floor && model_.items[i].fixed >= 0) return false;
     next_floor = std::min(next_floor, low_[i] > floor ? low_[i] : least_support(i, section));
   }
   if (next_floor + remaining_[section] > rounded_capacity_) return false;
   std::vector<std::pair<Index, std::int64_t>> lifts;
-  for (Index i : members) {
+  for (const Index i : members(section)) {
+    if (is_placed(i)) continue;
     const std::int64_t low = low_[i] > floor ? next_floor : std::max(next_floor, least_support(i, {}));
     if (low > low_[i]) lifts.emplace_back(i, low);
   }
@@ -402,11 +397,15 @@ bool Search::lift(Index index, std::int64_t low) {
   if (item.fixed >= 0 || low + item.actual > capacity_) return false;
   trail_.push_back({index, Change::What::low, low_[index]});
   low_[index] = key_[index] = low;
+  mark_dirty(item);
+  return true;
+}
+
+void Search::mark_dirty(const Model::Item& item) {
   ++dirty_[item.first];
   --dirty_[item.last];
   dirty_begin_ = std::min(dirty_begin_, item.first);
   dirty_end_ = std::max(dirty_end_, item.last);
-  return true;
 }
 
 bool Search::settle() {
@@ -459,16 +458,10 @@ void Search::undo(std::size_t mark) {
     switch (change.what) {
       case Change::What::low: low_[change.index] = key_[change.index] = change.before; break;
       case Change::What::floor: floor_[change.index] = change.before; break;
-      case Change::What::placed: {
-        const Model::Item& item = model_.items[change.index];
+      case Change::What::placed:
         key_[change.index] = low_[change.index];
-        for (Index s = item.first; s < item.last; ++s) {
-          open_[s] = static_cast<Index>(model_.live_begin[s + 1] - model_.live_begin[s]);
-          remaining_[s] += item.size;
-          ++unplaced_[s];
-          if (s + 1 < item.last) ++crossing_[s];
-        }
-      }
+        count(model_.items[change.index], 1);
+        break;
     }
   }
 }

@@ -36,11 +36,11 @@ class Rewrite {
       : result_(std::move(graph)),
         narrow_(narrow),
         adds_(adds),
-        unit_of_(units_of_lines(result_, units)),
+        unit_of_(units_of_nodes(result_, units)),
         before_(result_.order.size()),
         after_(result_.order.size()) {
     find_passes(units_of_values(result_, units));
-    for (std::size_t i = 0; i < passes_.size(); ++i) schedule(i);
+    for (std::size_t i = 0; i < passes_.size(); ++i) narrow_ ? schedule_narrow(i) : schedule_wide(i);
   }
 
   Graph run() {
@@ -81,13 +81,7 @@ class Rewrite {
         if (!rests_elsewhere(input)) continue;
         const ValueId value = origin_of(result_, input);
         const auto [found, fresh] = known.emplace(std::tuple(block_of[value], node.section, node.backward), passes_.size());
-        if (fresh)
-          passes_.push_back({.unit = block_of[value],
-                             .section = node.section,
-                             .backward = node.backward,
-                             .begin = place,
-                             .end = place,
-                             .uses = {}});
+        if (fresh) passes_.push_back({block_of[value], node.section, node.backward, place, place, false, {}});
         Pass& pass = passes_[found->second];
         if (!pass.begun && !node.clone_of.valid()) pass.begin = place, pass.begun = true;
         add_use(pass, value, place);
@@ -107,8 +101,6 @@ class Rewrite {
       use->last = place;
     }
   }
-
-  void schedule(std::size_t index) { narrow_ ? schedule_narrow(index) : schedule_wide(index); }
 
   void move(std::size_t index, std::size_t number, std::size_t early, std::size_t late) {
     const Pass::Use& use = passes_[index].uses[number];
@@ -138,7 +130,7 @@ class Rewrite {
     const auto like = [&](std::size_t other) {
       return other < passes_.size() && passes_[other].section == pass.section && passes_[other].backward == pass.backward;
     };
-    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : pass.backward ? unit_begin(pass) : section_begin(pass);
+    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : first_place(pass);
     const std::size_t late = like(index + 1) ? std::max(pass.end, passes_[index + 1].end) : section_end(pass);
     for (std::size_t i = 0; i < pass.uses.size(); ++i) {
       const Pass::Use& use = pass.uses[i];
@@ -146,24 +138,19 @@ class Rewrite {
     }
   }
 
-  // Before all nodes that stand right before the pass and work for the same unit, with what runs again for them.
-  std::size_t unit_begin(const Pass& pass) const {
+  // Before all nodes of the section that stand right before the pass; of the backward those alone that work for the same unit,
+  // with what runs again for them.
+  std::size_t first_place(const Pass& pass) const {
+    const auto precedes = [&](NodeId id) {
+      const Node& node = result_.nodes[id];
+      const bool same_unit = unit_of_[id] >= 0 && unit_of_[id] == pass.unit;
+      return node.section == pass.section && (!pass.backward || (node.backward && (node.clone_of.valid() || same_unit)));
+    };
     std::size_t place = pass.begin;
-    while (place > 0 && works_for(pass, result_.nodes[result_.order[place - 1]])) --place;
+    while (place > 0 && precedes(result_.order[place - 1])) --place;
     return place;
-  }
-  bool works_for(const Pass& pass, const Node& node) const {
-    if (node.section != pass.section || node.backward != pass.backward) return false;
-    if (node.clone_of.valid()) return true;
-    const auto unit = unit_of_.find(node.line);
-    return unit != unit_of_.end() && unit->second == pass.unit;
   }
 
-  std::size_t section_begin(const Pass& pass) const {
-    std::size_t place = pass.begin;
-    while (place > 0 && result_.nodes[result_.order[place - 1]].section == pass.section) --place;
-    return place;
-  }
   std::size_t section_end(const Pass& pass) const {
     std::size_t place = pass.end;
     while (place + 1 < result_.order.size() && result_.nodes[result_.order[place + 1]].section == pass.section) ++place;
@@ -228,8 +215,8 @@ class Rewrite {
 
   Graph result_;
   bool narrow_, adds_;
-  std::unordered_map<Symbol, int> unit_of_;  // by model line
-  std::vector<Pass> passes_;                 // in the order of their beginnings
+  PerNode<int> unit_of_;
+  std::vector<Pass> passes_;  // in the order of their beginnings
   std::vector<std::vector<Event>> before_, after_;
   std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators
 };

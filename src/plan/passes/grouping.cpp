@@ -2,9 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <map>
+#include <algorithm>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 
@@ -17,7 +18,7 @@ using Segment = std::vector<NodeId>;
 // of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
 std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& units, bool narrow) {
   constexpr int kOutside = -1;
-  const std::unordered_map<Symbol, int> block_of_line = units_of_lines(graph, units);
+  const PerNode<int> unit_of = units_of_nodes(graph, units);
   const int blocks = block_count(units);
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
@@ -32,8 +33,7 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& un
     for (const ValueId input : node.inputs) {
       if (narrow && graph.values[input].tier != 0) matrix = origin_of(graph, input);
     }
-    const auto found = block_of_line.find(node.line);
-    const int block = found == block_of_line.end() || found->second >= blocks ? kOutside : found->second;
+    const int block = unit_of[id] < blocks ? unit_of[id] : kOutside;
     const std::tuple key(block, node.backward, node.pages.valid() ? id : NodeId{}, matrix);
     if (segments.empty() || key != last) segments.emplace_back();
     segments.back().insert(segments.back().end(), again.begin(), again.end());
@@ -69,10 +69,8 @@ PerValue<int> segments_of_accumulators(const Graph& graph, const std::vector<Seg
 }
 
 bool keeps_order(const Graph& graph, const std::vector<Segment>& segments) {
-  for (const int segment : segments_of_accumulators(graph, segments)) {
-    if (segment == kSeveral) return false;
-  }
-  return true;
+  const PerValue<int> segment_of = segments_of_accumulators(graph, segments);
+  return std::find(segment_of.begin(), segment_of.end(), kSeveral) == segment_of.end();
 }
 
 class Rewrite {
@@ -87,11 +85,8 @@ class Rewrite {
 
   Graph run() {
     replicate_inputs();
-    std::vector<NodeId> rest;
-    for (const NodeId id : result_.order) {
-      if (result_.nodes[id].section != Section::micro) rest.push_back(id);
-    }
-    result_.order.clear();
+    std::vector<NodeId> rest = std::exchange(result_.order, {});
+    std::erase_if(rest, [&](NodeId id) { return result_.nodes[id].section == Section::micro; });
     for (const Segment& segment : segments_) {
       for (std::size_t i = 0; i < replicas_.size(); ++i) replicate(segment, i);
       for (const NodeId id : segment) follow(id);
@@ -101,15 +96,11 @@ class Rewrite {
   }
 
  private:
-  bool is_fed(const Value& value) const {
-    return value.section == Section::micro && !value.producer.valid() && value.role == Role::input;
-  }
-
   void replicate_inputs() {
     const std::size_t count = result_.values.size();
     for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {
       for (std::size_t i = 0; i < count; ++i) {
-        if (is_fed(result_.values[ValueId{i}])) add_value(ValueId{i}, replica, NodeId{});
+        if (result_.values[ValueId{i}].fed_in(Section::micro)) add_value(ValueId{i}, replica, NodeId{});
       }
     }
   }
@@ -128,13 +119,7 @@ class Rewrite {
     for (const NodeId original : segment) {
       Node node = result_.nodes[original];
       const NodeId id{result_.nodes.size()};
-      for (ValueId& input : node.inputs) {
-        if (own[input].valid()) {
-          input = own[input];
-        } else {
-          input = newest(input);
-        }
-      }
+      for (ValueId& input : node.inputs) input = own[input].valid() ? own[input] : newest(input);
       for (ValueId& output : node.outputs) {
         output = add_value(output, replica, id);
         remember(output);

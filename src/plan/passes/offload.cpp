@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <unordered_map>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -20,6 +20,7 @@ struct Trip {
   std::size_t last_forward = 0;    // place of the last reader of the forward pass
   std::size_t first_backward = 0;  // the place before which it has to be there again
   int unit = 0;
+  ValueId home, moving, away;  // where it rests, what is on its way, what lies there
 };
 
 // What one block reads that another one or none has made; invalid where that is not a single value.
@@ -43,9 +44,8 @@ class Rewrite {
  public:
   Rewrite(Graph graph, const std::vector<Unit>& units, std::size_t count, Bytes near)
       : result_(std::move(graph)), left_(near - stored_layout(result_).ends[1]) {
-    const std::unordered_map<Symbol, int> unit_of_line = units_of_lines(result_, units);
     const int blocks = block_count(units);
-    find_begins(unit_of_line, blocks);
+    find_begins(units_of_nodes(result_, units), blocks);
     PerValue<int> goes(result_.values.size(), kStays);  // the unit that it crosses into
     for (std::size_t i = 0; i < std::min(count, static_cast<std::size_t>(blocks)); ++i) {
       const ValueId crossing = crossing_into(result_, units[i]);
@@ -62,13 +62,13 @@ class Rewrite {
     schedule();
     const std::vector<NodeId> old = std::exchange(result_.order, {});
     for (std::size_t place = 0; place < old.size(); ++place) {
-      for (const auto& [what, trip] : before_[place]) emit(what, trip, old[place]);
+      for (const auto& [what, trip] : before_[place]) emit(what, trips_[trip], old[place]);
       for (ValueId& input : result_.nodes[old[place]].inputs) {
         const auto here = here_.find(input);
         if (here != here_.end() && result_.nodes[old[place]].backward) input = here->second;
       }
       result_.order.push_back(old[place]);
-      for (const auto& [what, trip] : after_[place]) emit(what, trip, old[place]);
+      for (const auto& [what, trip] : after_[place]) emit(what, trips_[trip], old[place]);
     }
     return std::move(result_);
   }
@@ -79,20 +79,20 @@ class Rewrite {
 
   // Where the backward pass enters each unit, with what runs again for its first node; nowhere where several micro-batches go
   // together, each of which enters it.
-  void find_begins(const std::unordered_map<Symbol, int>& unit_of_line, int blocks) {
+  void find_begins(const PerNode<int>& unit_of, int blocks) {
     begins_.assign(static_cast<std::size_t>(blocks) + 1, kNowhere);
     std::size_t clones = 0;  // right before a place
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
-      const Node& node = result_.nodes[result_.order[place]];
+      const NodeId id = result_.order[place];
+      const Node& node = result_.nodes[id];
       if (node.replica_of.valid()) return begins_.assign(begins_.size(), kNowhere);
       if (node.section != Section::micro || !node.backward) continue;
       if (node.clone_of.valid()) {
         ++clones;
         continue;
       }
-      const auto unit = unit_of_line.find(node.line);
-      if (unit != unit_of_line.end() && unit->second < blocks && node.op->transfer == Transfer::none) {
-        std::size_t& begin = begins_[static_cast<std::size_t>(unit->second)];
+      if (unit_of[id] >= 0 && unit_of[id] < blocks && node.op->transfer == Transfer::none) {
+        std::size_t& begin = begins_[static_cast<std::size_t>(unit_of[id])];
         if (begin == kNowhere) begin = place - clones;
       }
       clones = 0;
@@ -119,16 +119,15 @@ class Rewrite {
       if (trip.value.valid()) trips_.push_back(trip);
     }
     // In the order in which they go out.
-    std::sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) { return a.last_forward < b.last_forward; });
+    std::ranges::sort(trips_, {}, &Trip::last_forward);
   }
 
   void schedule() {
     before_.resize(result_.order.size());
     after_.resize(result_.order.size());
     std::vector<std::size_t> back(trips_.size());  // in the order in which they come in
-    for (std::size_t i = 0; i < trips_.size(); ++i) back[i] = i;
-    std::sort(back.begin(), back.end(),
-              [&](std::size_t a, std::size_t b) { return trips_[a].first_backward < trips_[b].first_backward; });
+    std::iota(back.begin(), back.end(), std::size_t{0});
+    std::ranges::sort(back, {}, [&](std::size_t i) { return trips_[i].first_backward; });
     for (std::size_t i = 0; i < trips_.size(); ++i) {
       const bool last = i + 1 == trips_.size();
       after_[trips_[last ? i : i + 1].last_forward].emplace_back(What::stored, i);
@@ -139,7 +138,10 @@ class Rewrite {
       before_[i == 0 ? first_fetch(back) : trips_[back[i - 1]].first_backward].emplace_back(What::fetch, back[i]);
       before_[place].emplace_back(What::fetched, back[i]);
     }
-    for (Events& events : after_) order_last(events);
+    // A store begins before the wait for the one before it; the last one waits for itself.
+    for (Events& events : after_) {
+      std::ranges::stable_partition(events, [](const auto& event) { return event.first == What::store; });
+    }
   }
 
   // While the backward pass is in the unit before; else as early before the first one that comes in as that one is before the
@@ -155,39 +157,32 @@ class Rewrite {
     return place;
   }
 
-  // A store begins before the wait for the one before it; the last one waits for itself.
-  static void order_last(Events& events) {
-    std::stable_sort(events.begin(), events.end(),
-                     [](const auto& a, const auto& b) { return a.first == What::store && b.first != What::store; });
-  }
-
-  ValueId home_of(std::size_t trip) {
-    const auto known = homes_.find(trip);
-    if (known != homes_.end()) return known->second;
+  ValueId home_of(Trip& trip) {
+    if (trip.home.valid()) return trip.home;
     Value home;
-    home.name = result_.values[trips_[trip].value].name + ".away";
-    home.type = result_.values[trips_[trip].value].type;
+    home.name = result_.values[trip.value].name + ".away";
+    home.type = result_.values[trip.value].type;
     home.role = Role::activation;
     const Bytes bytes = align_up(home.bytes(), kStoredAlignment);
     home.tier = bytes <= left_ ? 1 : 2;
     if (home.tier == 1) left_ -= bytes;
-    return homes_[trip] = result_.values.push_back(std::move(home));
+    return trip.home = result_.values.push_back(std::move(home));
   }
 
-  void emit(What what, std::size_t trip, NodeId place) {
+  void emit(What what, Trip& trip, NodeId place) {
     const ValueId home = home_of(trip);
     switch (what) {
-      case What::store: out_[trip] = copy_by(result_, kStore, place, {trips_[trip].value}, home); break;
+      case What::store: trip.moving = copy_by(result_, kStore, place, {trip.value}, home); break;
       case What::stored: {
         Value version = result_.values[home];
         version.section = Section::micro;
         version.version_of = home;
-        away_[trip] = result_.values.push_back(std::move(version));
-        give(result_, away_[trip], add_transfer(result_, kStored, place, {out_.at(trip), home}, home));
+        trip.away = result_.values.push_back(std::move(version));
+        give(result_, trip.away, add_transfer(result_, kStored, place, {trip.moving, home}, home));
         break;
       }
-      case What::fetch: out_[trip] = copy_by(result_, kFetch, place, {away_.at(trip)}, home); break;
-      case What::fetched: here_[trips_[trip].value] = copy_by(result_, kFetched, place, {out_.at(trip)}, home); break;
+      case What::fetch: trip.moving = copy_by(result_, kFetch, place, {trip.away}, home); break;
+      case What::fetched: here_[trip.value] = copy_by(result_, kFetched, place, {trip.moving}, home); break;
     }
   }
 
@@ -199,8 +194,7 @@ class Rewrite {
   std::vector<std::size_t> begins_;  // of the backward pass of each unit
   std::vector<Trip> trips_;
   std::vector<Events> before_, after_;
-  std::map<std::size_t, ValueId> homes_, out_, away_;  // by trip: where it rests, what is on its way, what lies there
-  std::map<ValueId, ValueId> here_;                    // what backward nodes read instead
+  std::map<ValueId, ValueId> here_;  // what backward nodes read instead
 };
 
 }  // namespace

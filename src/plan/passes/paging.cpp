@@ -25,20 +25,21 @@ std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node)
   return inputs;
 }
 
-namespace {
-
-// Calls body(parameter, accumulator) with what an update changes and the accumulators that it reads.
-template <class Body>
-void for_updates(const Graph& graph, Body&& body) {
+std::vector<UpdateInput> update_inputs(const Graph& graph, Role role) {
+  std::vector<UpdateInput> found;
   for (const NodeId id : graph.section_order(Section::update)) {
     for (const NodeAlias& alias : aliases_of(graph, graph.nodes[id])) {
+      if (alias.kind != AliasKind::updates) continue;
       for (const ValueId input : graph.nodes[id].inputs) {
-        const bool both = alias.kind == AliasKind::updates && graph.values[input].role == Role::accumulator;
-        if (both) body(origin_of(graph, alias.input), origin_of(graph, input));
+        const ValueId read = origin_of(graph, input);
+        if (graph.values[read].role == role) found.push_back({origin_of(graph, alias.input), read});
       }
     }
   }
+  return found;
 }
+
+namespace {
 
 constexpr int kNone = -1, kSeveral = -2;  // of what no block reads, or more than one
 
@@ -69,16 +70,8 @@ PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<Unit>&
 PerValue<int> blocks_of_state(const Graph& graph, const std::vector<Unit>& units) {
   const PerValue<int> readers = readers_of_parameters(graph, units);
   PerValue<int> block_of(graph.values.size(), kNone);
-  for (const NodeId id : graph.section_order(Section::update)) {
-    const Node& node = graph.nodes[id];
-    for (const NodeAlias& alias : aliases_of(graph, node)) {
-      const ValueId parameter = origin_of(graph, alias.input);
-      if (alias.kind != AliasKind::updates || graph.values[parameter].role != Role::parameter || readers[parameter] < 0) continue;
-      for (const ValueId input : node.inputs) {
-        const ValueId state = origin_of(graph, input);
-        if (graph.values[state].role == Role::optimizer_state) block_of[state] = readers[parameter];
-      }
-    }
+  for (const auto& [parameter, state] : update_inputs(graph, Role::optimizer_state)) {
+    if (readers[parameter] >= 0) block_of[state] = readers[parameter];
   }
   return block_of;
 }
@@ -106,9 +99,9 @@ PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
   }
-  for_updates(graph, [&](ValueId parameter, ValueId accumulator) {
+  for (const auto& [parameter, accumulator] : update_inputs(graph, Role::accumulator)) {
     if (block_of[parameter] >= 0) block_of[accumulator] = block_of[parameter];
-  });
+  }
   return block_of;
 }
 
@@ -200,10 +193,10 @@ class PagingPass {
     }
     // Of rows that are kept apart, too: where they are all of the table's.
     for (int i = 0; i < 2; ++i) {
-      for_updates(result_, [&](ValueId changed, ValueId accumulator) {
+      for (const auto& [changed, accumulator] : update_inputs(result_, Role::accumulator)) {
         const bool alike = result_.values[changed].type.shape == result_.values[accumulator].type.shape;
         if (table_[changed] != 0 && alike) table_[accumulator] = 1;
-      });
+      }
     }
   }
 

@@ -63,6 +63,12 @@ bool stays(const Paging& paging, int block, int blocks);
 // block do not count (outside the blocks, of the largest one): a transfer of theirs would be nothing but latency.
 PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units);
 
+// What updates change, with each value of a role that the same update reads; both by where they come from (origin_of).
+struct UpdateInput {
+  ValueId changed, read;
+};
+std::vector<UpdateInput> update_inputs(const Graph& graph, Role role);
+
 // What a node streams: its inputs that do not rest where kernels run. None of a transfer.
 struct StreamedInput {
   std::size_t input = 0;

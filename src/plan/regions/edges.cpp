@@ -209,11 +209,13 @@ class EdgeFinder {
       dropped[at(position)] = stretch.may_run_again(position) ? 1 : 0;
       if (dropped[at(position)]) placement.drop(position);
     }
-    std::vector<char> read_by_another = crossing_items(stretch);
-    const auto crosses = [&](int position) {  // whether another region reads what it makes
-      return std::any_of(stretch.what(position).writes.begin(), stretch.what(position).writes.end(),
-                         [&](int item) { return read_by_another[at(item)] != 0; });
-    };
+    std::vector<char> crosses(at(stretch.size()), 0);  // whether another region reads what it makes
+    for (int position = 0; position < stretch.size(); ++position) {
+      for (const int item : stretch.what(position).reads) {
+        const int maker = stretch.maker(item);
+        if (maker >= 0 && stretch.region(maker) != stretch.region(position)) crosses[at(maker)] = 1;
+      }
+    }
     int now = end;
     for (int position = stretch.turn(); position < stretch.size(); ++position) {
       if (stretch.op(position) == kNone) continue;
@@ -222,25 +224,12 @@ class EdgeFinder {
       if (enters) {
         // What other regions left here of this one's passing run is gone, but for what crosses into later regions.
         for (int each = 0; each < stretch.turn() && now + 1 < end; ++each) {
-          if (dropped[at(each)] && stretch.region(each) == now && !crosses(each)) placement.drop(each);
+          if (dropped[at(each)] && stretch.region(each) == now && !crosses[at(each)]) placement.drop(each);
         }
       }
       placement.bring_for(position);
     }
     return placement.replays();
-  }
-
-  // By item: whether another region reads it than the one that makes it.
-  std::vector<char> crossing_items(const Stretch& stretch) const {
-    std::vector<char> crossing(stretch.problem().items.size(), 0);
-    for (int position = 0; position < stretch.size(); ++position) {
-      for (const int item : stretch.what(position).reads) {
-        const int maker = stretch.maker(item);
-        const bool others = maker >= 0 && stretch.region(maker) != stretch.region(position);
-        if (others) crossing[at(item)] = 1;
-      }
-    }
-    return crossing;
   }
 
   // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.

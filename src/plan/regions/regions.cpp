@@ -27,11 +27,11 @@ class Cutter {
         carried_(problem.items.size(), 0),
         first_(problem.items.size()),
         alike_(problem.items.size(), {0, 0}) {
-    first_backward_ = static_cast<int>(problem.ops.size());
+    int first_backward = static_cast<int>(problem.ops.size());
     for (int i = 0; i < static_cast<int>(problem.ops.size()); ++i) {
       const Op& op = problem.ops[at(i)];
-      if (op.pass == Pass::backward) first_backward_ = std::min(first_backward_, i);
-      if (op.pass == Pass::forward && i < first_backward_) forward_.push_back(i);
+      if (op.pass == Pass::backward) first_backward = std::min(first_backward, i);
+      if (op.pass == Pass::forward && i < first_backward) forward_.push_back(i);
     }
     for (int place = 0; place < static_cast<int>(forward_.size()); ++place) {
       const Op& op = problem.ops[at(forward_[at(place)])];
@@ -84,17 +84,14 @@ class Cutter {
       if (op.like < 0 || op.pass != Pass::forward) continue;
       for (std::size_t i = 0; i < op.writes.size(); ++i) first_[at(op.writes[i])] = problem_.ops[at(op.like)].writes[i];
     }
-    for (int item = 0; item < static_cast<int>(first_.size()); ++item) {
-      Crossing& all = alike_[at(first_[at(item)])];
-      ++all.count;
-      all.sum += item;
-    }
+    for (int item = 0; item < static_cast<int>(first_.size()); ++item) alike_[at(first_[at(item)])] += {1, item};
   }
 
   // A number of values, and the sum of their ids, which tells them apart from others of that number.
   struct Crossing {
     int count = 0;
     std::int64_t sum = 0;
+    void operator+=(const Crossing& other) { count += other.count, sum += other.sum; }
     friend bool operator==(const Crossing&, const Crossing&) = default;
   };
 
@@ -118,10 +115,8 @@ class Cutter {
     int begin = 0;
     Crossing live, live_first;
     for (int place = 0; place < count; ++place) {
-      for (auto [now, change] : {std::pair(&live, &all[at(place)]), std::pair(&live_first, &first[at(place)])}) {
-        now->count += change->count;
-        now->sum += change->sum;
-      }
+      live += all[at(place)];
+      live_first += first[at(place)];
       const auto single = static_cast<std::size_t>(live_first.sum);
       const bool inside = problem_.narrow && place + 1 < count && unit(place) >= 0 && unit(place) == unit(place + 1);
       const bool one = everywhere_ ? live.count <= 1 : live_first.count == 1 && held_[single] && live == alike_[single];
@@ -134,8 +129,8 @@ class Cutter {
   }
 
   static void add(std::vector<Crossing>& changes, int made, int last, int item) {
-    ++changes[at(made)].count, --changes[at(last)].count;
-    changes[at(made)].sum += item, changes[at(last)].sum -= item;
+    changes[at(made)] += {1, item};
+    changes[at(last)] += {-1, -item};
   }
 
   // Carries the values that live longest across a stretch until a cut divides it. Whether one does.
@@ -202,7 +197,6 @@ class Cutter {
 
   const Problem& problem_;
   bool everywhere_;
-  int first_backward_ = 0;
   std::vector<int> forward_;      // ops
   std::vector<int> made_, last_;  // by item: places in the forward order of its maker and its last forward reader
   std::vector<char> held_;        // by item: a backward op reads it, or it comes back for one

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace plimsoll::replays {
 namespace {
@@ -51,7 +52,6 @@ class Eviction {
         keys_(keys),
         effort_(effort),
         least_(fixed.seconds_ * 1e-9),
-        careful_(effort.last_resort),
         items_(problem_.items.size()) {
     schedule_.seconds = fixed.seconds_;
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -189,7 +189,7 @@ class Eviction {
   // Whether an item could be made again by the time that it is needed.
   bool may_go(int item) {
     if (!can_be_made_again(item)) return effort_.last_resort && of(item).needed == kNever;
-    if (!careful_ || of(item).needed == kNever) return true;
+    if (!effort_.last_resort || of(item).needed == kNever) return true;
     find_cost(item);
     return of(item).needed <= of(item).deadline;
   }
@@ -199,16 +199,12 @@ class Eviction {
     return can_be_made_again(item) ? items_[at(item)].needed == kNever : fixed_.last_[at(item)] < from_;
   }
 
-  void touch(int item) {
-    if (!of(item).live || of(item).touched) return;
-    of(item).touched = true;
-    touched_.push_back(item);
-  }
-
-  void suspect(int item) {
-    if (!of(item).live || of(item).suspected) return;
-    of(item).suspected = true;
-    suspects_.push_back(item);
+  void touch(int item) { enlist(item, &Item::touched, touched_); }
+  void suspect(int item) { enlist(item, &Item::suspected, suspects_); }
+  // Puts a live item on a list, once.
+  void enlist(int item, bool Item::*listed, std::vector<int>& list) {
+    if (!of(item).live || std::exchange(of(item).*listed, true)) return;
+    list.push_back(item);
   }
 
   void put(int item) {
@@ -453,7 +449,6 @@ class Eviction {
   const std::span<const double> keys_;
   const Effort effort_;
   const double least_;  // seconds
-  const bool careful_;  // what is gone may be impossible to make again
   std::int64_t looks_ = 0;
   int now_ = 0, from_ = 0;  // the op whose turn it is; uses from this op on still come
   std::vector<Item> items_;

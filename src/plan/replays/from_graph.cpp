@@ -38,19 +38,19 @@ class Conversion {
   // Ops that compute the gradients of others, or repeat them for another micro-batch.
   void name_others() {
     PerNode<int> op_of(graph_.nodes.size(), -1);
-    for (int op = 0; op < static_cast<int>(result_.nodes.size()); ++op) {
-      const NodeId node = result_.nodes[static_cast<std::size_t>(op)];
-      if (node.valid()) op_of[node] = op;
+    for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
+      if (result_.nodes[i].valid()) op_of[result_.nodes[i]] = static_cast<int>(i);
     }
-    for (Op& op : result_.problem.ops) {
-      const NodeId node = result_.nodes[static_cast<std::size_t>(&op - result_.problem.ops.data())];
+    for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
+      Op& op = result_.problem.ops[i];
+      const NodeId node = result_.nodes[i];
       if (!node.valid()) continue;
       const Node& what = graph_.nodes[node];
       if (what.gradient_of.valid()) op.of = op_of[what.gradient_of];
       op.unit = unit_of_[what.gradient_of.valid() ? what.gradient_of : what.replica_of.valid() ? what.replica_of : node];
       if (!what.replica_of.valid()) continue;
       op.like = op_of[what.replica_of];
-      result_.problem.ops[static_cast<std::size_t>(op.like)].like = op.like;
+      result_.problem.ops[at(op.like)].like = op.like;
     }
   }
 
@@ -69,9 +69,9 @@ class Conversion {
   }
 
   void add(int step) {
-    const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
+    const Step& what = simulation_.timeline.steps[at(step)];
     const StepAccess access = access_of(graph_, what, simulation_.timeline.rounds == 1);
-    const StepKernel& kernel = simulation_.kernels[static_cast<std::size_t>(step)];
+    const StepKernel& kernel = simulation_.kernels[at(step)];
     Op op;
     for (const ValueId value : access.reads) {
       const auto found = item_of_.find(origin_of(graph_, value));
@@ -82,7 +82,7 @@ class Conversion {
       if (!comes(origin)) continue;
       const auto [found, fresh] = item_of_.emplace(origin, static_cast<int>(result_.problem.items.size()));
       if (fresh) {
-        result_.problem.items.push_back(align_up(graph_.values[origin].bytes(), kAlignment).n);
+        result_.problem.items.push_back(aligned_bytes(graph_.values[origin]).n);
         op.writes.push_back(found->second);
       } else {
         use(op, found->second);
@@ -90,11 +90,10 @@ class Conversion {
     }
     if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->transfer == Transfer::store) {
       result_.problem.away.resize(result_.problem.items.size(), 0);
-      for (const int item : op.reads) result_.problem.away[static_cast<std::size_t>(item)] = 1;
+      for (const int item : op.reads) result_.problem.away[at(item)] = 1;
     }
     op.seconds = kernel.of(simulation_.timeline.rounds == 1).seconds;
-    const BufferId scratch = simulation_.lifetimes.scratch[static_cast<std::size_t>(step)];
-    if (scratch.valid()) op.scratch = simulation_.lifetimes.buffers[scratch].bytes.n;
+    op.scratch = simulation_.lifetimes.scratch_bytes(step).n;
     if (what.kind == Step::Kind::node) describe(graph_.nodes[what.node], op);
     result_.problem.ops.push_back(std::move(op));
     const bool runs = what.kind == Step::Kind::node && what.section == Section::micro;
@@ -108,8 +107,8 @@ class Conversion {
     for (const ValueId input : node.inputs) {
       if (node.op->transfer != Transfer::none || !graph_.values[input].copy_of.valid()) continue;
       const ValueId rests = origin_of(graph_, input);
-      op.paged.push_back({static_cast<int>(rests.index), align_up(graph_.values[rests].bytes(), kAlignment).n,
-                          graph_.values[rests].role == Role::accumulator});
+      const Value& value = graph_.values[rests];
+      op.paged.push_back({static_cast<int>(rests.index), aligned_bytes(value).n, value.role == Role::accumulator});
     }
     if (node.op->chunked && node.section == Section::micro) op.scratch = least_loss_scratch_;
     for (const NodeAlias& alias : aliases_of(graph_, node)) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ceil_div.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/plan/layout_csv.h"
