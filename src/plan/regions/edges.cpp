@@ -232,13 +232,22 @@ class EdgeFinder {
     return placement.replays();
   }
 
-  // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere.
+  // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere, or needs
+  // what its backward pass does not bring.
   bool brings_what_it_needs(const Stretch& stretch, const std::vector<Replay>& replays) const {
-    return std::none_of(replays.begin(), replays.end(), [&](const Replay& replay) {
-      if (stretch.what(replay.op).unit == stretch.what(replay.before).unit) return false;
-      const std::vector<int>& reads = stretch.what(replay.op).reads;
-      if (std::any_of(reads.begin(), reads.end(), [&](int item) { return stretch.away(item); })) return true;
-      return !facts_.problem.narrow && !stretch.what(replay.op).paged.empty();
+    const auto comes_back = [&](const replays::Paged& paged) {
+      for (int position = stretch.turn(); position < stretch.size(); ++position) {
+        const std::vector<replays::Paged>& brought = stretch.what(position).paged;
+        if (std::ranges::find(brought, paged.value, &replays::Paged::value) != brought.end()) return true;
+      }
+      return false;
+    };
+    return std::ranges::none_of(replays, [&](const Replay& replay) {
+      const replays::Op& op = stretch.what(replay.op);
+      const bool elsewhere = op.unit != stretch.what(replay.before).unit;
+      if (elsewhere && std::ranges::any_of(op.reads, [&](int item) { return stretch.away(item); })) return true;
+      if (facts_.problem.narrow) return false;
+      return elsewhere ? !op.paged.empty() : !std::ranges::all_of(op.paged, comes_back);
     });
   }
 
