@@ -124,17 +124,19 @@ class Rewrite {
   }
 
   // Parameters are on their way while the pass before this one runs; the first pass of the backward does not hold its parameters
-  // through the loss. Accumulators go out while the pass behind this one runs.
+  // through the loss. Accumulators come in with their pass, those of the first one beside its parameters, and go out while the
+  // pass behind this one runs.
   void schedule_wide(std::size_t index) {
     const Pass& pass = passes_[index];
     const auto like = [&](std::size_t other) {
       return other < passes_.size() && passes_[other].section == pass.section && passes_[other].backward == pass.backward;
     };
-    const std::size_t early = like(index - 1) ? passes_[index - 1].begin : first_place(pass);
+    const bool follows = like(index - 1);
+    const std::size_t early = follows ? passes_[index - 1].begin : first_place(pass);
     const std::size_t late = like(index + 1) ? std::max(pass.end, passes_[index + 1].end) : section_end(pass);
     for (std::size_t i = 0; i < pass.uses.size(); ++i) {
       const Pass::Use& use = pass.uses[i];
-      move(index, i, !use.written ? early : adds_ ? pass.begin : use.first, late);
+      move(index, i, !use.written ? early : !adds_ ? use.first : follows ? pass.begin : early, late);
     }
   }
 

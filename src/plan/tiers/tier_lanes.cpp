@@ -1,6 +1,7 @@
 #include "plan/tiers/tier_lanes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -30,15 +31,25 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
       const int value = number(paged.value);
       needed[value] = {graph.problem.ops[op].unit, paged.written};
       needs_[op].push_back(value);
-      if (!paged.written && graph.problem.ops[op].unit >= 0) reads_[op].push_back(value);
     }
+  }
+  const auto node_of = [&](std::size_t op) { return graph.nodes[op].valid() ? &keep.graph.nodes[graph.nodes[op]] : nullptr; };
+  for (std::size_t op = 0; op < ops_.size() && graph.problem.adds && first_unit_ == kNone; ++op) {
+    const Node* node = node_of(op);
+    if (node == nullptr || !node->backward || node->op->transfer != Transfer::fetch) continue;
+    const auto found = needed.find(number(static_cast<int>(origin_of(keep.graph, node->inputs[0]).index)));
+    if (found != needed.end()) first_unit_ = found->second.first;
+  }
+  for (std::size_t op = 0; op < ops_.size(); ++op) {
+    const int unit = graph.problem.ops[op].unit;
+    std::ranges::copy_if(needs_[op], std::back_inserter(reads_[op]),
+                         [&](int value) { return unit >= 0 && (unit == first_unit_ || !needed.at(value).second); });
   }
   for (int op = 0; op < static_cast<int>(ops_.size()); ++op) {
     OpEvents& own = ops_[at(op)];
     own.events = model.events_of(keep.timeline.micro.begin + op);
-    const NodeId id = graph.nodes[at(op)];
-    if (!id.valid()) continue;
-    const Node& node = keep.graph.nodes[id];
+    if (node_of(at(op)) == nullptr) continue;
+    const Node& node = *node_of(at(op));
     own.backward = node.backward;
     own.transfer = node.op->transfer;
     if (own.backward && !reads_[at(op)].empty()) needing_.push_back(op);
@@ -122,7 +133,8 @@ void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& repla
     for (int each = now.op; each < end; ++each) {
       const OpEvents& what = ops_[at(each)];
       const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
-      const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && !what.written;
+      const bool early = !what.written || what.unit == first_unit_;
+      const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && early;
       // What crosses into a unit is there when the pass enters it.
       if (leaves || begins || what.unit < 0) run_once(each);
     }

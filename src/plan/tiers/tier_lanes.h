@@ -47,7 +47,9 @@ class TierLanes {
   const replays::Problem* problem_;
   std::vector<OpEvents> ops_;
   std::vector<Moved> moved_;
-  std::vector<std::vector<int>> reads_;  // by op: numbers of what it needs of another tier and does not change
+  // Of the unit that the backward pass enters first: what is changed there comes in with what is only read.
+  int first_unit_ = replays::kNone;
+  std::vector<std::vector<int>> reads_;  // by op: numbers of what comes in for it before its unit's pass begins
   std::vector<std::vector<int>> needs_;  // and of all that it needs
   std::vector<int> needing_;             // ops of the backward pass with such reads, ascending
   std::vector<int> fetching_;            // fetches of the backward pass, ascending
