@@ -33,11 +33,7 @@ std::vector<Choice> choices_between_passes(const Problem& problem) {
 }  // namespace
 
 Search::Search(const Problem& problem, std::function<void(const Schedule&)> seen)
-    : problem_(problem),
-      seen_(std::move(seen)),
-      evictor_(problem),
-      choices_(choices_between_passes(problem)),
-      keys_(problem.items.size(), 1.0) {
+    : problem_(problem), seen_(std::move(seen)), evictor_(problem), keys_(problem.items.size(), 1.0) {
   std::map<std::pair<std::int64_t, double>, std::vector<int>> alike;
   for (const Op& op : problem.ops) {
     for (const int item : op.writes) {
@@ -94,6 +90,7 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   for (const Weights& weights : kWeights) {
     if (work-- > 0) start(weights, std::vector<double>(keys_.size(), 1.0));
   }
+  if (work > kFewWalks && choices_.empty()) choices_ = choices_between_passes(problem_);
   int fitting = work > kFewWalks ? kChoices : 0;
   for (const Choice& choice : choices_) {
     if (choice.bytes > bytes || fitting-- <= 0 || work-- <= 0) continue;

@@ -46,7 +46,7 @@ class Search {
   const std::function<void(const Schedule&)> seen_;
   std::vector<std::vector<int>> alike_;  // items of the same bytes and seconds, where there are several
   const Evictor evictor_;
-  const std::vector<Choice> choices_;  // of what stays for the backward pass, by falling bytes
+  std::vector<Choice> choices_;  // of what stays for the backward pass, by falling bytes; empty until there is work for them
   bool begun_ = false;
   std::vector<double> keys_;  // the best of the last time
   Weights weights_;
